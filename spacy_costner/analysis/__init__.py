@@ -1,5 +1,6 @@
-"""What people call from Python: training, calibration, promises and more, as functions of
-pipelines and docs. Nothing here prints, and no page is made; the commands of `cli/` do that."""
+"""The functions that people call from Python: to train pipelines, calibrate them, make promises
+about them and more. Each command has a function of the same name here. It computes and returns the
+results; printing and pages are left to the commands in `cli/`."""
 
 from .annotating import annotate, annotate_texts
 from .auditing import audit

@@ -1,8 +1,10 @@
 """Calibrate confidences by a temperature, fitted on development docs.
 
 Scores are divided by the temperature before probabilities are computed from them. The best
-temperature has the lowest log loss on the entities that a model predicts. There may be one for all
-labels, or one for each. Their logarithms are what is fitted, by BFGS.
+temperature is that with the lowest log loss of the entities that a model predicts: it makes correct
+entities probable and wrong ones improbable. There may be one temperature for all labels, the
+overall one, and another for each label. Their logarithms are found by BFGS, a method of
+minimisation.
 """
 
 import warnings
@@ -34,43 +36,47 @@ from .predictions import (
 )
 
 MAX_STEPS = 200
-"""The most steps of a minimisation."""
+"""Minimisation gives up after so many steps."""
 
 MAX_HALVINGS = 40
 """How often a step is halved before its direction is given up."""
 
 MIN_SHARE = 1e-4
-"""A step has to lower the value by this share of what the gradient promises."""
+"""A step has to lower the value at least by this share of what the gradient promises."""
 
 PRECISION = 1e-4
-"""The gradient at which minimisation ends, in nats for a unit of the logarithm of a temperature."""
+"""Minimisation ends when no derivative is larger, in nats for a unit of the logarithm of a
+temperature."""
 
 MAX_LOG = float(numpy.log(100))
-"""The highest logarithm of a temperature; the lowest is minus this. Without limits there would be
-no best one if all predictions are wrong (the highest) or correct (the lowest)."""
+"""The highest logarithm of a temperature. The lowest is minus this. Without limits, the best
+temperature would be infinite if all predictions are wrong, and 0 if all are correct."""
 
 MIN_LIKELIHOOD = 1e-12
-"""Lower likelihoods count as this, as the logarithm of 0 is infinite."""
+"""Lower likelihoods count as this one, as the logarithm of 0 is infinite."""
+
+MIN_CURVATURE = 1e-12
+"""If the gradient changes less along a step, the step tells nothing of the second derivatives."""
 
 Objective = Callable[[Floats1d], tuple[float, Floats1d]]
-"""A function to minimise: takes its parameters, and returns its value and gradient. Shapes: (P,) to
-(P,)"""
+"""A function to minimise. It maps P parameters to its value and its gradient. Shapes: (P,) to a
+number and (P,)"""
 
 
 class Calibration(NamedTuple):
     """The result of a calibration."""
 
     temperature: Temperature
-    error_before: float  # expected calibration error
-    error: float
-    log_loss_before: float  # of a predicted entity, in nats: what the temperature minimises
-    log_loss: float
+    error_before: float  # the expected calibration error without the temperature
+    error: float  # the expected calibration error with it
+    log_loss_before: float  # the mean log loss of predicted entities without it, in nats
+    log_loss: float  # the log loss with the temperature, which minimises it
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
-    notes: Sequence[str] = ()  # what may make it misleading
+    notes: Sequence[str] = ()  # what may make the result misleading
 
     def as_text(self) -> str:
-        """The temperature, and the calibration error before and with it. Where it rises, the log
-        loss says that confidences are better nevertheless."""
+        """Say what the temperature is, and how the calibration error changes. If the error rises,
+        the log loss is shown, too, as confidences are better nevertheless."""
         lines = [
             f"temperature {self.temperature.overall:.3f}: expected calibration error "
             f"{self.error_before:.4f} -> {self.error:.4f}"
@@ -85,11 +91,11 @@ class Calibration(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The entities that a model predicts for docs.
+    """The entities that a model predicts for docs, and whether they are right.
 
     posterior (Posterior): The posterior of the docs.
-    entities (Entities): The entities.
-    is_correct (Array1d): Whether each is annotated. Shape: (E,)
+    entities (Entities): The E predicted entities.
+    is_correct (Array1d): Whether each of them is annotated. Shape: (E,)
     """
 
     posterior: Posterior
@@ -106,8 +112,8 @@ def calibrate(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Calibration:
-    """Fit the temperature of a component on development docs, and set it. Its confidences are on
-    from then on.
+    """Fit the temperature of a component on development docs, and set it. From then on the
+    component writes the confidences of its entities.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. Its config and the scores in its meta are updated.
@@ -139,15 +145,15 @@ def calibrate_on(
     *,
     per_label: bool = False,
 ) -> Calibration:
-    """Fit the temperature of a component, and set it. Also set the scores of these docs, against
-    which `watch` tests others.
+    """Fit the temperature of a component on predictions, and set it. The scores of the docs are
+    kept, too: `watch` compares other docs with them.
 
-    devs (Sequence[DevPredictions]): What models predict for docs: one model for all docs, or the
-        model of each fold for its docs.
+    devs (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of the
+        model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component.
     source (str): The name of the docs.
-    per_label (bool): Fit a temperature for each label.
+    per_label (bool): Whether each label gets a temperature of its own.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
@@ -187,16 +193,17 @@ def calibrate_on(
 def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
     """The mean log loss of predicted entities, in nats.
 
-    probs (Floats1d): Their probabilities. Shape: (E,)
-    is_correct (Array1d): Whether each is annotated. Shape: (E,)
+    probs (Floats1d): The probabilities of the entities. Shape: (E,)
+    is_correct (Array1d): Whether each entity is annotated. Shape: (E,)
     """
+    # The likelihood of what is true: that the entity is right, or that it is wrong
     likelihood = numpy.where(is_correct, probs, 1 - probs.astype("float64"))
     log_likelihood = numpy.log(numpy.maximum(likelihood, MIN_LIKELIHOOD))
     return -float(log_likelihood.mean())
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Make a sentence of each temperature that is at the edge of its range. The docs don't say
+    """Make a sentence about each temperature that is at the edge of its range: the docs don't show
     what it should be."""
     value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
@@ -212,29 +219,31 @@ def find_extremes(temperature: Temperature) -> list[str]:
 
 
 def predict_best(dev: DevPredictions) -> Answers:
-    """The entities of the best paths, which are the same at any temperature."""
+    """Find the entities that a model predicts: those of its best paths. They are the same at every
+    temperature, as this divides the scores of all paths."""
     entities = dev.decode(make_viterbi())
     return Answers(dev.posterior, entities, dev.is_correct(entities))
 
 
 def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Temperature:
-    """Find the temperature with the lowest log loss on predicted entities. The temperature of each
-    label is regularised towards the overall one.
+    """Find the temperature with the lowest log loss of predicted entities. A penalty keeps the
+    temperature T_l of each label near the overall one, T:
 
-    min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
+        min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
 
-    answer_sets (Sequence[Answers]): The predicted entities. The posteriors have the same labels.
-    per_label (bool): Fit a temperature for each label.
+    answer_sets (Sequence[Answers]): The predicted entities of each model. All models have the same
+        labels.
+    per_label (bool): Whether each label gets a temperature of its own.
     """
     labels = answer_sets[0].posterior.tags.labels
-    # In float64: differences of the loss near its minimum are below the precision of float32.
+    # Near the minimum, differences of the loss are too small for float32.
     exact_sets: list[Answers] = []
     for answers in answer_sets:
         exact_sets.append(answers._replace(posterior=in_float64(answers.posterior)))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
-        """The objective and its gradient, by the logarithms of temperatures: log T, or log T,
-        log T_1, ..., log T_L."""
+        """Compute the objective and its gradient for the logarithms of temperatures: log T alone,
+        or log T, log T_1, ..., log T_L. Shape: (1,) or (1 + L,)"""
         temperature = make_temperature(logs, labels)
         loss = 0.0
         gradient = numpy.zeros(len(labels) + 1)
@@ -244,76 +253,87 @@ def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Tempe
             loss += loss_of_set
             gradient += gradient_of_set
         if len(logs) == 1:
-            # All labels have the overall temperature, which gets the gradients of all.
+            # All labels have the overall temperature, so it gets the sum of all derivatives.
             return loss, gradient.sum(keepdims=True)
-        # The penalty, and its gradient
+        # Add the penalty, and its gradient. log(T_l / T) is a difference of logarithms.
         difference = logs[1:] - logs[0]
         loss += float(difference @ difference)
         gradient[0] -= 2 * difference.sum()
         gradient[1:] += 2 * difference
         return loss, gradient
 
-    logs = minimise_by_bfgs(evaluate, numpy.zeros(1))
+    logs = minimise_by_bfgs(evaluate, start=numpy.zeros(1))  # from T = 1
     if per_label:
-        # All begin at the best overall temperature.
-        logs = minimise_by_bfgs(evaluate, numpy.repeat(logs, len(labels) + 1))
+        # All temperatures start from the best overall one.
+        logs = minimise_by_bfgs(evaluate, start=numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
 
 
 def in_float64(posterior: Posterior) -> Posterior:
-    """The same posterior, with scores in float64."""
+    """Make the same posterior with scores in float64, in the memory of the CPU."""
     scores = map_scores(lambda array: to_numpy(array).astype("float64"), posterior.scores)
     return replace(posterior, scores=scores)
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
-    """A temperature from its logarithm, or from the overall one and those of the labels. Shape:
-    (1,) or (1 + labels,)"""
+    """Make a temperature.
+
+    logs (Floats1d): The logarithm of the overall temperature, alone or followed by those of the
+        labels. Shape: (1,) or (1 + labels,)
+    labels (Sequence[str]): The labels.
+    """
     overall, *by_label = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, by_label)))
 
 
 def find_loss(answers: Answers) -> tuple[float, Floats1d]:
-    """The log loss, and its derivative with respect to the logarithm of each temperature: the
-    overall one, then those of the labels. Shape: (1 + labels,)
+    """Compute the log loss of predicted entities, and its derivatives with respect to the
+    logarithms of the overall temperature and of those of the labels. Shape: (1 + labels,)
 
-    d loss / d log T = - sum over scores s of  d loss / d (s / T)  s / T
+        d loss / d log T = - sum_s (s / T) d loss / d (s / T)
+
+    The sum is over all scores s that have the temperature T. The scores of the posterior are
+    already divided by it: they are s / T.
     """
     posterior, entities, is_correct = answers
     tags = posterior.tags
-    # A path can have an entity as several spans: without the white space after it, or with some.
-    # The probability of the entity is the sum of those of its spans. Shapes: (S,)
+    # In a path, an entity may stand as several spans: with white space after it, or without. The
+    # probability of the entity is the sum of the probabilities of these spans. Shapes: (S,)
     log_probs, entity_of_span, backprop = posterior.entity_log_probs(entities)
     span_probs = numpy.exp(log_probs)
-    probs = numpy.bincount(entity_of_span, span_probs, minlength=len(is_correct))
+    probs = numpy.bincount(entity_of_span, weights=span_probs, minlength=len(is_correct))
     likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), MIN_LIKELIHOOD)
+    # The loss is -log p for a correct entity, and -log(1 - p) for a wrong one.
     d_probs = numpy.where(is_correct, -1, 1) / likelihood
     d_log_probs = d_probs[entity_of_span] * span_probs
     d_potentials = backprop(d_log_probs)
 
-    # Each score times its derivative: of emissions, transitions, start and end. A forbidden
-    # transition has the score -inf and the derivative 0.
+    # Multiply each score by its derivative. A forbidden transition has the score -inf and the
+    # derivative 0: its product is 0, too.
     products = []
-    for scores, d_scores in zip(posterior.potentials[:4], d_potentials[:4]):
+    for name in ("emissions", "transitions", "start", "end"):
+        scores = getattr(posterior.potentials, name)
         finite_scores = numpy.where(numpy.isfinite(scores), scores, 0).astype("float64")
-        products.append(finite_scores * d_scores)
-    # The emission of a tag has the temperature of its label. O, which has the label -1, has the
-    # overall temperature, and so have transitions, start and end.
-    of_emissions, *of_transitions = products
+        products.append(finite_scores * getattr(d_potentials, name))
+    emission_products, *other_products = products  # shape of the first: (N, K)
+    # The emissions of a tag have the temperature of its label. The label of O is -1, and 1 is added
+    # to labels here: at index 0 is the overall temperature, which O has, and transitions, start and
+    # end have, too.
     sums = numpy.bincount(
-        tags.label_of + 1, of_emissions.sum(axis=0), minlength=len(tags.labels) + 1
+        tags.label_of + 1, weights=emission_products.sum(axis=0), minlength=len(tags.labels) + 1
     )
-    sums[0] += sum(product.sum() for product in of_transitions)
-    return -float(numpy.log(likelihood).sum()), -sums
+    sums[0] += sum(product.sum() for product in other_products)
+    loss = -float(numpy.log(likelihood).sum())
+    return loss, -sums
 
 
 def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
     """Minimise a smooth function of few parameters by BFGS with backtracking. Parameters stay
-    between -`MAX_LOG` and `MAX_LOG`. Warns if the gradient isn't below `PRECISION` at the end, but
-    for parameters that are held at a limit.
+    between -`MAX_LOG` and `MAX_LOG`. There is a warning if a derivative is above `PRECISION` at the
+    end, unless its parameter is held at a limit.
 
     evaluate (Objective): The function.
-    start (Floats1d): The first parameters. Shape: (P,)
+    start (Floats1d): The parameters to start from. Shape: (P,)
     RETURNS (Floats1d): The best parameters. Shape: (P,)
 
     Nocedal & Wright (2006): Numerical Optimization, algorithms 3.1 and 6.1.
@@ -321,10 +341,10 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
     identity = numpy.eye(len(start))
     parameters = start
     value, gradient = evaluate(parameters)
-    inverse = identity  # the inverse of the Hessian, as far as the steps have shown it
+    inverse = identity  # the inverse of the Hessian, estimated from the steps so far
     is_free = numpy.ones(len(parameters), dtype=bool)
     for _ in range(MAX_STEPS):
-        # A parameter is held at a limit if the function falls beyond it.
+        # A parameter is held at a limit if the function would be lower beyond it.
         was_free = is_free
         is_held_low = (parameters <= -MAX_LOG) & (gradient > 0)
         is_held_high = (parameters >= MAX_LOG) & (gradient < 0)
@@ -333,16 +353,17 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
             return parameters
 
         if (is_free != was_free).any():
+            # The estimate was made with other free parameters: begin anew.
             inverse = identity
         free_gradient = numpy.where(is_free, gradient, 0)
         direction = numpy.where(is_free, -inverse @ free_gradient, 0)
-        # A temperature changes by a factor of e at most, as the loss is far from a parabola.
+        # No logarithm changes by more than 1, as the loss is far from a parabola.
         direction /= max(1.0, float(numpy.abs(direction).max()))
         step = search_line(evaluate, parameters, value, gradient, direction)
         if step is None:
             if (inverse == identity).all():
-                # Nothing is lower even along the gradient: rounding errors are larger than what is
-                # left to gain.
+                # With the identity, the direction is the gradient. If nothing is lower even there,
+                # rounding errors are larger than what is left to gain.
                 break
             inverse = identity
             continue
@@ -359,11 +380,11 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
 
 
 class Step(NamedTuple):
-    """The end of a step."""
+    """Where a step ends."""
 
     parameters: Floats1d  # shape: (P,)
-    value: float  # of the function there
-    gradient: Floats1d  # of the function there. Shape: (P,)
+    value: float  # the value of the function there
+    gradient: Floats1d  # its gradient there. Shape: (P,)
 
 
 def search_line(
@@ -373,10 +394,15 @@ def search_line(
     gradient: Floats1d,
     direction: Floats1d,
 ) -> Step | None:
-    """Find the first step along a direction that goes low enough. The whole direction is tried
-    first, then half of it, and so on. None if no step is found.
+    """Find a step along a direction that lowers the function enough. The whole direction is tried
+    first, then half of it, then a quarter, and so on.
 
-    parameters (Floats1d): Where the step begins, with the value and gradient there. Shape: (P,)
+    evaluate (Objective): The function.
+    parameters (Floats1d): Where the step begins. Shape: (P,)
+    value (float): The value of the function there.
+    gradient (Floats1d): Its gradient there. Shape: (P,)
+    direction (Floats1d): The direction, and the longest step. Shape: (P,)
+    RETURNS (Step | None): The step. None if no step lowers the function enough.
 
     Nocedal & Wright (2006), eq. 3.4
     """
@@ -390,20 +416,20 @@ def search_line(
 
 
 def update_inverse(inverse: Floats2d, step: Floats1d, change: Floats1d) -> Floats2d:
-    """Update the inverse of the Hessian after a step.
+    """Update the estimate of the inverse of the Hessian after a step.
 
         H' = (I - s y^T / (y^T s)) H (I - y s^T / (y^T s)) + s s^T / (y^T s)
 
-    inverse (Floats2d): The inverse so far, H. Shape: (P, P)
+    inverse (Floats2d): The estimate so far, H. Shape: (P, P)
     step (Floats1d): The change of the parameters, s. Shape: (P,)
     change (Floats1d): The change of the gradient, y. Shape: (P,)
-    RETURNS (Floats2d): The new inverse. It is the same if it would not be positive definite any
-        more.
+    RETURNS (Floats2d): The new estimate, H'. It is the old one if H' would not be positive
+        definite: then a step along the gradient could lead uphill.
 
     Nocedal & Wright (2006), eq. 6.17.
     """
-    curvature = float(step @ change)
-    if curvature <= 1e-12:
+    curvature = float(step @ change)  # y^T s
+    if curvature <= MIN_CURVATURE:
         return inverse
-    left = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
-    return left @ inverse @ left.T + numpy.outer(step, step) / curvature
+    left_factor = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
+    return left_factor @ inverse @ left_factor.T + numpy.outer(step, step) / curvature

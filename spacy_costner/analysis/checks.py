@@ -1,8 +1,8 @@
 """Check data and config before training. (`spacy debug data` checks the data of spaCy's own `ner`
 only.)
 
-A finding is a problem of a corpus or of the config, with all docs that have it. Errors are what
-training or prediction can't do right; warnings may be mistakes in the data.
+A finding is one problem of a corpus or of the config, with all docs where it was found. It is an
+error if training or prediction can't be right with it, and a warning if it may be a mistake.
 """
 
 import re
@@ -48,12 +48,12 @@ SHORT = 5
 """Docs with fewer tokens, such as numbers and headings, are often equal by chance."""
 
 LONG = 500
-"""The number of tokens of a doc that can't be a single sentence."""
+"""A doc with so many tokens can't be a single sentence."""
 
 SHIFT_RATIO = 1.1
-"""There is a warning if annotation would be this much more consistent with all entities a token
-earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 the ratio is 0.5, in GENIA
-0.8."""
+"""There is a warning if the annotation would be so much more consistent if all entities were one
+token earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 the ratio is 0.5, in
+GENIA 0.8."""
 
 MIN_NAME_TOKENS = 3
 """A word with fewer tokens isn't taken for a name: see `check_lost_annotation`."""
@@ -66,13 +66,16 @@ MAX_LOST_SHARE = 0.08
 is 0.2 %, in GENIA 0.5 %."""
 
 MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
-"""UTF-8 that was read as Latin-1 or Windows-1252, and the mark for what can't be read."""
+"""A word with UTF-8 that was read as Latin-1 or Windows-1252 ("Ã©" for "é"), or with the character
+that stands for bytes that can't be read."""
 
 INVISIBLE = re.compile(r"\S*[\xad\u200b\u2060\ufeff]\S*")
-"""Soft hyphens, zero-width spaces and byte order marks. Zero-width joiners are part of words."""
+"""A word with a soft hyphen, a zero-width space, a word joiner or a byte order mark. (Zero-width
+joiners are allowed, as some scripts need them.)"""
 
 MAX_CUT_LENGTH = 2
-"""The length of the longest labels that were cut: `spacy convert` takes two letters off MISC."""
+"""`spacy convert` takes two letters off some labels: MISC becomes SC. If no label is longer than
+this, that may have happened."""
 
 CONTRADICTION = "docs with the same words have different entities"
 
@@ -100,7 +103,8 @@ CROSSING = (
 )
 
 STARTS = frozenset(("token.is_sent_start", "doc.sents"))
-"""What components that set sentence starts say that they assign: senter, sentencizer, parser."""
+"""A component that sets sentence starts (senter, sentencizer, parser) has one of these in the
+`assigns` of its metadata."""
 
 NO_STARTS = (
     "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
@@ -120,43 +124,43 @@ WARNING = "warning"
 class DocPlace(NamedTuple):
     """A doc with a problem."""
 
-    doc: int  # the number of the doc in its corpus, from 0
-    words: str  # the first ones of the doc
-    text: str  # what is there
+    doc: int  # the index of the doc in its corpus
+    words: str  # the first words of the doc
+    text: str  # the text with the problem, such as an entity; empty if it is the whole doc
 
 
 class Finding(NamedTuple):
     """A problem in data or config."""
 
     severity: str  # "error" or "warning"
-    corpus: str  # "config", "train" or "dev"
-    message: str  # what its effect is
-    places: Sequence[DocPlace] = ()
+    corpus: str  # "train" or "dev", or "config"
+    message: str  # what the problem is, and its effect
+    places: Sequence[DocPlace] = ()  # the docs where it was found
 
 
 class Problem(NamedTuple):
-    """A problem of a doc."""
+    """A problem of a single doc."""
 
     severity: str  # "error" or "warning"
-    message: str  # what its effect is
-    text: str = ""  # what is there
+    message: str  # what the problem is, and its effect
+    text: str = ""  # the text with the problem, such as an entity
 
 
 class AnnotatedDoc(NamedTuple):
     """A doc whose tokens are all annotated."""
 
-    number: int  # in its corpus, from 0
+    number: int  # the index of the doc in its corpus
     ents: set[tuple[str, str, int]]  # the text, the label and the first token of each entity
 
 
 class EntityWords(NamedTuple):
     """The words of all docs with entities, and which of their tokens are in entities. The tokens of
-    the docs are concatenated, with a placeholder before and after each doc.
+    the docs stand one after another, with a placeholder before and after each doc.
 
-    words (Array1d): The distinct words, as hashes. The first is 0, the placeholder. Shape: (W,)
-    n_tokens (Ints1d): How many tokens have each word. Shape: (W,)
-    word_of_token (Ints1d): The word of each token, as an index into `words`. Shape: (N,)
-    entity_tokens (Ints1d): The tokens in entities, as indices into `word_of_token`.
+    words (Array1d): The W distinct words, as hashes. The first is 0, the placeholder. Shape: (W,)
+    n_tokens (Ints1d): How many of the N tokens have each word. Shape: (W,)
+    word_of_token (Ints1d): The word of each token, as an index of `words`. Shape: (N,)
+    entity_tokens (Ints1d): The tokens in entities, as indices of `word_of_token`.
     """
 
     words: Array1d
@@ -165,22 +169,22 @@ class EntityWords(NamedTuple):
     entity_tokens: Ints1d
 
     def count_in_entities(self, shift: int = 0) -> Ints1d:
-        """How many tokens of each word are in entities, or would be if all entities were `shift`
-        tokens later. Shape: (W,)"""
+        """Count the tokens of each word that are in entities or, with a shift, that would be in
+        entities if all entities were so many tokens later. Shape: (W,)"""
         shifted_words = self.word_of_token[self.entity_tokens + shift]
         n_in_entities = numpy.bincount(shifted_words, minlength=len(self.words))
-        # Word 0 is the placeholder: an entity at the end of a doc may have been shifted to one.
+        # Word 0 is the placeholder. An entity at the end of a doc may have been shifted to it.
         n_in_entities[0] = 0
         return n_in_entities
 
     def share_elsewhere(self, n_in_entities: Ints1d) -> float:
-        """How consistent annotation is: of the other tokens with the same word, the share that is
-        in entities, too, as the mean over all tokens in entities.
+        """How consistent the annotation is: if a token is in an entity, how probably another token
+        with the same word is in an entity, too. The mean over all tokens in entities.
 
         n_in_entities (Ints1d): How many tokens of each word are in entities. Shape: (W,)
         """
-        # For a word with n of its m tokens in entities, each of the n has the share
-        # (n - 1) / (m - 1).
+        # A word has m tokens, and n of them are in entities. For each of these n tokens there are
+        # m - 1 others, of which n - 1 are in entities: the share is (n - 1) / (m - 1).
         n_other_tokens = numpy.maximum(self.n_tokens - 1, 1)
         sums_of_shares = n_in_entities * (n_in_entities - 1) / n_other_tokens
         return float(sums_of_shares.sum() / max(n_in_entities.sum(), 1))
@@ -189,10 +193,10 @@ class EntityWords(NamedTuple):
 class Check(NamedTuple):
     """The result of a check."""
 
-    component: str
-    docs: dict[str, int]  # by corpus: "train" and "dev"
-    tokens: dict[str, int]  # by corpus
-    counts: list[tuple[str, int, int]]  # each label, and its entities in train and dev
+    component: str  # the name of the component
+    docs: dict[str, int]  # the number of docs of "train" and of "dev"
+    tokens: dict[str, int]  # the number of tokens of each corpus
+    counts: list[tuple[str, int, int]]  # each label, with its number of entities in train and dev
     findings: list[Finding]  # errors first
 
     @property
@@ -228,7 +232,7 @@ def check(
     training = registry.resolve(interpolated["training"], schema=ConfigSchemaTraining)
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
 
-    # Read the corpora
+    # Read the corpora.
     readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
     corpora: dict[str, list[Example]] = {}
     file_findings: list[Finding] = []
@@ -237,7 +241,7 @@ def check(
         corpora[corpus] = examples
         file_findings += findings_of_corpus
 
-    # Check them
+    # Check them.
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = check_corpora(ner, corpora, labels, evaluations)
@@ -251,12 +255,12 @@ def check(
 def read_corpus(
     nlp: Language, corpus: str, read: Callable[[Language], Iterable[Example]]
 ) -> tuple[list[Example], list[Finding]]:
-    """Read a corpus of the config, and what our reader finds wrong with its files.
+    """Read a corpus of the config. Our own reader also reports what is wrong with its files.
 
     nlp (Language): The pipeline.
     corpus (str): "train" or "dev".
-    read (Callable[[Language], Iterable[Example]]): The reader, ours or another one.
-    RETURNS (tuple[list[Example], list[Finding]]): The examples and the findings.
+    read (Callable[[Language], Iterable[Example]]): The reader: our own or another one.
+    RETURNS (tuple[list[Example], list[Finding]]): The examples, and what the reader reports.
     """
     info = CorpusInfo()
     if isinstance(read, AnyCorpus):
@@ -271,30 +275,34 @@ def read_corpus(
 def check_sentence_starts(
     nlp: Language, ner: CostSensitiveNER, corpora: Mapping[str, Sequence[Example]]
 ) -> Iterator[Finding]:
-    """Find corpora with sentence starts that a component uses in training, but won't see in
+    """Find corpora with sentence starts that the component uses in training, but doesn't see in
     prediction, as no component before it sets them."""
     if not ner.annotation.sentence_boundaries:
         return
     for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
-        # A component that isn't trained can't be asked by running it.
+        # The component may not be trained yet, so its metadata are asked, not what it does.
         if STARTS.intersection(nlp.get_pipe_meta(name).assigns):
             return
     for corpus, examples in corpora.items():
-        has_starts = any(begins_sentences(eg.reference) for eg in examples)
-        if has_starts and not any(begins_sentences(eg.predicted) for eg in examples):
+        are_annotated = any(begins_sentences(eg.reference) for eg in examples)
+        are_predicted = any(begins_sentences(eg.predicted) for eg in examples)
+        if are_annotated and not are_predicted:
             yield Finding(WARNING, corpus, NO_STARTS)
 
 
 def check_static_vectors(
     nlp: Language, ner: CostSensitiveNER, vectors: str | None, docs: Sequence[Doc]
 ) -> Iterator[Finding]:
-    """Check that words of the training docs have static vectors, if these are inputs of a linear
-    model. The pipeline gets them, as in initialization.
+    """Check that words of the training docs have static vectors, if these are inputs of the model.
+    The vectors are loaded into the pipeline, as in initialization.
 
-    vectors (str | None): The package or folder that has them: `initialize.vectors`.
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component.
+    vectors (str | None): The package or folder with the vectors: `initialize.vectors`.
     docs (Sequence[Doc]): The training docs.
     """
-    if "build_vocab" not in ner.model.attrs:  # those of linear models and of hybrids
+    # Only linear models and hybrids have this attribute, and features.
+    if "build_vocab" not in ner.model.attrs:
         return
     features, _ = linear_part(ner.model)
     if not features.template.include_static_vectors:
@@ -309,11 +317,11 @@ def check_static_vectors(
     except ValueError as error:
         yield Finding(ERROR, "config", str(error))
         return
-    word_counts = Counter[str]()
+    word_counts: Counter[str] = Counter()
     for doc in docs:
         word_counts.update(token.text for token in doc)
     lexemes = [nlp.vocab[word] for word in word_counts]
-    inputs = scaled_vectors(nlp.vocab.vectors, 1.0)
+    inputs = scaled_vectors(nlp.vocab.vectors, 1.0)  # The scale doesn't matter here.
     coverage = measure_coverage(inputs, lexemes, list(word_counts.values()))
     if coverage.n_words and coverage.share < LEAST_COVERAGE:
         yield Finding(WARNING, "train", f"{coverage.as_text()}: see initialize.vectors")
@@ -329,13 +337,12 @@ def check_corpora(
 
     ner (CostSensitiveNER): The component.
     corpora (dict[str, list[Example]]): The examples of both corpora.
-    labels (Sequence[str] | None): The labels of the component; by default those of the training
-        corpus.
-    evaluations (Evaluations | None): How often training evaluates, if that is known.
+    labels (Sequence[str] | None): The labels of the component. None: those of the training corpus.
+    evaluations (Evaluations | None): How often training evaluates. None: that isn't known.
     RETURNS (Check): The counts of the corpora, and what was found.
     """
     findings: list[Finding] = []
-    # With a `spans_key`, everything after this checks the spans as entities.
+    # With a `spans_key`, spans take the place of entities in all later checks.
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
         own_labels = ner.annotation.own_labels or labels
@@ -384,10 +391,12 @@ def check_overlaps(
     labels: Collection[str] | None,
     severity: str,
 ) -> Iterator[Finding]:
-    """Find the spans under a key that a component can't learn, as they overlap with longer ones.
+    """Find the spans that a component can't learn, as they overlap with longer ones.
 
-    labels (Collection[str] | None): The labels of the component. None: all.
-    severity (str): Whether that is an error or a warning.
+    corpora (Mapping[str, Sequence[Example]]): The examples by corpus.
+    spans_key (str): The key of these spans in `doc.spans`.
+    labels (Collection[str] | None): The labels of the component. None: all labels.
+    severity (str): The severity of the findings: "error" or "warning".
     """
     for corpus, examples in corpora.items():
         for i, eg in enumerate(examples):
@@ -398,12 +407,12 @@ def check_overlaps(
 
 
 def with_spans_as_entities(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
-    """An example whose entities are the spans that a component with a `spans_key` learns."""
+    """Make an example whose entities are the spans that a component with a `spans_key` learns."""
     return Example(eg.predicted, spans_as_entities(eg.reference, spans_key, labels, longest=True))
 
 
 def count_labels(examples: Iterable[Example]) -> Counter[str]:
-    """The number of entities of each label."""
+    """Count the annotated entities of each label."""
     counts: Counter[str] = Counter()
     for eg in examples:
         counts.update(ent.label_ for ent in eg.reference.ents)
@@ -411,8 +420,9 @@ def count_labels(examples: Iterable[Example]) -> Counter[str]:
 
 
 def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
-    """Check that costs, weights and label trees of a component fit its labels."""
-    # Each raises if a table, a tree or a weight of the config is for other tags.
+    """Check that the loss and the decoding of a component fit its tags."""
+    # Both functions raise an error if a cost table, a label tree or a weight of a label in the
+    # config is for other labels.
     for check_tags in (ner.objective.prepare, ner.check_decoding):
         try:
             check_tags(tags)
@@ -421,8 +431,8 @@ def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
 
 
 def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
-    """Find the development docs whose text is in the training corpus, too. Short texts don't
-    count: they are often equal by chance."""
+    """Find the development docs whose text is also a training doc. Short texts don't count, as they
+    are often equal by chance."""
     train_texts = {eg.reference.text for eg in corpora["train"]}
     for i, eg in enumerate(corpora["dev"]):
         if eg.reference.text in train_texts and len(eg.reference) >= SHORT:
@@ -430,8 +440,8 @@ def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
 
 
 def join_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Join the findings of the same problem in several docs, so that it is shown once with all its
-    places. Errors come first."""
+    """Join all findings of the same problem, so that it is shown once with all docs where it was
+    found. Errors come first."""
     places_of_problem: dict[tuple[str, str, str], list[DocPlace]] = {}
     for severity, corpus, message, places in findings:
         places_of_problem.setdefault((severity, corpus, message), []).extend(places)
@@ -447,9 +457,9 @@ def join_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
-    """Check that there are enough entities of all labels, and that labels were not cut.
+    """Check the labels: each has enough entities, no two are nearly the same, and none was cut.
 
-    counts (dict[str, Counter]): By corpus, the number of entities of each label.
+    counts (dict[str, Counter]): The number of entities of each label, for "train" and "dev".
     labels (Sequence[str]): The labels of the component.
     """
     train_counts = counts["train"]
@@ -467,13 +477,14 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
         message = f"labels of no entity, their scores are unknown: {', '.join(not_in_dev)}"
         yield Finding(WARNING, "dev", message)
 
-    spellings: dict[str, list[str]] = {}  # labels by their letters, in lower case
+    # The labels that have the same letters in lower case
+    labels_by_letters: dict[str, list[str]] = {}
     for label in sorted({*labels, *train_counts, *dev_counts}):
         letters = re.sub(r"[\W_]", "", label).casefold()
-        spellings.setdefault(letters, []).append(label)
-    alike = [" and ".join(names) for names in spellings.values() if len(names) > 1]
-    if alike:
-        message = f"labels differ only in capitals or punctuation: {', '.join(alike)}"
+        labels_by_letters.setdefault(letters, []).append(label)
+    similar = [" and ".join(names) for names in labels_by_letters.values() if len(names) > 1]
+    if similar:
+        message = f"labels differ only in capitals or punctuation: {', '.join(similar)}"
         yield Finding(WARNING, "train", message)
 
     if labels and all(len(label) <= MAX_CUT_LENGTH for label in labels):
@@ -481,18 +492,18 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
 
 
 def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
-    """Check that words are annotated alike in all docs. If they aren't, entities may be shifted by
-    a token, or the annotation of some docs may be lost."""
+    """Check that the same words are annotated alike in all docs. If they aren't, all entities may
+    be one token away from their place, or some docs may have lost their annotation."""
     entity_words = find_entity_words(docs)
     yield from check_shift(corpus, entity_words)
     yield from check_lost_annotation(corpus, docs, entity_words)
 
 
 def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
-    """Count the words of all docs with entities."""
-    # The hash of the word and the ENT_IOB of each token. Shape: (N, 2) A row of zeros before and
-    # after each doc is the placeholder: an entity that is shifted by one never reaches the words of
-    # another doc.
+    """Collect the words of all docs with entities: see `EntityWords`."""
+    # For each token the hash of its word and its ENT_IOB. Shape: (N, 2) Before and after each doc
+    # is a row of zeros, the placeholder. So an entity that is shifted by one token never reaches
+    # the words of another doc. There is one such row even if no doc has entities.
     token_arrays = [numpy.zeros((1, 2), "uint64")]
     for doc in docs:
         if doc.ents:
@@ -507,8 +518,8 @@ def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
 
 
 def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
-    """Check that annotation isn't shifted: it would not be more consistent if all entities were a
-    token earlier or later. See `EntityWords.share_elsewhere`."""
+    """Check that entities are not shifted: the annotation must not be more consistent if all
+    entities are moved by one token. See `EntityWords.share_elsewhere`."""
     share = entity_words.share_elsewhere(entity_words.count_in_entities())
     for shift, direction in ((-1, "earlier"), (1, "later")):
         shifted_share = entity_words.share_elsewhere(entity_words.count_in_entities(shift))
@@ -523,11 +534,12 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that annotation isn't lost: that few docs without any entity have names. A name is a
-    word that is nearly always in entities, in the docs with entities."""
+    """Check that no docs have lost their annotation. Docs without any entity may have, if they have
+    names: words that are nearly always in entities where docs have entities."""
     n_tokens = entity_words.n_tokens
-    is_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
-    names = entity_words.words[(n_tokens >= MIN_NAME_TOKENS) & is_in_entities]  # as hashes
+    is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
+    is_frequent = n_tokens >= MIN_NAME_TOKENS
+    names = entity_words.words[is_frequent & is_mostly_in_entities]  # as hashes
     places: list[DocPlace] = []
     for i, doc in enumerate(docs):
         is_outside = doc.to_array(ENT_IOB) == ent_iob.OUTSIDE
@@ -535,7 +547,7 @@ def check_lost_annotation(
             continue
         is_name = numpy.isin(doc.to_array(ORTH), names)
         if is_name.any():
-            first_name = doc[int(is_name.argmax())]
+            first_name = doc[int(is_name.argmax())]  # `argmax` finds the first True.
             places.append(place_in_doc(i, doc, first_name.text))
     if len(places) > MAX_LOST_SHARE * len(docs):
         message = "docs have no entities, but words that are in entities in other docs"
@@ -543,16 +555,20 @@ def check_lost_annotation(
 
 
 def place_in_doc(number: int, doc: Doc, text: str = "") -> DocPlace:
-    """Where a problem is: the doc with this number, and what is there."""
+    """Make the place of a problem.
+
+    number (int): The index of the doc in its corpus.
+    text (str): The text with the problem.
+    """
     return DocPlace(number, first_words(doc), text)
 
 
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check each doc of a corpus by itself, that docs with the same words have the same entities,
-    and that some token is O."""
-    first_docs: dict[tuple[str, ...], AnnotatedDoc] = {}  # by their words
+    """Check the docs of a corpus. Each doc is checked by itself. Docs with the same words must have
+    the same entities, and some token must be annotated as O."""
+    first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}
     has_outside = False
     for i, eg in enumerate(examples):
         doc = eg.reference
@@ -562,11 +578,11 @@ def check_docs(
         if len(doc) and is_annotated:
             words = tuple(token.text for token in doc)
             ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
-            first = first_docs.setdefault(words, AnnotatedDoc(i, ents))
-            if ents != first.ents:
-                only_here = [*ents - first.ents]
-                only_there = [*first.ents - ents]
-                text = f"{only_here} against {only_there} in doc {first.number}"
+            first_doc = first_doc_with_words.setdefault(words, AnnotatedDoc(i, ents))
+            if ents != first_doc.ents:
+                only_here = [*ents - first_doc.ents]
+                only_there = [*first_doc.ents - ents]
+                text = f"{only_here} against {only_there} in doc {first_doc.number}"
                 problems.append(Problem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
@@ -585,7 +601,7 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
         yield Problem(WARNING, "docs without annotation of entities: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
     if len(doc) >= LONG and has_sentences:
-        # The first token begins a sentence in any doc.
+        # The first token is left out, as it begins a sentence in every doc. 1: a sentence begins
         starts_sentence = doc.to_array("SENT_START")[1:] == 1
         if not starts_sentence.any():
             yield Problem(WARNING, ONE_SENTENCE)
@@ -601,10 +617,16 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
 
 
 def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
-    """Find entities of a doc that a component can't learn or predict, or learns otherwise."""
+    """Find the annotated entities of a doc that a component can't learn, can't predict, or learns
+    with a change.
+
+    eg (Example): The doc.
+    ner (CostSensitiveNER): The component.
+    labels (Sequence[str]): The labels of the component.
+    """
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
-    # Spans that annotators have rejected, by begin, end and label
+    # The spans that annotators have rejected, as (begin, end, label)
     rejected_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
     rejected = {(span.start, span.end, span.label_) for span in rejected_spans}
     borders = ner.annotation.find_training_borders([eg])
@@ -629,16 +651,20 @@ def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) ->
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Whether an entity can't be predicted, as it is in two sequences of the chain. White space at
-    its ends doesn't count.
+    """Whether an entity can't be predicted, as a part of it is in one sequence of the chain and a
+    part in the next. White space at its ends doesn't count.
 
-    eg (Example): The docs. The chain is cut in the predicted one.
-    ent (Span): An entity of the reference.
+    eg (Example): The doc. The chain is cut in the predicted doc.
+    ent (Span): An entity of the annotated doc.
     borders (Array1d): True for the first token of each sequence of the predicted doc. Shape: (T,)
     """
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]
-        # A sequence may begin at the first word, but not after it.
-        if words and borders[words[0] + 1 : words[-1] + 1].any():
+        if not words:
+            continue
+        # A sequence may begin at the first word of the entity, but not at a later one.
+        after_first_word = words[0] + 1
+        after_last_word = words[-1] + 1
+        if borders[after_first_word:after_last_word].any():
             return True
     return False

@@ -1,8 +1,9 @@
 """Train one config with several losses, values of settings and seeds, and compare the scores.
 
-A variant is the config with one loss, one value of each swept setting and one seed. It is trained
-and evaluated in its own folder, where a later run finds it. All variants with the same loss and
-values, one for each seed, make a row of the result.
+A variant is the config with one loss, one seed and, if values of settings are tried (a sweep), one
+value of each of these settings. Each variant is trained and evaluated in its own folder, where a
+later run finds it. The variants that differ only in their seed make a row of the result, which is
+named by the loss and the values.
 """
 
 import json
@@ -50,6 +51,7 @@ from .runs import (
 )
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
+"""The scorer whose cost is that of the comparison."""
 
 SAME_FOR_ALL = {
     "seed",
@@ -61,30 +63,32 @@ SAME_FOR_ALL = {
     "patience",
     "eval_frequency",
 }
-"""Settings of [training] that the config of a loss does not change."""
+"""The settings of [training] that are the same for all losses: the config of a loss doesn't change
+them."""
 
 UNTRAINED = "the best model was not trained past the first step"
+"""Says why a loss has no scores."""
 
 
 @dataclass(frozen=True)
 class Measure:
     """How all variants are scored."""
 
-    component: str  # its name
-    scheme: str
-    cost: dict[str, Any]  # a block of a config
-    test_path: str
-    file_tokens: bool
+    component: str  # the name of the component
+    scheme: str  # the tag scheme
+    cost: dict[str, Any]  # the block of the cost
+    test_path: str  # the test corpus
+    file_tokens: bool  # see `compare`
 
 
 class Variant(NamedTuple):
-    """The config with one loss, one value of each swept setting, and one seed."""
+    """A config with one loss, one value of each swept setting, and one seed."""
 
-    loss: str  # its name and the values, such as "Sequential L2=0.1"
+    loss: str  # the name of the loss, followed by the values, such as "Sequential L2=0.1"
     seed: int
     config: Config  # with variables filled in
     measure: Measure
-    path: Path  # its folder
+    path: Path  # the folder of the variant
 
 
 class Finished(NamedTuple):
@@ -92,38 +96,49 @@ class Finished(NamedTuple):
 
     loss: str  # see `Variant`
     seed: int
-    seconds: float  # of training
-    counts: DocCounts  # of its predictions on the test corpus
+    seconds: float  # how long training took
+    counts: DocCounts  # the counts of its predictions on the test corpus
     is_trained: bool = True  # whether the best model was trained past the first step
 
     def columns(self) -> FloatsXd:
-        """The counts of each doc that `scores_of` takes: those of `DocCounts`, then 1 if all of
-        its entities are correct and 0 otherwise, then 1 for the doc itself. Shape: (D, C)"""
+        """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
+        are those of `DocCounts`, then 1 if all entities of the doc are correct and 0 otherwise,
+        then 1 for the doc itself. Shape: (D, C)"""
         is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
         columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
         return numpy.stack(columns, axis=-1).astype("float64")
 
     def f_score(self) -> float:
-        """F of all docs together."""
+        """The F score on all test docs."""
         return float(scores_of(self.columns().sum(axis=0))["ents_f"])
 
 
 class ScoredLoss(NamedTuple):
-    """The scores of a loss, by the names of `scores_of`."""
+    """The scores of a loss. The keys are the names of scores: see `scores_of`."""
 
-    by_seed: dict[str, list[float]]
-    differences: dict[str, Difference]  # from the first loss that is scored
+    by_seed: dict[str, list[float]]  # the score of each seed
+    differences: dict[str, Difference]  # the difference from the first loss that has scores
 
 
 class ComparedLoss(NamedTuple):
-    """The scores of a loss; none if the best model of a seed is untrained."""
+    """A row of the result: a loss with its scores. It has no scores if the best model of any seed
+    is untrained.
 
-    loss: str  # its name and the values: see `Variant`
-    seconds: float  # mean training time
-    scores: dict[str, float]  # those of `scores_of`, averaged over seeds
-    by_seed: dict[str, list[float]]  # the same for each seed
-    differences: dict[str, Difference]  # from the first loss; empty for it, or without scores
-    untrained: list[int]  # seeds whose best model was not trained past the first step
+    loss (str): The name of the loss, and the values of settings: see `Variant`.
+    seconds (float): The mean training time.
+    scores (dict[str, float]): The scores, averaged over seeds: see `scores_of`.
+    by_seed (dict[str, list[float]]): The scores of each seed.
+    differences (dict[str, Difference]): How each score differs from that of the first loss. Empty
+        for the first loss, and if one of the two has no scores.
+    untrained (list[int]): The seeds whose best model was not trained past the first step.
+    """
+
+    loss: str
+    seconds: float
+    scores: dict[str, float]
+    by_seed: dict[str, list[float]]
+    differences: dict[str, Difference]
+    untrained: list[int]
 
 
 def compare(
@@ -217,10 +232,10 @@ def train_variants(
     make_executor: MakeExecutor | None,
     on_end: Callable[[str, Ended], None] | None,
 ) -> list[Finished]:
-    """Train and score all variants, in any order. Arguments: see `compare`.
+    """Train and score all variants. See `compare` for the arguments.
 
     RETURNS (list[Finished]): The results, in the order of the variants.
-    RAISES (ValueError): If a variant failed, after all others are finished.
+    RAISES (ValueError): If a variant fails. It is raised after all others are finished.
     """
     variant_of_run = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
     runs: list[Run] = []
@@ -259,19 +274,23 @@ def read_seeds(text: str) -> list[int]:
 
 
 def check_evaluations(variants: Sequence[Variant]) -> None:
-    """Warn of trainings that evaluate less than once in an epoch. Refuse those that evaluate only
-    the first step."""
-    # All seeds of a loss have the same settings: the config of its first seed says them.
+    """Check how often the trainings of variants would evaluate the model. There is a warning if it
+    is less than once in an epoch.
+
+    RAISES (ValueError): If it is only after the first step.
+    """
+    # All seeds of a loss have the same settings, so the config of the first seed is enough.
     config_of_loss: dict[str, Config] = {}
     for variant in variants:
         config_of_loss.setdefault(variant.loss, variant.config)
 
-    # Losses often have the same settings of training. The corpus is read once for them.
+    # It takes a reading of the corpus to know how often. It is read once for all losses that have
+    # the same settings in these sections.
     sections = ("paths", "nlp", "corpora", "training", "initialize")
     evaluations_by_key: dict[str, Evaluations | None] = {}
     for loss, config in config_of_loss.items():
         if can_be_fitted(config):
-            continue  # trained on all docs at once, without evaluations
+            continue  # `fit` trains it, which only evaluates at the end.
         key = fingerprint({name: config.get(name) for name in sections})
         if key not in evaluations_by_key:
             evaluations_by_key[key] = read_evaluations(config)
@@ -294,9 +313,8 @@ def make_variants(
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> list[Variant]:
-    """Make a variant of each loss with each combination of values of the swept settings and each
-    seed: all variants with the first seed, then those with the next. Arguments and errors: see
-    `compare`."""
+    """Make a variant for each seed, each loss and each combination of values of the swept settings,
+    in this order. See `compare` for the arguments and the errors."""
     base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
@@ -313,21 +331,23 @@ def make_variants(
         test_path=str(test_path),
         file_tokens=file_tokens,
     )
-    changes = read_losses([Path(loss) for loss in losses], component, scorer_cost)
-    if not changes:
-        changes[""] = {}  # the loss of the base config
+    changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
+    if not changes_of_losses:
+        changes_of_losses[""] = {}  # Without losses, the loss of the base config is trained.
 
-    # A setting is shown by the last part of its name, if that is different for each.
+    # In the name of a variant, a setting is shown by the last part of its name, such as L2, unless
+    # two settings have the same last part.
     shown_settings = [setting.rpartition(".")[2] for setting in sweep]
     if len(set(shown_settings)) < len(shown_settings):
         shown_settings = list(sweep)
 
-    combinations = list(product(*sweep.values()))  # of values; an empty one without a sweep
+    # All combinations of values. Without a sweep, `product` makes a single empty one.
+    combinations = list(product(*sweep.values()))
     variants: list[Variant] = []
-    for seed, loss, values in product(seeds, changes, combinations):
+    for seed, loss, values in product(seeds, changes_of_losses, combinations):
         name = variant_name(loss, dict(zip(shown_settings, values)))
         changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
-        changed = put_onto(put_onto(base, changes[loss]), changes_of_seed)
+        changed = put_onto(put_onto(base, changes_of_losses[loss]), changes_of_seed)
         config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
         check_settings(config, name)
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
@@ -336,8 +356,11 @@ def make_variants(
 
 
 def variant_name(loss: str, values: Mapping[str, Any]) -> str:
-    """The name of a loss, "" for that of the base config, with the values of the swept settings:
-    "Sequential L2=0.1"."""
+    """The name of a loss with the values of the swept settings, such as "Sequential L2=0.1".
+
+    loss (str): The name of the loss; empty for the loss of the base config.
+    values (Mapping[str, Any]): The values by the names of settings, as they are shown.
+    """
     words: list[str] = []
     if loss:
         words.append(loss)
@@ -350,13 +373,14 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
 def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Read what each loss changes in the base config, by the name of the loss.
+    """Read what each loss changes in the base config.
 
-    losses (Sequence[Path]): The names of losses, or configs.
+    losses (Sequence[Path]): The losses. Each is the name of a loss, or a config.
     component (str): The name of the component that is trained.
-    cost (dict[str, Any] | None): The cost of losses that are given by name, a block of a config;
-        None for the default.
-    RAISES (ValueError): If two losses have the same name, or there is none of a name.
+    cost (dict[str, Any] | None): The block of the cost that named losses get. None: the Hamming
+        cost.
+    RETURNS (dict[str, dict[str, Any]]): The blocks of each loss, by the name of the loss.
+    RAISES (ValueError): If two losses have the same name, or there is no loss with a name.
     """
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
@@ -371,9 +395,10 @@ def read_losses(
 
 
 def component_name(config: Config, path: Path) -> str:
-    """The name of the cost_sensitive_ner of a config.
+    """Find the name of the only component of the factory `cost_sensitive_ner` in a config.
 
-    RAISES (ValueError): If there is not exactly one, or it doesn't write `doc.ents`.
+    path (Path): The config, for errors.
+    RAISES (ValueError): If there isn't exactly one, or if it doesn't write `doc.ents`.
     """
     blocks = config.get("components", {}).items()
     names = [name for name, block in blocks if block.get("factory") == FACTORY]
@@ -389,18 +414,18 @@ def component_name(config: Config, path: Path) -> str:
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
-    """Read what the config of a loss changes: its [components], its [training] without
-    `SAME_FOR_ALL`, and the callbacks of its [initialize]. A callback that says how often to
-    evaluate is left out.
+    """Read what the config of a loss changes in the base config: all of its [components], its
+    [training] except `SAME_FOR_ALL`, and the callbacks in its [initialize], except one that says
+    how often to evaluate.
 
-    RAISES (ValueError): If it doesn't have the component.
+    RAISES (ValueError): If the config doesn't have the component.
     """
     config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training = config.get("training", {})
     initialize = config.get("initialize", {})
-    # The base config says how often to evaluate.
+    # How often to evaluate is the same for all losses: the base config says it.
     callbacks: dict[str, Any] = {}
     if initialize.get("before_init") not in (None, {"@callbacks": CALLBACK}):
         callbacks["before_init"] = initialize["before_init"]
@@ -414,14 +439,15 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
 
 
 def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
-    """Merge blocks into a copy of a config. A block with a registered function or another factory
-    replaces the whole block. Of other blocks, only the settings given are replaced."""
+    """Make a copy of a config, and merge blocks into it. A block replaces the old one as a whole if
+    it has a registered function or another factory. Otherwise only its settings are replaced."""
     merged = Config(dict(config))
     for name, value in changes.items():
         old_value = config.get(name)
         if isinstance(value, dict) and isinstance(old_value, dict):
             old_factory = old_value.get("factory")
             has_same_factory = value.get("factory", old_factory) == old_factory
+            # A setting such as "@losses" names a registered function.
             has_function = any(setting.startswith("@") for setting in value)
             if has_same_factory and not has_function:
                 value = put_onto(old_value, value)
@@ -430,12 +456,14 @@ def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
 
 
 def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """A copy of a config with its variables, such as ${paths.train}, and overrides filled in."""
+    """Make a copy of a config with overridden settings, and with all variables, such as
+    ${paths.train}, filled in."""
     return Config().from_str(config.to_str(interpolate=False), overrides=dict(overrides))
 
 
 def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = None) -> Finished:
-    """Train and score a variant: the work of a worker. What is in its folder isn't done again."""
+    """Train and score a variant. This is what a worker does. What an earlier run has left in the
+    folder of the variant is not done again."""
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
     path = variant.path
@@ -446,20 +474,30 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     )
     counts = remembered(path / "counts.json", counts_key, lambda: count_predictions(variant))
 
-    # spaCy evaluates after the first step, too, and that model may be the best. The component
-    # counts updates: several are a step if gradients are accumulated.
+    # spaCy also evaluates the model after the first step, and that may be the best model. The
+    # component counts its updates. If gradients are accumulated, several of them are one step.
     component_settings = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
     n_updates = component_settings["progress"]["steps"]
-    updates_of_step = variant.config["training"].get("accumulate_gradient", 1)
-    is_trained = n_updates >= 2 * updates_of_step
+    updates_per_step = variant.config["training"].get("accumulate_gradient", 1)
+    n_steps = n_updates // updates_per_step
     columns = [numpy.asarray(column) for column in counts]
-    return Finished(variant.loss, variant.seed, seconds, DocCounts(*columns), is_trained)
+    return Finished(
+        loss=variant.loss,
+        seed=variant.seed,
+        seconds=seconds,
+        counts=DocCounts(*columns),
+        is_trained=n_steps >= 2,
+    )
 
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
-    """Train the pipeline of a variant into its folder, and return the seconds. An older pipeline
-    there is kept until the new one is complete."""
-    unfinished = variant.path / "training"  # what an interrupted training has left is removed
+    """Train the pipeline of a variant, and save it in the folder of the variant. An older pipeline
+    there is kept until the new one is complete.
+
+    RETURNS (float): How many seconds training took.
+    """
+    # Remove what an interrupted training may have left.
+    unfinished = variant.path / "training"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     variant.config.to_disk(variant.path / "config.cfg")
@@ -467,8 +505,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     with (variant.path / "log.txt").open("w", encoding="utf8") as log:
         trained_path = train_pipeline(variant.config, unfinished, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
-    # The seconds of an older pipeline are removed before the pipeline is replaced: if this process
-    # is killed in between, they don't count for the new one.
+    # The note that an older pipeline is trained is removed before that pipeline is replaced. So the
+    # note never counts for the new pipeline, even if this process is killed in between.
     (variant.path / "trained.json").unlink(missing_ok=True)
     replace_folder(trained_path, variant.path / "model-best")
     shutil.rmtree(unfinished)
@@ -476,8 +514,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 
 
 def count_predictions(variant: Variant) -> list[list[float]]:
-    """Count the correct and wrong predictions of a trained pipeline on the test corpus: the columns
-    of `DocCounts`."""
+    """Predict the test corpus with the trained pipeline of a variant, and count its correct and
+    wrong predictions in each doc. Returns the columns of `DocCounts`, as JSON."""
     nlp = spacy.load(variant.path / "model-best")
     measure = variant.measure
     reader = make_reader(Path(measure.test_path))
@@ -492,12 +530,15 @@ def count_predictions(variant: Variant) -> list[list[float]]:
 
 
 def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[ComparedLoss]:
-    """Average the scores of each loss over seeds, and compare each loss with the first. There is a
-    row for each loss, in the order of its first variant. All losses have the same seeds.
+    """Average the scores of each loss over its seeds, and compare each loss with the first one.
 
-    The bootstrap samples docs, the same docs for all variants. The score of a sample is the mean
-    over seeds. A loss with a model that was not trained past the first step gets no scores, and
-    differences from it are not computed.
+    The bootstrap draws samples of docs, the same docs for all variants. The score of a sample is
+    the mean over seeds. A loss gets no scores if one of its models was not trained past the first
+    step. If that is the first loss, there are no differences.
+
+    finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
+    n_samples (int): Number of bootstrap samples.
+    RETURNS (list[ComparedLoss]): A row for each loss, in the order of its first variant.
     """
     runs_of_loss: dict[str, list[Finished]] = {}
     for run in finished:
@@ -542,34 +583,38 @@ def score_losses(
     """
     if not runs_of_loss:
         return {}
-    counts_of_losses: list[FloatsXd] = []  # shapes: (S, D, C): seeds, docs, and what is counted
+    # Shape of the counts of a loss: (S, D, C), for seeds, docs and what is counted
+    counts_of_losses: list[FloatsXd] = []
     for runs in runs_of_loss.values():
         counts_of_losses.append(numpy.stack([run.columns() for run in runs]))
-    counts = numpy.stack(counts_of_losses)  # shape: (L, S, D, C)
-    if counts.shape[2] == 0:
+    counts = numpy.stack(counts_of_losses)  # shape: (L, S, D, C), for L losses
+    n_docs = counts.shape[2]
+    if n_docs == 0:
         raise ValueError("compare: test: expected docs with annotated entities, got none")
-    scores = scores_of(counts.sum(axis=2))  # arrays by name. Shape: (L, S)
+    scores = scores_of(counts.sum(axis=2))  # shape of each score: (L, S)
 
     def stack_scores(sums: FloatsXd) -> FloatsXd:
-        """All scores of one array of sums. Shapes: (..., C) to (scores, ...)"""
+        """Stack all scores in one array. Shapes: (..., C) to (scores, ...)"""
         return numpy.stack(list(scores_of(sums).values()))
 
-    # For each score, the differences of all losses from the first
+    # For each score a list of the differences of all losses from the first one
     differences = paired_differences(counts, stack_scores, n_samples=n_samples)
     scored: dict[str, ScoredLoss] = {}
     for i, loss in enumerate(runs_of_loss):
         by_seed = {name: array[i].tolist() for name, array in scores.items()}
-        from_first = {name: row[i] for name, row in zip(scores, differences)}
+        from_first = {name: losses[i] for name, losses in zip(scores, differences)}
         scored[loss] = ScoredLoss(by_seed, from_first)
     return scored
 
 
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
-    """Compute F, precision and recall of entities, the mean cost of a token, and the share of docs
-    with all entities correct and no others. They are 0 where the denominator is 0.
+    """Compute scores: F, precision and recall of entities, the mean cost of a token, and the share
+    of docs whose predicted entities are exactly the annotated ones. A score is 0 if its denominator
+    is 0.
 
     sums (FloatsXd): The counts of `Finished.columns`, summed over docs. Shape: (..., C)
-    RETURNS (dict[str, FloatsXd]): The scores by spaCy's and the cost scorer's names. Shape: (...)
+    RETURNS (dict[str, FloatsXd]): The scores, by the names that spaCy and the cost scorer give
+        them. Shape: (...)
     """
     tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
     return {

@@ -1,4 +1,5 @@
-"""Convert annotated corpora of any format to .spacy, JSONL or columns."""
+"""Convert annotated corpora of any format to .spacy, JSONL or columns (a token and its tag on each
+line)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,22 +20,22 @@ SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 
 
 class FilesRead(NamedTuple):
-    """What was found in the files of a corpus."""
+    """What the files of a corpus are."""
 
     formats: dict[str, int]  # the number of files of each format
     schemes: dict[str, int]  # the number of files of each tag scheme
-    problems: list[Problem]
+    problems: list[Problem]  # what couldn't be read as it stands in a file
 
 
 class Converted(NamedTuple):
-    """What a corpus has."""
+    """What a converted corpus has."""
 
-    found: FilesRead  # what was found in its files
+    found: FilesRead  # what its files are
     docs: int
     sentences: int
     tokens: int
     labels: dict[str, int]  # the number of entities of each label
-    missing: int  # tokens without annotation
+    missing: int  # the number of tokens without annotation
 
 
 def convert(
@@ -89,8 +90,13 @@ def convert(
 
 
 def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRead) -> Converted:
-    """Count sentences, tokens and entities: the spans under a key of `doc.spans` or, without a key,
-    `doc.ents`."""
+    """Count what a corpus has.
+
+    docs (Sequence[Doc]): The docs.
+    spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
+        `doc.ents` count.
+    files (FilesRead): What the files of the corpus are.
+    """
     labels: Counter[str] = Counter()
     n_sentences = 0
     n_tokens = 0
@@ -132,8 +138,9 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
 
     path (Path): The file.
     docs (Sequence[Doc]): The docs.
-    spans_key (str | None): JSONL gets the spans under this key. None: it gets `doc.ents`.
-    RETURNS (int): The number of tokens of white space that are left out: columns can't have them.
+    spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: those of
+        `doc.ents` are written.
+    RETURNS (int): The number of tokens that are left out: columns can't have tokens of white space.
     """
     n_left_out = 0
 

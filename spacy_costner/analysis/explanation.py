@@ -1,8 +1,8 @@
 """Explain a linear model and its predictions by the weights of features.
 
-A linear model has a weight for each feature and tag, and for each transition between tags. The
-score of a path is the sum of the weights of its features and transitions, and the best path has the
-highest score.
+A linear model has a weight for each pair of a feature and a tag, and for each transition from one
+tag to the next. The score of a path is the sum of the weights of its tags with the features of
+their tokens, and of its transitions. The best path is the one with the highest score.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from ..types import Constraints, Potentials
 from .predictions import get_component, run_before
 
 HIDDEN = "hidden layer"
-"""What stands for the hidden layer among the features of a token."""
+"""Stands for what the hidden layer adds to a score, in the list of the features of a token."""
 
 
 class FeatureWeight(NamedTuple):
@@ -37,15 +37,16 @@ class TagWeights(NamedTuple):
     """The strongest features of a tag."""
 
     tag: str
-    in_favour: list[FeatureWeight]
-    against: list[FeatureWeight]
+    in_favour: list[FeatureWeight]  # the highest weights
+    against: list[FeatureWeight]  # the lowest weights
 
 
 class TransitionWeights(NamedTuple):
-    """The transition weights, [from, to]. None where the tag scheme forbids a transition."""
+    """The weights of transitions between K tags, [from, to]. A weight is None if the tag scheme
+    forbids the transition."""
 
-    origins: list[str]  # the tags and the start
-    targets: list[str]  # the tags and the end
+    origins: list[str]  # the tags, and the start of a sequence
+    targets: list[str]  # the tags, and the end of a sequence
     weights: list[list[float | None]]  # shape: (K + 1, K + 1)
 
 
@@ -54,9 +55,11 @@ class TokenReason(NamedTuple):
 
     token: str
     tag: str
-    score: float  # the sum of the weights of its features for the tag
-    transition: float  # the weight of the transition to the tag; of the last token, also to the end
-    features: list[FeatureWeight]  # those with the largest absolute weights
+    score: float  # the sum of the weights of all features of the token for the tag
+    transition: (
+        float  # the weight of the transition to the tag; for the last token, to the end, too
+    )
+    features: list[FeatureWeight]  # the features with the largest absolute weights for the tag
 
 
 class Explanation(NamedTuple):
@@ -64,7 +67,7 @@ class Explanation(NamedTuple):
 
     tags: list[TagWeights]
     transitions: TransitionWeights
-    tokens: list[TokenReason]
+    tokens: list[TokenReason]  # empty without a text
 
 
 def explain(
@@ -94,9 +97,9 @@ def explain(
     tags: list[TagWeights] = []
     for tag, tag_weights in zip(ner.chain_tags.names, weights.emissions.T):
         in_favour = find_strongest(tag_weights, feature_names, n_features)
-        # The strongest against a tag are the strongest of the negated weights.
-        negated = find_strongest(-tag_weights, feature_names, n_features)
-        against = [FeatureWeight(feature, -weight) for feature, weight in negated]
+        # The lowest weights are the highest ones of the negated weights.
+        negated_weights = find_strongest(-tag_weights, feature_names, n_features)
+        against = [FeatureWeight(feature, -weight) for feature, weight in negated_weights]
         tags.append(TagWeights(tag, in_favour, against))
     tokens: list[TokenReason] = []
     if text is not None:
@@ -112,7 +115,7 @@ def find_strongest(
 
     weights (Floats1d): The weight of each feature for a tag. Shape: (features,)
     feature_names (Sequence[str]): The names of all features.
-    n_features (int): How many to find at most.
+    n_features (int): The highest number of features to find.
     RETURNS (list[FeatureWeight]): The features, the highest weight first.
     """
     strongest: list[FeatureWeight] = []
@@ -123,25 +126,28 @@ def find_strongest(
 
 
 def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
-    """Make the table of the weights of transitions, without those that the tag scheme forbids.
+    """Make the table of the weights of transitions, with None for forbidden ones.
 
     tags (Tags): The tags of the model.
-    weights (SparseWeights | Potentials): The weights of a linear model, or what any model computes
-        for a doc: its transitions are the same for all docs.
+    weights (SparseWeights | Potentials): The weights of a linear model, or the scores that any
+        model computes for a doc. The scores of transitions are the same for all docs.
     """
     table = transition_table(weights, "float64")
     is_allowed = transition_table(tags.constraints, "bool")
-    cells = table.astype("object")  # Python's floats, so that there can be None
+    cells = table.astype("object")  # An array of Python's objects can have None among floats.
     cells[~is_allowed] = None
-    return TransitionWeights([*tags.names, "(start)"], [*tags.names, "(end)"], cells.tolist())
+    return TransitionWeights(
+        origins=[*tags.names, "(start)"], targets=[*tags.names, "(end)"], weights=cells.tolist()
+    )
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Put transitions, start and end into one table, [from, to]. The start is the last row, and the
-    end the last column. Where they meet is 0 or False: no path goes from the start to the end.
+    """Join transitions, start and end in one table, [from, to]. The start is the last row, and the
+    end is the last column. The cell where they meet is 0 or False, as no path goes from the start
+    directly to the end.
 
-    parts (SparseWeights | Potentials | Constraints): Has `transitions`, `start` and `end`: weights,
-        scores, or whether they are allowed.
+    parts (SparseWeights | Potentials | Constraints): An object with `transitions`, `start` and
+        `end`: weights, scores, or whether a transition is allowed.
     dtype (str): The type of the table.
     RETURNS (Array2d): The table. Shape: (K + 1, K + 1)
     """
@@ -157,8 +163,8 @@ def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str
 def explain_tokens(
     ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
 ) -> list[TokenReason]:
-    """Explain why each token of a doc has its tag in the best path. The prediction may differ from
-    this path if the decoding is not Viterbi.
+    """Explain why each token of a doc has its tag in the best path. If the decoding of the
+    component isn't Viterbi, it may predict something else than this path.
 
     ner (CostSensitiveNER): A component whose model is linear, or has a linear part.
     doc (Doc): The doc.
@@ -171,31 +177,34 @@ def explain_tokens(
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
 
-    # The weight of the transition from the tag of the token before to that of each token. A doc may
-    # have several sequences: at the first token of each, it is the weight of the start.
+    # The weight of the transition to the tag of each token. Shape: (N,) At the first token of a
+    # sequence it is that of the start; at the last one, that of the end is added. A doc may have
+    # several sequences.
     first = first_tokens(scores.lengths)
     last = last_tokens(scores.lengths)
-    transitions = numpy.append(0.0, weights.transitions[path[:-1], path[1:]])  # shape: (N,)
+    from_previous_tag = weights.transitions[path[:-1], path[1:]]  # shape: (N - 1,)
+    transitions = numpy.append(0.0, from_previous_tag)
     transitions[first] = weights.start[path[first]]
     transitions[last] += weights.end[path[last]]
 
-    reasons: list[TokenReason] = []
+    # What static vectors and the hidden layer add to the scores, if the model has them. Each of
+    # these terms has a name. Shape: (N, terms, K)
     batch = find_features(ner.model, [doc])
-    # What static vectors in the window add, if they are inputs, and the hidden layer, if there is
-    # one. Shape: (N, names, K)
-    other_names = features_of_model.vector_names()
-    other_scores = weights.score_vectors(batch)
+    term_names = features_of_model.vector_names()
+    terms = weights.score_vectors(batch)
     hidden = hidden_layer_of(ner.model)
     if hidden is not None:
-        other_names = [*other_names, HIDDEN]
-        other_scores = numpy.concatenate([other_scores, hidden.score(batch)[:, None]], axis=1)
+        term_names = [*term_names, HIDDEN]
+        terms = numpy.concatenate([terms, hidden.score(batch)[:, None]], axis=1)
+
+    reasons: list[TokenReason] = []
     for i, token in enumerate(doc):
         tag = path[i]
         rows = batch.rows[i]
-        rows = rows[rows >= 0]  # -1: no feature
-        names = [*(feature_names[row] for row in rows), *other_names]
+        rows = rows[rows >= 0]  # A row of -1 stands for a feature that the model doesn't have.
+        names = [*(feature_names[row] for row in rows), *term_names]
         feature_weights = weights.emissions[rows, tag]
-        token_weights: Floats1d = numpy.concatenate([feature_weights, other_scores[i, :, tag]])
+        token_weights: Floats1d = numpy.concatenate([feature_weights, terms[i, :, tag]])
         token_weights = token_weights.astype("float64")
         strongest = numpy.argsort(-numpy.abs(token_weights), kind="stable")[:n_features]
         features: list[FeatureWeight] = []

@@ -1,8 +1,10 @@
-"""Linear models of a config: load and initialize them, train them, hold out folds.
+"""Train the linear model of a config: load the pipeline, initialize it, and train it on all docs,
+or once for each of several folds.
 
-A linear model is trained by updates, batch after batch, or on all docs at once if they are few. To
-hold out folds is to divide docs into folds, and to predict each fold by a model that was trained on
-all the others. So there are predictions of all docs by models that have not seen them.
+A linear model is trained by updates, batch after batch, or on all docs at once if they are few.
+Folds are parts of the docs of about the same size. To hold out a fold means to train a model on all
+other docs and to predict the docs of the fold. If each fold is held out once, all docs are
+predicted by models that have not seen them.
 """
 
 import random
@@ -49,29 +51,32 @@ from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, import_once, run_all
 
 FACTORY = "cost_sensitive_ner"
+"""The factory of our component."""
 
 LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
+"""The architecture of linear models."""
 
 SEEN_BY_START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
     "the model to start from may have seen them"
 )
+"""The message of an error: docs can't be held out if training starts from another model."""
 
 FEW_SENTENCES = 1000
-"""Below this number of sentences training is on all docs at once."""
+"""Docs with fewer sentences are few: the model is trained on all of them at once."""
 
 MAX_WEIGHTS = 2 * 10**7
-"""The most weights of a model that is trained on all docs at once: it takes about 150 bytes a
-weight."""
+"""A model with more weights is not trained on all docs at once, as that takes about 150 bytes of
+memory for each weight."""
 
 SENTENCIZER = Sentencizer()
-"""Counts the sentences of docs without sentence starts."""
+"""Finds the sentences of docs without sentence starts, to count them."""
 
 BATCH_SIZE = 256
-"""The number of docs that are annotated together, if the corpus isn't in memory."""
+"""How many docs are annotated together, if the corpus isn't in memory."""
 
 Corpus = Callable[[Language], Iterable[Example]]
-"""A reader of the config, such as `spacy_costner.read.v1` makes it."""
+"""A reader of a corpus, as the config has it: see `spacy_costner.read.v1`."""
 
 PrepareComponent = Callable[[CostSensitiveNER], object]
 """Changes a component before it is initialized."""
@@ -87,7 +92,7 @@ class LinearPipeline(NamedTuple):
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
     """Load the pipeline of a config for `spacy train`, to train its linear model. The pipeline
-    isn't initialized. Sets the seed of the config.
+    isn't initialized yet. The random seed of the config is set.
 
     config (Config): The config. If it has several linear models, the first one is taken.
     vocab (Vocab | bool): The vocab of the pipeline. True: a new one.
@@ -107,9 +112,10 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
 
 def check_end(training: Mapping[str, Any]) -> None:
-    """Check that training by a block [training] has an end.
+    """Check that training ends after some number of epochs or steps.
 
-    RAISES (ValueError): If it has none.
+    training (Mapping[str, Any]): The settings of the block [training].
+    RAISES (ValueError): If it doesn't end.
     """
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     if max(limits.values()) <= 0 or min(limits.values()) < 0:
@@ -120,7 +126,8 @@ def check_end(training: Mapping[str, Any]) -> None:
 
 
 def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
-    """The component of a pipeline that `fit` trains; several if they share a `spans_key`.
+    """Find the components of a pipeline that `fit` trains. That is one component, or several that
+    have the same `spans_key`.
 
     frozen (Iterable[str]): The names of components that are not trained.
     RAISES (ValueError): If other components would have to be trained, or a model is not linear.
@@ -128,14 +135,15 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
     trainable: list[str] = []
     ners: list[CostSensitiveNER] = []
     for name, pipe in nlp.pipeline:
-        is_trainable = getattr(pipe, "is_trainable", False)  # functions don't have it
+        # A component may be a function, which has no such attribute.
+        is_trainable = getattr(pipe, "is_trainable", False)
         if name in frozen or not is_trainable:
             continue
         trainable.append(name)
         if isinstance(pipe, CostSensitiveNER):
             ners.append(pipe)
-    is_possible = are_fitted_together([ner.annotation.spans_key for ner in ners])
-    if len(ners) < len(trainable) or not is_possible:
+    fit_together = are_fitted_together([ner.annotation.spans_key for ner in ners])
+    if len(ners) < len(trainable) or not fit_together:
         raise ValueError(
             f"nlp.pipeline: expected one component to train, of factory {FACTORY!r}, and others in "
             f"training.frozen_components, got {trainable}"
@@ -150,16 +158,16 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
 
 
 def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
-    """Whether `fit` trains components with these keys: one component with or without a key, or
-    several that share one."""
+    """Whether `fit` can train components with these `spans_key`s in one run: a single component, or
+    several components with the same key."""
     if len(spans_keys) <= 1:
         return len(spans_keys) == 1
     return None not in spans_keys and len(set(spans_keys)) == 1
 
 
 def can_be_fitted(config: Config) -> bool:
-    """Whether `fit` trains a config: its components to train are linear, and training ends. Only
-    the config is read: no pipeline is built."""
+    """Whether `fit` can train the pipeline of a config: all models to train are linear, and
+    training has an end. Only the config is read: no pipeline is built."""
     try:
         check_settings(config)
         complete = Config(Language.default_config).merge(config).interpolate()
@@ -175,8 +183,9 @@ def can_be_fitted(config: Config) -> bool:
 
 
 def blocks_to_train(config: Config) -> list[dict[str, Any]]:
-    """The blocks of the components that training changes: those that have a model and are not
-    frozen. Settings that a block doesn't have are the defaults of its factory."""
+    """The blocks of the components that training changes: those that have a model and are neither
+    frozen nor disabled. Settings that are not in a block are added, with the defaults of its
+    factory."""
     language = get_lang_class(config["nlp"]["lang"])
     not_trained = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
     blocks: list[dict[str, Any]] = []
@@ -192,8 +201,8 @@ def blocks_to_train(config: Config) -> list[dict[str, Any]]:
 
 
 def component_block(config: Config, name: str) -> dict[str, Any]:
-    """The block of a component in an interpolated config. If the component is from another
-    pipeline, its block there."""
+    """The block of a component in an interpolated config. If the component is taken from another
+    pipeline (`source`), it is the block in the config of that pipeline."""
     block = config["components"][name]
     if "source" not in block:
         return block
@@ -203,19 +212,19 @@ def component_block(config: Config, name: str) -> dict[str, Any]:
 
 
 def read_pipeline_config(name: str) -> Config:
-    """The config of a trained pipeline, a package or a folder."""
+    """Read the config of a trained pipeline, a package or a folder."""
     return load_config(pipeline_folder(name) / "config.cfg", interpolate=True)
 
 
 def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
-    """The readers of the training and the development corpus of a config. None: there is no
-    development corpus, as its path is null."""
+    """Make the readers of the training corpus and of the development corpus in the config of a
+    pipeline. The second one is None if the path of the development corpus is null."""
     config = nlp.config.interpolate()
     train_name = config["training"]["train_corpus"]
     dev_name = config["training"]["dev_corpus"]
     dev_block = dot_to_object(config, dev_name)
     if isinstance(dev_block, dict) and dev_block.get("path", "") is None:
-        # A reader with a path of null can't be made.
+        # A reader can't be made for a path of null, so its block is removed.
         section, _, key = dev_name.partition(".")
         del config[section][key]
         (train_corpus,) = resolve_dot_names(config, [train_name])
@@ -225,17 +234,19 @@ def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
 
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
-    """Initialize a pipeline, and read its training corpus as the component will see it.
+    """Initialize a pipeline, and read its training corpus. Docs get the annotation of the
+    `annotating_components` that come before the component, as it will see it.
 
     linear (LinearPipeline): The pipeline.
     corpus (Corpus): The training corpus.
-    in_memory (bool): Whether the corpus is kept in memory. It is then read once, for initialization
-        and for training; spaCy's `init_nlp` reads it twice, and that takes longest.
-    RETURNS (Iterable[Example]): The examples. If they are not in memory, they can be read once.
+    in_memory (bool): Whether the corpus is kept in memory. It is then read only once, for
+        initialization and for training. That saves much time: spaCy's `init_nlp` reads it twice.
+    RETURNS (Iterable[Example]): The examples. If they are not in memory, you can iterate over them
+        only once.
     """
     nlp, ner, training = linear
-    earlier = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
-    annotating = [name for name in earlier if name in training["annotating_components"]]
+    names_before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    annotating = [name for name in names_before if name in training["annotating_components"]]
     if not in_memory:
         initialize_components(linear, lambda: corpus(nlp))
         return annotate_in_batches(nlp, corpus(nlp), annotating)
@@ -248,7 +259,10 @@ def initialize_components(
     linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
 ) -> None:
     """Initialize the components of a pipeline as `spacy train` does. Frozen components stay as they
-    are. Components from trained pipelines aren't initialized: their training goes on."""
+    are. Components from trained pipelines aren't initialized either, as their training goes on.
+
+    get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
+    """
     nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())
@@ -263,7 +277,8 @@ def initialize_components(
 def annotate_in_batches(
     nlp: Language, examples: Iterable[Example], names: Sequence[str]
 ) -> Iterator[Example]:
-    """Annotate predicted docs where not all docs are in memory: see `annotate_predicted`."""
+    """Let components annotate the predicted docs, one batch after another, as not all docs are in
+    memory. See `annotate_predicted`."""
     for batch in minibatch(examples, BATCH_SIZE):
         yield from annotate_predicted(nlp, batch, names)
 
@@ -271,8 +286,11 @@ def annotate_in_batches(
 def annotate_predicted(
     nlp: Language, examples: list[Example], names: Sequence[str]
 ) -> list[Example]:
-    """Have components annotate the predicted docs, as `spacy train` does with its
-    `annotating_components`. The examples get the new docs."""
+    """Let components annotate the predicted docs, as `spacy train` does with its
+    `annotating_components`. The predicted docs of the examples are replaced.
+
+    names (Sequence[str]): The names of these components.
+    """
     if not names:
         return examples
     with nlp.select_pipes(enable=names):
@@ -283,16 +301,18 @@ def annotate_predicted(
 
 
 def count_sentences(doc: Doc) -> int:
-    """The number of sentences of a doc. If it has no sentence starts, punctuation ends them."""
+    """Count the sentences of a doc. If the doc has no sentence starts, a sentence ends at
+    punctuation."""
     if doc.has_annotation("SENT_START"):
         return len(list(doc.sents))
-    (is_start,) = SENTENCIZER.predict([doc])  # for each token
-    return sum(is_start)
+    # Whether each token of the only doc starts a sentence
+    (starts_sentence,) = SENTENCIZER.predict([doc])
+    return sum(starts_sentence)
 
 
 def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW_SENTENCES` sentences. Reading stops as soon as there are
-    more."""
+    """Whether docs have fewer than `FEW_SENTENCES` sentences together. No more docs are read than
+    it takes to know that."""
     n_sentences = 0
     for doc in docs:
         n_sentences += count_sentences(doc)
@@ -302,7 +322,7 @@ def are_few(docs: Iterable[Doc]) -> bool:
 
 
 def ignore_epoch(trained: Trained) -> None:
-    """Do nothing after an epoch."""
+    """Do nothing after an epoch: the default of `train_linear`."""
 
 
 def train_linear(
@@ -322,15 +342,19 @@ def train_linear(
     `spacy train` does. After training the weights are made slim, unless the model keeps all of
     them: see `slim_down`.
 
-    A hidden layer is trained after the weights: see `train_hidden_layer`. Only by updates of many
-    words, with one seed, are both trained together.
+    The model may have a hidden layer. Normally it is trained alone, after the weights: see
+    `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
+    the docs have many words.
 
+    linear (LinearPipeline): The pipeline, which `prepare` has initialized.
     examples (Iterable[Example]): The docs, as `prepare` returns them.
-    n_seeds (int): Weights are the mean of so many trainings, with the batches in other orders.
-    on_epoch (OnEpoch): Called with the state after each epoch of updates.
-    cache (Path | None): A folder for features and targets of tokens, in place of memory.
-    is_small (bool | None): Whether docs are few. None: if they have fewer than `FEW_SENTENCES`.
-    RETURNS (Trained): The end of the last training.
+    n_seeds (int): How often the model is trained, each time with the batches in another order. The
+        weights are averaged.
+    on_epoch (OnEpoch): Is called with the state of training after each epoch of updates.
+    cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
+        memory.
+    is_small (bool | None): Whether docs are few. None: they are counted here.
+    RETURNS (Trained): How the last training ended.
     """
     if cache is not None:
         return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
@@ -339,9 +363,11 @@ def train_linear(
     if is_small is None:
         is_small = are_few(eg.reference for eg in examples)
     is_at_once = is_small and can_train_at_once(ner)
-    trains_layer_alone = hidden_layer_of(ner.model) is not None and (
-        is_at_once or n_seeds > 1 or are_few_words(examples)
-    )
+    trains_layer_alone = False
+    if hidden_layer_of(ner.model) is not None:
+        trains_layer_alone = is_at_once or n_seeds > 1 or are_few_words(examples)
+
+    # The weights, by updates together with the layer
     if is_at_once:
         trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
         ner.cfg["progress"] = trained.progress._asdict()
@@ -354,6 +380,7 @@ def train_linear(
             on_epoch=on_epoch,
             trains_hidden=not trains_layer_alone,
         )
+    # The layer alone
     if trains_layer_alone and trained.reason != INTERRUPTED:
         layer_trained = train_hidden_layer(
             ner.model,
@@ -369,8 +396,8 @@ def train_linear(
 
 
 def slim_weights(ner: CostSensitiveNER) -> None:
-    """Make the weights of a linear model slim after training, so that what is evaluated, calibrated
-    and tuned is what is saved: see `slim_down`."""
+    """Make the weights of a linear model slim: see `slim_down`. That is done right after training,
+    so that the weights that are evaluated, calibrated and tuned are those that will be saved."""
     _, weights = linear_part(ner.model)
     weights.restart(weights.slim(weights.rows))
 
@@ -384,12 +411,13 @@ def train_by_updates(
     cache: Path | None = None,
     trains_hidden: bool = True,
 ) -> Trained:
-    """Train the linear model of a pipeline by updates: see `train_linear` for the arguments.
+    """Train the linear model of a pipeline by updates. See `train_linear` for the arguments.
 
-    The batcher of the config makes the batches once. Long docs are cut into pieces before: see
-    `read_pieces`. Batches are shuffled in each epoch. Training ends after the `max_epochs` or
-    `max_steps` of the config. After it the weights are made slim. `trains_hidden`: whether a hidden
-    layer is trained, too.
+    Long docs are cut into pieces: see `read_pieces`. The batcher of the config makes batches of
+    these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
+    `max_steps` of the config. Then the weights are made slim.
+
+    trains_hidden (bool): Whether a hidden layer is trained, too.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
@@ -406,14 +434,14 @@ def train_by_updates(
     )
 
     def after_epoch(trained: Trained) -> None:
-        """Keep how far training is, and tell the caller."""
+        """Note in the settings of the component how far training is, and tell the caller."""
         ner.cfg["progress"] = trained.progress._asdict()
         on_epoch(trained)
 
     optimizer = training["optimizer"]
     first_weights = weights.rows.copy()
     first_progress = Progress(**ner.cfg["progress"])
-    # The sum of the weights of all trainings: in float64, so that their mean is exact.
+    # The weights of several trainings are summed in float64, so that their mean is exact.
     sum_dtype = "float64" if n_seeds > 1 else "float32"
     sum_of_weights = numpy.zeros(first_weights.shape, dtype=sum_dtype)
     n_trainings = 0
@@ -447,8 +475,9 @@ def train_by_updates(
 
 
 def can_train_at_once(ner: CostSensitiveNER) -> bool:
-    """Whether a component can be trained on all docs at once. It needs a single loss that is smooth
-    and needs no trained model to start from. Its weights have to be few, and all 0."""
+    """Whether a component can be trained on all docs at once. Its loss must not be a schedule, must
+    be smooth, and must not need a trained model to start from. Its weights must not be too many,
+    and must all be 0, so that no earlier training is lost."""
     _, weights = linear_part(ner.model)
     first_loss, *later_losses = ner.objective.loss.stages
     if later_losses or first_loss.needs_start or not first_loss.is_smooth:
@@ -457,32 +486,35 @@ def can_train_at_once(ner: CostSensitiveNER) -> bool:
 
 
 class Fold(NamedTuple):
-    """Docs that were held out, and what a model predicts that was trained on the others."""
+    """Docs that were held out, and the predictions for them of a model that was trained on the
+    others."""
 
-    docs: Ints1d  # the indices of the docs in the corpus. Shape: (D,)
+    docs: Ints1d  # the indices of the held-out docs among all docs. Shape: (D,)
     dev: DevPredictions
 
 
 @dataclass(frozen=True)
 class FoldTraining:
-    """How the model of each fold is trained. Workers get it pickled."""
+    """How the models of folds are trained. It is the same for all folds, and workers get it
+    pickled. See `hold_out` for the fields."""
 
     config: Config
     labels: Sequence[str]
     n_seeds: int
-    is_small: bool  # whether the docs of all folds are few
-    keeps_starts: bool  # whether the sentence starts of predicted docs are taken, too
+    is_small: bool  # whether all docs together are few: see `train_linear`
+    keeps_starts: bool
     prepare_component: PrepareComponent | None
 
     def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train on some docs, and predict the others, which are held out.
+        """Train a model on the docs outside of a fold, and predict those of the fold.
 
         examples (Sequence[Example]): All docs.
-        is_held_out (Array1d): Whether each is held out. Shape: (docs,)
+        is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
         """
         linear = load_linear(self.config.copy())
         nlp, ner, _ = linear
-        # In the config, `initialize` would interpolate a label such as "${paths.train}".
+        # Labels are added to the component, not to the config: there, `initialize` would take a
+        # label such as "${paths.train}" for a variable.
         nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
         for label in self.labels:
             ner.add_label(label)
@@ -499,7 +531,8 @@ class FoldTraining:
         return Fold(numpy.flatnonzero(is_held_out), dev)
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
-        """Copy examples with new predicted docs, which share the vocab of the pipeline."""
+        """Make examples with the same annotation and with new predicted docs, which have the vocab
+        of the pipeline and only the tokens and the user data of the old ones."""
         for eg in examples:
             doc = copy_tokens(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
@@ -520,27 +553,28 @@ def hold_out(
     code_path: Path | None = None,
     desc: str = "folds",
 ) -> list[Fold]:
-    """Train the linear model of a config once for each fold, on all other docs, in the same way as
-    it would be trained on all docs: see `train_linear`. Features, label memory and first pass are
-    made anew for each fold, so that they don't know its docs.
+    """Divide docs into folds. For each fold, train the linear model of a config on all other docs,
+    and predict the docs of the fold. Each model is trained as one on all docs would be: see
+    `train_linear`. Features, label memory and first pass are made anew for each fold, so that they
+    don't know its docs.
 
     config (Config): The config.
-    examples (Sequence[Example]): The docs, none of them empty. Of predicted docs only the tokens
-        and the user data are taken.
+    examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data of
+        predicted docs are used.
     labels (Sequence[str]): The labels of the component.
     n_folds (int): Number of folds.
-    n_seeds (int): Trainings for each fold, whose weights are averaged.
-    seed (int | None): See `assign_folds`.
-    keeps_starts (bool): Take the sentence starts of predicted docs, too.
-    prepare_component (PrepareComponent | None): Called with the component of each fold before it is
-        initialized. Workers need to import it.
-    make_executor (MakeExecutor | None): Makes an executor of a task for each fold. None: folds are
-        trained in this process, and have the examples.
+    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
+    seed (int | None): Random seed that assigns docs to folds: see `assign_folds`.
+    keeps_starts (bool): Whether models also see the sentence starts of predicted docs.
+    prepare_component (PrepareComponent | None): Is called with the component of each fold before it
+        is initialized. Workers must be able to import it.
+    make_executor (MakeExecutor | None): Makes an executor of a task for each fold. Its folds have
+        no examples. None: folds are trained in this process, and have their examples.
     code_path (Path | None): Python file that workers import.
-    desc (str): What the progress bar says.
+    desc (str): The text beside the progress bar.
     RETURNS (list[Fold]): The folds.
-    RAISES (ValueError): If the config's component can't be fitted, there are too few docs, or a
-        worker failed.
+    RAISES (ValueError): If the component of the config can't be fitted, there are too few docs, or
+        a worker failed.
     """
     fold_of_doc = assign_folds(len(examples), n_folds, seed)
     training = FoldTraining(
@@ -562,7 +596,7 @@ def hold_out(
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
         fold_of_run[run.name] = ended.value
-    # Runs end in any order.
+    # Runs may end in another order than they were begun.
     return [fold_of_run[run.name] for run in runs]
 
 
@@ -572,9 +606,12 @@ def make_fold_runs(
     fold_of_doc: Ints1d,
     code_path: Path | None,
 ) -> list[Run]:
-    """Make a run for the worker of each fold, which gets all docs as bytes.
+    """Make a run for each fold. Its worker gets all docs as bytes.
 
+    training (FoldTraining): How models are trained.
+    examples (Sequence[Example]): All docs.
     fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
+    code_path (Path | None): Python file that workers import.
     """
     predicted = pack_docs([eg.predicted for eg in examples])
     reference = pack_docs([eg.reference for eg in examples])
@@ -592,12 +629,12 @@ def make_fold_runs(
 
 
 def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
-    """Assign docs to folds of the same size, up to one doc.
+    """Assign docs to folds. The sizes of folds differ by at most one doc.
 
     n_docs (int): The number of docs.
     n_folds (int): The number of folds.
-    seed (int | None): Assign docs by chance, with this seed. None: docs that follow each other are
-        in the same fold.
+    seed (int | None): The random seed with which docs are assigned to folds. None: docs that follow
+        each other are in the same fold.
     RETURNS (Ints1d): The number of the fold of each doc, from 0. Shape: (docs,)
     RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
     """
@@ -607,14 +644,15 @@ def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
         raise ValueError(
             f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
         )
-    blocks = numpy.arange(n_docs) * n_folds // n_docs  # of 5 docs in 2 folds: 0 0 0 1 1
+    # For example, 5 docs are in 2 folds like this: 0 0 0 1 1.
+    fold_of_doc = numpy.arange(n_docs) * n_folds // n_docs
     if seed is None:
-        return blocks
-    return numpy.random.default_rng(seed).permutation(blocks)
+        return fold_of_doc
+    return numpy.random.default_rng(seed).permutation(fold_of_doc)
 
 
 def pack_docs(docs: Iterable[Doc]) -> bytes:
-    """Docs as bytes, with their user data, for `fit_in_worker`."""
+    """Turn docs into bytes, with their user data, for `fit_in_worker`."""
     return DocBin(docs=docs, store_user_data=True).to_bytes()
 
 
@@ -625,10 +663,13 @@ def fit_in_worker(
     is_held_out: Array1d,
     code_path: Path | None,
 ) -> Fold:
-    """Train and predict a fold in a worker: see `FoldTraining.fit`. It returns no examples, as the
-    command has them.
+    """Train and predict a fold in a worker: see `FoldTraining.fit`. The fold is returned without
+    examples, as the command has them.
 
+    training (FoldTraining): How the model is trained.
     predicted, reference (bytes): The docs of all examples: see `pack_docs`.
+    is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
+    code_path (Path | None): Python file that is imported first.
     """
     import_once(code_path)
     vocab = load_model_from_config(training.config, auto_fill=True).vocab

@@ -1,8 +1,9 @@
-"""Run independent tasks with an executor, local processes or a Ray cluster, and cache results.
+"""Run independent tasks in other processes on this machine, or on a Ray cluster, and cache their
+results.
 
-A run is a module-level function with settings that can be written as JSON. Its result is cached as
-a JSON file with a key, the fingerprint of the settings and of the files they name. A file with
-another key, or one that is damaged, is not used.
+A run is a function of a module with its arguments. The result may be cached in a JSON file. The
+file also has a key: the fingerprint of the arguments and of the files that they name. A file that
+has another key, or is damaged, is not used.
 """
 
 import json
@@ -34,76 +35,84 @@ ValueT = TypeVar("ValueT")
 
 
 MakeExecutor = Callable[[], Executor]
-"""Makes an executor. Its workers need access to the same files."""
+"""Makes an executor. Its workers need access to the same files as this process."""
 
 TRIES_TOGETHER = 2
-"""How often a run is tried beside others, if a worker dies: it may be the worker of another run."""
+"""How often a run is tried beside others. If workers die then, it may be because of another run."""
 
 TRIES_ALONE = 2
-"""How often a run is tried by itself after that."""
+"""How often a run is tried alone after that."""
 
 HOPELESS = 3
-"""After so many runs have failed because their workers died, and none has ended, the rest isn't
-tried."""
+"""If so many runs have failed because their workers died, and no run has ended, the other runs are
+not tried."""
 
 import_once = lru_cache(import_code)
 """Imports a Python file with registered functions, once in each process."""
 
 PACKAGES = ("spacy-costner", "spacy")
-"""Workers of a cluster need the driver's version of these. Ray checks its own and Python's."""
+"""Workers of a cluster must have the versions of these packages that the driver has, which is the
+process that starts the runs. (Ray itself checks the versions of Ray and Python.)"""
 
 
 class Run(NamedTuple):
-    """A task. Its result is cached in the file, if there is one: result and settings must then be
-    valid JSON."""
+    """A task: a function to call.
+
+    name (str): The name of the run, for people.
+    function (Callable[..., Any]): A function of a module.
+    settings (dict[str, Any]): The keyword arguments of the function. With a cache, these must be
+        valid JSON, and so must the result.
+    path (Path | None): The file in which the result is cached. None: it isn't cached.
+    """
 
     name: str
-    function: Callable[..., Any]  # of a module
-    settings: dict[str, Any]  # its keyword arguments
+    function: Callable[..., Any]
+    settings: dict[str, Any]
     path: Path | None = None
 
     @property
     def key(self) -> str:
-        """The fingerprint of function and settings, by which the cached result is known."""
+        """The fingerprint of the function and its arguments: the key of the cached result."""
         function = f"{self.function.__module__}.{self.function.__qualname__}"
         return fingerprint(function, self.settings)
 
 
 class Done(NamedTuple):
-    """The return value of a finished run, and its CPU time in seconds."""
+    """The result of a run that has finished."""
 
-    value: Any
-    seconds: float
+    value: Any  # the return value of its function
+    seconds: float  # its CPU time
 
 
 class Failed(NamedTuple):
-    """The error of a failed run in a line, and its traceback."""
+    """The error of a run that has failed."""
 
-    reason: str
-    trace: str
+    reason: str  # the error in one line
+    trace: str  # the traceback
 
 
 Ended = Done | Failed
+"""How a run has ended."""
 
 RunQueue = deque[tuple[Run, int]]
-"""Runs to execute, and how often a worker has died with each."""
+"""The runs that are still to be executed, and for each how many workers have died with it."""
 
 
 def run_all(
     runs: Iterable[Run], make_executor: MakeExecutor | None = None
 ) -> Iterator[tuple[Run, Ended]]:
-    """Execute runs. One that fails doesn't stop the others.
+    """Execute runs. A run that fails doesn't stop the others.
 
-    If a worker dies, the executor is made anew, and the runs that it had are repeated. After
-    `TRIES_TOGETHER` deaths of its workers a run is repeated alone, and after `TRIES_ALONE` more it
-    fails.
+    If a worker dies, the executor is made anew, and the runs that it had are repeated. If workers
+    die with the same run again and again, the run is repeated alone after `TRIES_TOGETHER` deaths,
+    and fails after `TRIES_ALONE` more.
 
     runs (Iterable[Run]): The runs.
-    make_executor (MakeExecutor | None): Makes the executor, such as `local_processes(4)` or
-        `ray_cluster("auto")`. If it has a number of `jobs`, it is given so many runs at a time,
-        and otherwise all. If it `outlives_workers`, it isn't made anew when one dies.
-        None: execute in this process, one after another.
-    YIELDS (tuple[Run, Ended]): The runs with their results, in the order in which they finish.
+    make_executor (MakeExecutor | None): Makes the executor: see `local_processes` and
+        `ray_cluster`. An executor may have two attributes. `jobs` is the number of runs that it
+        gets at a time; without it, it gets all of them. `outlives_workers` says that it can still
+        be used after a worker has died. None: runs are executed in this process, one after another.
+    YIELDS (tuple[Run, Ended]): The runs with their results, in the order in which they end.
     """
     if make_executor is None:
         for run in runs:
@@ -111,10 +120,10 @@ def run_all(
         return
     run_together: RunQueue = deque((run, 0) for run in runs)
     run_alone: RunQueue = deque()
-    n_lost = 0  # runs that have failed because their workers died
-    is_any_done = False
+    n_lost = 0  # the number of runs that have failed because their workers died
+    has_any_ended = False
     while run_together or run_alone:
-        if n_lost >= HOPELESS and not is_any_done:
+        if n_lost >= HOPELESS and not has_any_ended:
             break
         queue = run_together
         if run_alone:
@@ -122,7 +131,7 @@ def run_all(
             queue = deque([run_alone.popleft()])
         for run, n_deaths, ended in run_until_broken(queue, make_executor):
             if ended is not None:
-                is_any_done = True
+                has_any_ended = True
                 yield run, ended
             elif n_deaths < TRIES_TOGETHER:
                 run_together.appendleft((run, n_deaths))
@@ -130,19 +139,23 @@ def run_all(
                 run_alone.appendleft((run, n_deaths))
             else:
                 n_lost += 1
-                yield run, Failed(f"its worker died {n_deaths} times", "")
+                yield run, Failed(f"its worker died {n_deaths} times", trace="")
+    # If it is hopeless, these runs are left.
     for run, _ in [*run_alone, *run_together]:
-        yield run, Failed("workers die: see what they have printed", "")
+        yield run, Failed("workers die: see what they have printed", trace="")
 
 
 def run_until_broken(
     queue: RunQueue, make_executor: MakeExecutor
 ) -> Iterator[tuple[Run, int, Ended | None]]:
-    """Execute runs from a queue until it is empty, or a worker dies and breaks the executor. Runs
-    that the executor has not had are then still in the queue.
+    """Execute the runs of a queue until the queue is empty, or until a worker dies and breaks the
+    executor. Runs that were not begun then stay in the queue.
 
-    YIELDS (tuple[Run, int, Ended | None]): A run, how often a worker has died with it, and its
-        result; None if a worker has died with it now, so that it may be repeated.
+    queue (RunQueue): The runs. Those that are begun are taken out.
+    make_executor (MakeExecutor): Makes the executor.
+    YIELDS (tuple[Run, int, Ended | None]): A run, the number of workers that have died with it, and
+        its result. The result is None if a worker has just died with the run, which may then be
+        repeated.
     """
     executor = make_executor()
     max_pending = getattr(executor, "jobs", len(queue))
@@ -150,16 +163,16 @@ def run_until_broken(
     is_broken = False
     try:
         while pending or (queue and not is_broken):
-            # Give it as many runs as it may have
+            # Give the executor as many runs as it may have.
             while queue and len(pending) < max_pending and not is_broken:
                 run, _ = queue[0]
                 try:
                     future = executor.submit(run_one, run)
                 except BrokenExecutor:
-                    is_broken = True  # The run stays in the queue: no worker has had it.
+                    is_broken = True  # The run stays in the queue, as no worker has had it.
                 else:
                     pending[future] = queue.popleft()
-            # Wait until any ends
+            # Wait until at least one of them has ended.
             for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
                 run, n_deaths = pending.pop(future)
                 error = future.exception()
@@ -175,8 +188,8 @@ def run_until_broken(
 
 
 def run_one(run: Run) -> Ended:
-    """Execute a run, or read its cached result: what a worker does. Errors are not raised, but
-    returned as a `Failed`."""
+    """Execute a run, or read its cached result. This is what a worker does. An error isn't raised,
+    but returned as a `Failed`."""
 
     def execute() -> Done:
         """Call the function of the run, and measure its CPU time."""
@@ -187,7 +200,7 @@ def run_one(run: Run) -> Ended:
     try:
         if run.path is None:
             return execute()
-        # The cache is JSON, which has a list of both fields in place of a `Done`.
+        # The cache is JSON, where a `Done` becomes a list of its two fields.
         value, seconds = remembered(run.path, run.key, execute)
         return Done(value, seconds)
     except Exception as error:
@@ -195,18 +208,19 @@ def run_one(run: Run) -> Ended:
 
 
 def describe_failure(error: BaseException) -> Failed:
-    """The error of a run as text: an exception of another process may not be unpickled."""
+    """Describe the error of a run in words. The exception itself may be of a class that another
+    process can't unpickle."""
     reason = f"{type(error).__name__}: {error}"
     return Failed(reason, trace="".join(format_exception(error)))
 
 
 def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
-    """Read a cached value, or compute it and cache it. Either way the value is as JSON has it: a
-    tuple has become a list. Floats stay exactly as they are.
+    """Return a cached value, or compute it and cache it. In both cases the value has gone through
+    JSON: a tuple has become a list, for example. Floats are exactly the same.
 
     path (Path): The file of the cache.
     key (str): The fingerprint of what the value depends on.
-    make (Callable[[], ValueT]): Computes the value, valid JSON and not None.
+    make (Callable[[], ValueT]): Computes the value, which must be valid JSON and not None.
     """
     value = read_cache(path, key)
     if value is None:
@@ -217,7 +231,8 @@ def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
 
 
 def read_cache(path: Path, key: str) -> Any | None:
-    """Read a cached value; None if there is no file, if it has another key, or is damaged."""
+    """Read a cached value. Returns None if there is no file, or if the file has another key or is
+    damaged."""
     with suppress(OSError, ValueError, RecursionError):
         cached = json.loads(path.read_bytes())
         if isinstance(cached, dict) and cached.get("key") == key:
@@ -226,16 +241,19 @@ def read_cache(path: Path, key: str) -> Any | None:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Compute a digest of settings, valid JSON, and of the files and folders that they name. It
-    changes if a setting changes, or the content of a file."""
+    """Compute a digest of settings, and of the files and folders that they name. It is another one
+    if a setting or the content of a file has changed.
+
+    *parts (Any): The settings, as JSON.
+    """
     texts = sorted(set(texts_of(parts)))
-    # Any text may be a path.
+    # Any text may be a path. It is one if there is something under it.
     paths = [Path(text) for text in texts if exists(text)]
     return digest(parts, *paths)
 
 
 def texts_of(settings: Any) -> Iterator[str]:
-    """Find all texts among settings, however deep in mappings and lists."""
+    """Find all strings in settings, however deep in mappings and lists."""
     if isinstance(settings, str):
         yield settings
     elif isinstance(settings, Mapping):
@@ -247,12 +265,13 @@ def texts_of(settings: Any) -> Iterator[str]:
 
 
 class Processes(ProcessPoolExecutor):
-    """Parallel processes on this machine. They end with this one, even if it is killed."""
+    """An executor of parallel processes on this machine. They end when this process ends, even if
+    it is killed."""
 
     def __init__(self, jobs: int) -> None:
         if sys.platform == "linux":
             context: Any = get_context("forkserver")
-            # The server imports the package once. Workers are its copies.
+            # A server process imports this package once, and workers are copies of the server.
             context.set_forkserver_preload([__name__])
         else:
             context = get_context("spawn")
@@ -261,57 +280,60 @@ class Processes(ProcessPoolExecutor):
 
 
 def end_with_parent() -> None:
-    """End this process as soon as the one that started it has ended."""
+    """Let this process end as soon as the process that started it has ended."""
     parent: Any = parent_process()
 
     def wait_and_exit() -> None:
-        """What a thread does in the background: wait for the other process, then end this one."""
+        """Wait in a thread until the other process has ended. Then end this process."""
         parent.join()
-        # Not `sys.exit`, which would only end this thread.
+        # `sys.exit` would only end this thread.
         os._exit(1)
 
     Thread(target=wait_and_exit, daemon=True).start()
 
 
 def local_processes(jobs: int) -> MakeExecutor | None:
-    """The function that makes an executor of parallel processes on this machine, for `run_all`.
-    None for one job, which needs no other process."""
+    """Return the argument of `run_all` for so many parallel processes on this machine: a function
+    that makes their executor. For one job it is None, as no other process is needed."""
     if jobs == 1:
         return None
     return partial(Processes, jobs)
 
 
 def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
-    """The function that makes the executor of a Ray cluster, for `run_all`.
+    """Return the argument of `run_all` for a Ray cluster: a function that makes its executor.
 
-    address (str | None): "host:port" of its head, "auto" for the one that this machine belongs
-        to, or another address for `ray.init`. None: no cluster.
-    use_gpu (int): With 0, each run has a GPU, and sees no other. -1: none.
-    RETURNS (MakeExecutor | None): The function; None if there is no address.
+    address (str | None): The address of the cluster: "host:port" of its head, "auto" for the
+        cluster that this machine belongs to, or another address for `ray.init`. None: no cluster.
+    use_gpu (int): 0: each run has a GPU for itself. -1: runs have no GPU.
+    RETURNS (MakeExecutor | None): The function. None if there is no address.
     RAISES (ImportError): If ray isn't installed.
     """
     if address is None:
         return None
     ray = require("ray", "distributed", "--address requires ray")
-    n_gpus = 1 if use_gpu >= 0 else 0  # for each run
-    return partial(RayCluster, ray, address, n_gpus)
+    gpus_per_run = 1 if use_gpu >= 0 else 0
+    return partial(RayCluster, ray, address, gpus_per_run)
 
 
 class RayCluster(Executor):
-    """Tasks on a Ray cluster. A process that is connected to one already stays so.
+    """An executor of tasks on a Ray cluster. If this process is already connected to a cluster, the
+    connection is used, and stays.
 
-    A task whose worker or machine dies ends with a `BrokenExecutor`; others go on.
+    If a worker or its machine dies, its task ends with a `BrokenExecutor`. Other tasks go on.
 
-    jobs (int): How many tasks Ray is given at a time, whether or not it has workers for them.
+    jobs (int): How many tasks Ray gets at a time, whether or not it has workers for all of them.
+    outlives_workers (bool): That it can still be used after a worker has died: see `run_all`.
     """
 
     jobs = 1000
     outlives_workers = True
 
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
-        """Connect, and check all machines that there are. Later ones are checked by their tasks.
+        """Connect to the cluster, and check the packages and files of its machines. Machines that
+        join the cluster later are checked by their tasks.
 
-        ray (Any): The module.
+        ray (Any): The module `ray`.
         address (str): The address of the cluster: see `ray_cluster`.
         n_gpus (int): The number of GPUs that each task has.
         RAISES (ValueError): If a machine has another version of the packages, or other files.
@@ -322,74 +344,79 @@ class RayCluster(Executor):
         if self.is_ours:
             check_address(address)
             ray.init(address, log_to_driver=False, logging_level="warning")
-        # Ray's references to the tasks that have not ended, by the future that we made for each
+        # Ray's references to the tasks that have not ended, by our futures for them
         self.references: dict[Future, Any] = {}
-        expected = {name: version(name) for name in PACKAGES}
-        # Ray must not repeat a task whose worker died: `run_all` does, and counts how often.
+        versions = {name: version(name) for name in PACKAGES}
+        # Ray itself must not repeat a task whose worker has died: `run_all` does that, and counts
+        # how often.
         task = ray.remote(max_retries=0, num_cpus=1, num_gpus=n_gpus)(_make_task())
-        self.start_task = partial(task.remote, os.getcwd(), expected)
+        self.start_task = partial(task.remote, os.getcwd(), versions)
         try:
             for node in ray.nodes():
                 if node["Alive"] and node["Resources"].get("CPU"):
-                    self.check_node(task, node["NodeID"], expected)
+                    self.check_node(task, node["NodeID"], versions)
         except BaseException:
             self.shutdown(cancel_futures=True)
             raise
 
-    def check_node(self, task: Any, node_id: str, expected: dict[str, str]) -> None:
-        """Check the packages and files of a machine, by a task that does nothing else there. It
-        isn't an error if the machine dies meanwhile: its tasks will go to others.
+    def check_node(self, task: Any, node_id: str, versions: dict[str, str]) -> None:
+        """Check the packages and files of a machine of the cluster, by a task that does nothing
+        else there. It isn't an error if the machine dies meanwhile, as its tasks will go to others.
 
-        task (Any): What a worker does: see `_make_task`.
+        task (Any): The task of Ray: see `_make_task`.
         node_id (str): Ray's id of the machine.
-        expected (dict[str, str]): The versions of packages that it has to have.
+        versions (dict[str, str]): The versions of packages that the machine must have.
         RAISES (ValueError): If it has another version, or other files.
         """
         strategies = self.ray.util.scheduling_strategies
-        only_there = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-        # Without CPUs it doesn't wait for tasks of others that use all of them.
-        check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=only_there)
-        reference = check.remote(os.getcwd(), expected, None)
+        on_this_node = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+        # The check needs no CPU, so that it doesn't wait for tasks that use all of them.
+        check = task.options(num_cpus=0, num_gpus=0, scheduling_strategy=on_this_node)
+        pickled_call = None  # Only versions and files are checked: there is nothing to call.
+        reference = check.remote(os.getcwd(), versions, pickled_call)
         future = self._make_future(reference)
         if not isinstance(future.exception(), BrokenExecutor):
-            future.result()  # raises the error of the task
+            future.result()  # raises the error of the task, if there is one
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """Have a worker call a function. Its arguments and its value are pickled."""
-        pickled = self.ray.cloudpickle.dumps((function, args, kwargs))
-        return self._make_future(self.start_task(pickled))
+        """Let a worker call a function. Its arguments and its value are pickled."""
+        pickled_call = self.ray.cloudpickle.dumps((function, args, kwargs))
+        return self._make_future(self.start_task(pickled_call))
 
     def _make_future(self, reference: Any) -> Future:
-        """Make a future of Python for a task of Ray: it ends when the task ends."""
+        """Make a future for a task of Ray. It ends when the task ends.
+
+        reference (Any): Ray's reference to the task.
+        """
         future: Future = Future()
         future.set_running_or_notify_cancel()
         self.references[future] = reference
         reference.future().add_done_callback(partial(self._end, future))
         return future
 
-    def _end(self, future: Future, answer: Future) -> None:
-        """End our future when a task of Ray has ended: with its value, with the error of its
-        function, or with a `BrokenExecutor` if its worker died.
+    def _end(self, future: Future, ray_future: Future) -> None:
+        """End our future after a task of Ray has ended. It ends with the value of the task, with
+        the error of its function or, if its worker has died, with a `BrokenExecutor`.
 
         future (Future): Our future.
-        answer (Future): The future that Ray has made for the task.
+        ray_future (Future): Ray's own future for the task.
         """
-        error = answer.exception()
+        error = ray_future.exception()
         self.references.pop(future, None)
         if error is None:
-            future.set_result(answer.result())
+            future.set_result(ray_future.result())
         elif isinstance(error, self.ray.exceptions.RayTaskError):
             future.set_exception(error.cause)
         else:
             future.set_exception(BrokenExecutor(f"{type(error).__name__}: {error}"))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Disconnect from the cluster, unless the process was connected before.
+        """Disconnect from the cluster, unless this process was already connected before.
 
-        wait (bool): Wait until all tasks have ended.
-        cancel_futures (bool): End them before.
+        wait (bool): Whether to wait until all tasks have ended.
+        cancel_futures (bool): Whether to cancel the tasks first.
         """
-        references = dict(self.references)  # a copy: tasks that end are taken out
+        references = dict(self.references)  # a copy, as tasks that end are taken out
         if cancel_futures:
             for reference in references.values():
                 self.ray.cancel(reference, force=True)
@@ -400,15 +427,15 @@ class RayCluster(Executor):
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at a "host:port", as Ray would try for five minutes. Addresses
-    of other forms aren't checked.
+    """Check that something listens at an address of the form "host:port". Ray itself would try for
+    five minutes. Other addresses aren't checked.
 
     RAISES (ConnectionError): If nothing listens there.
     """
     host, _, port = address.rpartition(":")
     if not port.isdigit() or "/" in host:
         return
-    host = host.strip("[]")  # of an IPv6 address
+    host = host.strip("[]")  # An IPv6 address stands in brackets.
     try:
         create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
@@ -416,20 +443,26 @@ def check_address(address: str) -> None:
 
 
 def _make_task() -> Callable[..., Any]:
-    """Make the function that a worker of Ray executes. It is within a function, as Ray sends such
-    functions as a whole. It would send others by name only, and a worker with another version of
-    the package may not have that name."""
+    """Make the function that a worker of Ray executes.
 
-    def task(folder: str, expected: dict[str, str], pickled: bytes | None) -> Any:
-        """Check the worker's versions and files, and call a pickled function with its arguments, if
-        there is one. Imports are here, as the worker gets this function alone."""
+    Ray sends a function of a module only by its name, and a worker with another version of this
+    package may not have the name. An inner function such as this one is sent as a whole."""
+
+    def task(folder: str, versions: dict[str, str], pickled_call: bytes | None) -> Any:
+        """Check the packages and the files of the worker, and call a function.
+
+        folder (str): The working folder of the driver, which the worker must have, too.
+        versions (dict[str, str]): The versions of packages that the worker must have.
+        pickled_call (bytes | None): The function and its arguments. None: nothing is called.
+        """
+        # The worker gets this function alone, without the imports of the module.
         import os
         import pickle
         import socket
         from importlib.metadata import PackageNotFoundError, version
 
         host = socket.gethostname()
-        for name, expected_version in expected.items():
+        for name, expected_version in versions.items():
             try:
                 installed = version(name)
             except PackageNotFoundError:
@@ -441,8 +474,8 @@ def _make_task() -> Callable[..., Any]:
         if not os.path.isdir(folder):
             raise ValueError(f"worker on {host}: expected the files of the driver, got no {folder}")
         os.chdir(folder)
-        if pickled is not None:
-            function, args, kwargs = pickle.loads(pickled)
+        if pickled_call is not None:
+            function, args, kwargs = pickle.loads(pickled_call)
             return function(*args, **kwargs)
 
     return task

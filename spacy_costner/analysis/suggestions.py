@@ -1,8 +1,9 @@
 """Suggest the docs to annotate next: those of which a model is least sure.
 
-Docs are chosen from a pool. A doc is worth more the less sure the model is of it, and less the more
-its annotation costs you (its price). Words that the model is unsure of make docs diverse: a doc is
-worth less if the docs chosen before have the same ones.
+Docs are chosen from a pool. The worth of a doc is its score, which says how unsure the model is of
+it, divided by its price, which says how much work its annotation is. Docs that are chosen together
+should be diverse: a doc is worth less if the model is unsure of the same words in it as in docs
+that are already chosen.
 """
 
 import warnings
@@ -26,18 +27,19 @@ from .diverse import Shares, choose_diverse, make_shares
 from .predictions import check_ents, find_components, get_component, predict, run_before
 
 MIN_SHARE = 0.02
-"""The model is unsure of a word if its uncertainty is above this share of the highest one in the
-doc."""
+"""The model counts as unsure of a word if its uncertainty there is above this share of the highest
+one in the doc."""
 
 DECAY = 0.5
-"""A word that the model is unsure of in a chosen doc is worth half as much in the next one."""
+"""If the model is unsure of a word in a chosen doc, the word is worth half as much in the next doc
+with it, and so on."""
 
 PRICE_PER_DOC = 20.0
-"""What a doc costs beside its tokens, in tokens."""
+"""A doc takes as much work as this many tokens, in addition to its own tokens."""
 
 PRICE_PER_WORD = 10.0
-"""What each word that the model is unsure of costs in addition, in tokens. Without it, lists of
-names come first."""
+"""Each word of which the model is unsure takes as much work as this many more tokens. Without it,
+lists of names would be suggested first."""
 
 
 class NoDocsError(ValueError):
@@ -45,55 +47,60 @@ class NoDocsError(ValueError):
 
 
 class Uncertainty(NamedTuple):
-    """How unsure a model is of docs and of their tokens, by one of `MEASURES`."""
+    """How unsure a model is of D docs and of their N tokens, by one of `MEASURES`."""
 
     docs: Floats1d  # shape: (D,)
-    tokens: Floats1d  # of all docs, one after another. Shape: (N,)
+    tokens: Floats1d  # the tokens of all docs, one after another. Shape: (N,)
 
 
 def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """The entropy of the path of each doc, and of the tag of each token, in nats.
+    """Measure uncertainty by entropy, in nats: of the path of a doc, and of the tag of a token.
 
         - sum_y p(y) log p(y)
 
-    y are the paths of the doc, or the tags of the token.
+    The sum is over all paths y of the doc, or over all tags y of the token.
     """
     probs = posterior.marginals.astype("float64")
-    # 0 where a tag is impossible: its part of the sum is 0.
+    # The logarithm of the probability 0 is left at 0, as 0 log 0 counts as 0.
     logs = numpy.log(probs, out=numpy.zeros_like(probs), where=probs > 0)
     return Uncertainty(posterior.entropy, -(probs * logs).sum(axis=1))
 
 
 def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """The probability of all paths of each doc but the best, and of all tags of each token but the
-    best.
+    """Measure uncertainty by the probability that the best path of a doc, or the best tag of a
+    token, is wrong.
 
         1 - max_y p(y)
 
+    The maximum is over all paths y of the doc, or over all tags y of the token.
+
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
-    _, log_probs = posterior.best_paths(1)
-    doubts_of_docs = -numpy.expm1(log_probs[0])
-    doubts_of_tokens = 1.0 - posterior.marginals.max(axis=1).astype("float64")
-    # Rounding may go below 0.
-    return Uncertainty(doubts_of_docs, numpy.maximum(doubts_of_tokens, 0.0))
+    _, log_probs = posterior.best_paths(1)  # shape: (1, D)
+    doc_uncertainties = -numpy.expm1(log_probs[0])  # 1 - p, without the rounding error near 0
+    token_uncertainties = 1.0 - posterior.marginals.max(axis=1).astype("float64")
+    # By rounding, a probability may be slightly above 1.
+    return Uncertainty(doc_uncertainties, numpy.maximum(token_uncertainties, 0.0))
 
 
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """The lowest expected cost of the tag of each token, and its sum for each doc.
+    """Measure uncertainty by cost: the expected cost of a token if the tag a is chosen for which it
+    is lowest. The cost of a doc is the sum over its tokens.
 
         min_a sum_k p(y_t = k) cost[k, a]
 
-    The costs are those of the component.
+    The cost is that of the component.
     """
-    costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
+    # By rounding, an expected cost may be slightly below 0.
+    token_costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
     n_docs = len(posterior.doc_lengths)
     doc_of_token = numpy.repeat(numpy.arange(n_docs), posterior.doc_lengths)
-    # With weights, `bincount` sums the costs of the tokens of each doc.
-    return Uncertainty(numpy.bincount(doc_of_token, costs, minlength=n_docs), costs)
+    doc_costs = numpy.bincount(doc_of_token, weights=token_costs, minlength=n_docs)
+    return Uncertainty(doc_costs, token_costs)
 
 
 Measure = Callable[[CostSensitiveNER, Posterior], Uncertainty]
+"""Maps a component and the posterior of docs to its uncertainty."""
 
 MEASURES: dict[str, Measure] = {
     "cost": by_cost,
@@ -102,10 +109,11 @@ MEASURES: dict[str, Measure] = {
 }
 
 CHOSEN_BY = "chosen_by"
-"""The key in the metadata of suggested docs that says that they are no random sample."""
+"""This key in the metadata of a doc says that the doc was suggested, and not drawn at random."""
 
 PRICES = ("token", "doc")
-"""What the price of a doc is made of."""
+"""What the price of docs depends on: their tokens and words, or nothing, so that all docs have the
+same price."""
 
 
 class Candidate(NamedTuple):
@@ -113,29 +121,33 @@ class Candidate(NamedTuple):
 
     doc_index: int  # the index of the doc among all docs
     doc: Doc
-    score: float  # how unsure the model is of it
-    shares: Shares  # the words that it is unsure of
+    score: float  # how unsure the model is of the doc
+    shares: Shares  # the words that the model is unsure of, and the share of the score of each
 
 
 class Suggestion(NamedTuple):
     """A doc to annotate, with the entities that the model predicts."""
 
     place: int  # the index of the doc among all docs
-    score: float  # how unsure the model is of it
+    score: float  # how unsure the model is of the doc
     doc: Doc
 
     def task(self) -> Task:
-        """The prediction as a proposal to annotators. Before there is a model, the task has no
-        annotation."""
+        """Make a task of the doc, which proposes the predicted entities to annotators. If there is
+        no model yet, the task has no annotation."""
         meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
         return proposal(self.doc, {"meta": meta})
 
 
 def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
-    """The predicted entities of a doc as a proposal to annotators, with their probabilities; no
-    annotation if the doc has none. `extra` has other keys of the task."""
+    """Make a task of a doc that proposes its predicted entities, with their probabilities, to
+    annotators. If the doc has no annotation, neither has the task.
+
+    doc (Doc): The predicted doc.
+    extra (Mapping[str, Any]): Other keys of the task.
+    """
     task = doc_to_task(doc, extra)
-    if task.spans is None:  # there is no model yet
+    if task.spans is None:  # Nothing was predicted, as there is no model yet.
         return task
     spans: list[TaskSpan] = []
     for span, ent in zip(task.spans, doc.ents):
@@ -189,7 +201,7 @@ def suggest(
     pool = measure_pool(nlp, name, distinct_docs(docs, annotated), MEASURES[by])
     if not pool:
         raise NoDocsError("expected docs with words that are not annotated, got none")
-    # What annotating a doc is worth: how unsure the model is of it for its price
+    # The worth of a doc is its score, divided by its price if prices differ.
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
         prices: list[float] = []
@@ -203,8 +215,9 @@ def suggest(
     decay = DECAY if diverse else 1.0
     suggestions: list[Suggestion] = []
     for i in choose_diverse(worth, shares, n, decay=decay):
-        suggestions.append(Suggestion(pool[i].doc_index, pool[i].score, pool[i].doc))
-    # The docs get the predicted entities, for `Suggestion.task`.
+        chosen = pool[i]
+        suggestions.append(Suggestion(chosen.doc_index, chosen.score, chosen.doc))
+    # Write the predicted entities to the docs. `Suggestion.task` proposes them to annotators.
     chosen_docs = [suggestion.doc for suggestion in suggestions]
     for batch in minibatch(chosen_docs, nlp.batch_size):
         predict(ner, batch, ner.posterior(batch, preset=True), Confidence())
@@ -214,15 +227,16 @@ def suggest(
 def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
-    """Choose docs to annotate before there is a model: together they have many of the frequent
-    words. The worth of a word is the root of the number of docs with it, and 0 if there is one.
+    """Choose docs to annotate before there is a model, so that together they have many of the
+    frequent words. The worth of a word is the square root of the number of docs that have it, or 0
+    if only one doc has it.
 
     docs (Iterable[Doc]): The docs. Those without words and those with the same text as one before
         are left out.
     n (int): How many to choose, at least 1; all if there are fewer.
     annotated (Iterable[Doc]): Docs that are annotated: their texts are left out.
-    RETURNS (list[Suggestion]): The docs, in the order in which they were chosen. The score is the
-        worth of their different words.
+    RETURNS (list[Suggestion]): The docs, in the order in which they were chosen. The score of a doc
+        is the sum of the worth of its different words.
     RAISES (ValueError): If there is no doc, or `n` is out of its range.
     """
     if n < 1:
@@ -242,7 +256,7 @@ def suggest_first(
     shares: list[Shares] = []
     for doc, words in zip(pool, words_of_docs):
         n_docs = numpy.asarray([n_docs_with_word[word] for word in words.tolist()])
-        # What a word teaches is of use where it stands again.
+        # What a model learns of a word is of no use if the word never occurs again.
         worth_of_words = numpy.where(n_docs > 1, numpy.sqrt(n_docs), 0.0)
         scores.append(float(worth_of_words.sum()))
         prices.append(len(doc) + PRICE_PER_DOC)
@@ -255,12 +269,12 @@ def suggest_first(
 
 
 def check_other_components(nlp: Language, name: str) -> None:
-    """Look for components of other packages that set entities, such as spaCy's `ner`: they don't
-    say how sure they are. Warns of those that run before our component.
+    """Look for other components that set entities, such as spaCy's `ner`. They don't say how sure
+    they are, so `suggest` can't use them. There is a warning if such a component runs before ours.
 
     nlp (Language): The pipeline.
     name (str): The name of our component.
-    RAISES (ValueError): If the pipeline has such components, and none of ours.
+    RAISES (ValueError): If the pipeline has such components, but none of ours.
     """
     ours = find_components(nlp)
     others: list[str] = []
@@ -289,11 +303,12 @@ def check_other_components(nlp: Language, name: str) -> None:
 def measure_pool(
     nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: Measure
 ) -> list[Candidate]:
-    """Measure how unsure a component is of docs and of their words.
+    """Measure how unsure a component is of docs and of their words. Returns a candidate for each
+    doc.
 
     nlp (Language): The pipeline. The components before this one annotate the docs.
     name (str): The name of the component.
-    docs (Iterable[tuple[int, Doc]]): The docs that may be chosen, each after its index.
+    docs (Iterable[tuple[int, Doc]]): The index and the doc of each doc that may be chosen.
     measure (Measure): One of `MEASURES`.
     """
     ner = get_component(nlp, name)
@@ -302,35 +317,37 @@ def measure_pool(
         batch_docs = run_before(nlp, name, [doc for _, doc in batch])
         uncertainty = measure(ner, ner.posterior(batch_docs, preset=True))
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
-        # The tokens of all docs of the batch are concatenated: those of a doc are between these.
-        first = 0
+        # The tokens of all docs of the batch stand one after another. Cut out those of each doc.
+        begin = 0
         for (index, _), doc, score in zip(batch, batch_docs, scores):
-            last = first + len(doc)
-            word_scores = uncertainty.tokens[first:last]
+            end = begin + len(doc)
+            token_scores = uncertainty.tokens[begin:end]
+            begin = end
             # The feature of a token is its word in lower case.
-            shares = make_shares(doc.to_array(LOWER), word_scores, MIN_SHARE)
+            shares = make_shares(doc.to_array(LOWER), token_scores, least=MIN_SHARE)
             pool.append(Candidate(index, doc, score, shares))
-            first = last
     return pool
 
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
-    """Leave out docs without words, those with the text of an earlier doc, and those with the text
-    of an annotated doc. Texts that differ in white space only are the same.
+    """Leave out docs without words, and docs with the same text as an earlier doc or an annotated
+    one. Texts that differ only in white space are the same.
 
-    YIELDS (tuple[int, Doc]): The other docs, each after its index among all.
+    docs (Iterable[Doc]): The docs.
+    annotated (Iterable[Doc]): The annotated docs.
+    YIELDS (tuple[int, Doc]): The index of each doc that is left among all docs, and the doc.
     """
-    known_texts = {text_without_space(doc) for doc in annotated}
-    known_texts.add("")
+    left_out = {text_without_space(doc) for doc in annotated}
+    left_out.add("")  # the text of docs without words
     for index, doc in enumerate(docs):
         text = text_without_space(doc)
-        if text not in known_texts:
-            known_texts.add(text)
+        if text not in left_out:
+            left_out.add(text)
             yield index, doc
 
 
 def text_without_space(doc: Doc) -> str:
-    """The text of a doc without white space, to find equal texts."""
+    """The text of a doc without white space. Docs with the same words have the same one."""
     return without_space(doc.text)
 
 

@@ -1,8 +1,9 @@
-"""Choose a decision threshold or a bias on development docs. No retraining.
+"""Choose a threshold or a bias on development docs. No retraining.
 
-The parameter that is tuned is part of the decoding, which is not learned in training. All docs are
-predicted once, and their entities decoded with each value of the parameter. A point is a value with
-its scores.
+The parameter that is tuned belongs to the decoding: the threshold is the least probability of a
+predicted entity, the bias is added to the scores of all tags except O. Neither is learned in
+training. The posterior of all docs is computed once, and entities are decoded from it with each
+value of the parameter. A point is a value with its scores.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,20 +42,24 @@ TUNABLE = {
     "threshold": Tunable("spacy_costner.ThresholdDecoding.v1", numpy.linspace(LEAST, 0.99, 99)),
     "bias": Tunable("spacy_costner.ViterbiDecoding.v1", numpy.linspace(-10, 10, 81)),
 }
+"""The parameters that can be tuned, by their names in the config. The steps are 0.01 and 0.25."""
 
 N_FOLDS = 5
-"""Folds of the development docs, to choose a value for F: see `choose_by_folds`."""
+"""Into how many folds development docs are divided, to choose a value: see `choose_by_folds`."""
+
+ROUNDING = 1e-12
+"""F scores that differ by less than this are equal but for rounding."""
 
 
 class Point(NamedTuple):
-    """The scores at a value of a parameter. Precision is 1 if nothing is predicted."""
+    """The scores with a value of a parameter. Precision is 1 if nothing is predicted."""
 
-    value: float
+    value: float  # the value of the parameter
     precision: float
     recall: float
 
     def f_score(self, beta: float = 1.0) -> float:
-        """F-beta: see `metrics.f_beta`."""
+        """The F-beta score of this precision and recall: see `metrics.f_beta`."""
         return float(f_beta(self.precision, self.recall, beta))
 
     @property
@@ -64,19 +69,26 @@ class Point(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The result of tuning."""
+    """The result of tuning.
+
+    parameter (str): What was tuned: "threshold" or "bias".
+    points (Sequence[Point]): The scores with each value.
+    chosen (Point): The point with the chosen value.
+    before (Point): The scores of the decoding that the component had before. Its value is NaN.
+    held_out (Point | None): The scores to expect of new docs: each fold is scored with the value
+        that the other folds choose. None if the aim isn't F, or there are too few docs.
+    notes (Sequence[str]): What may make the result misleading.
+    """
 
     parameter: str
-    points: Sequence[Point]  # the scores at each value
-    chosen: Point  # the best of them
-    before: Point  # the scores of the decoding that the component had, with the value NaN
+    points: Sequence[Point]
+    chosen: Point
+    before: Point
     held_out: Point | None = None
-    """The scores to expect of new docs: docs are scored with the value that other docs choose. None
-    if the aim isn't F."""
-    notes: Sequence[str] = ()  # what may make it misleading
+    notes: Sequence[str] = ()
 
     def as_text(self) -> str:
-        """The chosen value, and the scores before and with it, in percent."""
+        """Say which value was chosen, and how the scores change with it, in percent."""
         changes: list[str] = []
         for name, before, after in zip("PRF", self.before.scores, self.chosen.scores):
             changes.append(f"{name} {100 * before:.2f} -> {100 * after:.2f}")
@@ -138,10 +150,10 @@ def tune(
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
-    """The parameter to tune: the one that is named or, if the decoding of the component is one that
-    can be tuned, "threshold".
+    """Choose the parameter to tune. It is the given one. If none is given, it is "threshold", but
+    only if the component has a decoding that can be tuned: any other would be replaced unasked.
 
-    RAISES (ValueError): If there is no such parameter, or none is named for another decoding.
+    RAISES (ValueError): If there is no such parameter, or none is given for another decoding.
     """
     decoding = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and decoding in [tunable.decoding for tunable in TUNABLE.values()]:
@@ -164,17 +176,17 @@ def tune_on(
     precision: float | None = None,
     recall: float | None = None,
 ) -> Tuning:
-    """Choose a value of a parameter, and set it.
+    """Choose a value of a parameter by predictions, and set it.
 
-    devs (Sequence[DevPredictions]): What models predict for docs: one model for all docs, or the
-        model of each fold for its docs.
+    devs (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of the
+        model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component.
     parameter (str): What to tune, one of `TUNABLE`.
     beta, precision, recall: See `tune`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     """
-    # The correct, predicted and annotated entities of each doc with each value
+    # Count the correct, predicted and annotated entities of each doc with each value.
     values: list[float] = []
     counts_of_values: list[Ints2d] = []
     for value, decoded in decode_at_all(devs, parameter):
@@ -198,7 +210,7 @@ def tune_on(
             "better, or none"
         )
 
-    # The scores of the decoding that the component has had so far
+    # Compute the scores of the present decoding, and replace it.
     decoded_before: list[Entities] = []
     for dev in devs:
         entities = ner.decode(dev.posterior).entities
@@ -206,46 +218,54 @@ def tune_on(
     before = find_point(float("nan"), devs, decoded_before)
     block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
-    return Tuning(parameter, points, chosen, before, held_out, notes)
+    return Tuning(
+        parameter=parameter,
+        points=points,
+        chosen=chosen,
+        before=before,
+        held_out=held_out,
+        notes=notes,
+    )
 
 
 def choose_by_folds(
     values: Sequence[float], counts: Ints3d, beta: float = 1.0
 ) -> tuple[int, Point]:
-    """Choose a value for the best F-beta: for each fold the best value of all other docs, and the
-    mean of these. The best value of all docs together is often best by chance only, if they are
-    few.
+    """Choose a value for the best F-beta by folds of the docs. For each fold, the value that is
+    best on all other docs is found; the mean of these values is chosen. (If docs are few, the value
+    that is best on all of them is often best only by chance.)
 
-    values (Sequence[float]): The values, at equal distances: the mean of their indices is chosen.
-    counts (Ints3d): See `count_by_doc`. Shape: (values, docs, 3)
-    RETURNS (tuple[int, Point]): The index of the chosen value; the scores of the docs of all folds,
-        each fold with the best value of the other docs.
+    values (Sequence[float]): The values, at equal distances.
+    counts (Ints3d): The counts of `count_by_doc` with each value. Shape: (values, docs, 3)
+    RETURNS (tuple[int, Point]): The index of the chosen value, and the held-out scores: each fold
+        counts with the value that is best on the other docs.
     """
     n_docs = counts.shape[1]
-    # Docs that follow each other, and may be related, are in the same fold.
+    # Docs that follow each other may be related, so they are in the same fold: 0 0 0 1 1 1 ...
     fold_of_doc = numpy.arange(n_docs) * N_FOLDS // n_docs
-    choices: list[int] = []  # the index of the best value without the docs of each fold
+    choices: list[int] = []  # the index of the value that is best without each fold
     held_out_counts = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
     for fold in range(N_FOLDS):
         is_in_fold = fold_of_doc == fold
         points = find_points(values, counts[:, ~is_in_fold].sum(axis=1))
         f_scores = numpy.asarray([point.f_score(beta) for point in points])
-        # Of several best values, up to rounding, the middle one is chosen.
-        best = numpy.flatnonzero(f_scores >= f_scores.max() - 1e-12)
-        choice = int(best[len(best) // 2])
+        # If several values are best, the middle one is taken.
+        best_indices = numpy.flatnonzero(f_scores >= f_scores.max() - ROUNDING)
+        choice = int(best_indices[len(best_indices) // 2])
         choices.append(choice)
         held_out_counts += counts[choice, is_in_fold].sum(axis=0)
+    # As values have equal distances, the mean of indices is the index of the mean value.
     index = int(numpy.rint(numpy.mean(choices)))
-    (point,) = find_points([values[index]], held_out_counts[None])
-    return index, point
+    (held_out_point,) = find_points([values[index]], held_out_counts[None])  # shape: (1, 3)
+    return index, held_out_point
 
 
 def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
     """Count the correct, predicted and annotated entities of each doc.
 
-    devs (Sequence[DevPredictions]): The docs of each model.
-    decoded (Sequence[Entities]): The predicted entities of the docs of each model.
-    RETURNS (Ints2d): The three numbers of each doc. Shape: (docs, 3)
+    devs (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
+    decoded (Sequence[Entities]): The entities that were decoded from each of them.
+    RETURNS (Ints2d): The three numbers of each doc, for the docs of all models. Shape: (docs, 3)
     """
     counts_of_models: list[Ints2d] = []
     for dev, predicted in zip(devs, decoded):
@@ -256,14 +276,15 @@ def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) ->
 
 
 def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
-    """The scores at each value.
+    """Compute the scores with each value.
 
     values (Sequence[float]): The values of the parameter.
-    counts (Ints2d): The correct, predicted and annotated entities with each. Shape: (values, 3)
+    counts (Ints2d): The numbers of correct, predicted and annotated entities with each value.
+        Shape: (values, 3)
     """
     points: list[Point] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
-        precision = 1.0  # if nothing is predicted
+        precision = 1.0
         if n_predicted:
             precision = n_correct / n_predicted
         recall = n_correct / max(n_gold, 1)
@@ -274,12 +295,12 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
 def decode_at_all(
     devs: Sequence[DevPredictions], parameter: str
 ) -> Iterator[tuple[float, Sequence[Entities]]]:
-    """Decode the docs with each value of a parameter.
+    """Decode docs with each value of a parameter.
 
-    devs (Sequence[DevPredictions]): The docs of each model.
+    devs (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     parameter (str): One of `TUNABLE`.
     YIELDS (tuple[float, Sequence[Entities]]): A value, and the entities that are decoded with it
-        for the docs of each model.
+        from the predictions of each model.
     RAISES (ValueError): If no doc has an annotated entity.
     """
     n_gold = sum(len(dev.gold.begin) for dev in devs)
@@ -291,7 +312,7 @@ def decode_at_all(
             decoding = make_viterbi(bias=bias)
             yield bias, [dev.decode(decoding) for dev in devs]
         return
-    # The entities that any threshold may choose are found once.
+    # All entities that a threshold may choose are found once. `LEAST` is the lowest threshold.
     likely = [dev.posterior.likely_entities(LEAST) for dev in devs]
     for threshold in values:
         decoded: list[Entities] = []
@@ -302,8 +323,8 @@ def decode_at_all(
 
 
 def find_point(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Point:
-    """The scores of the entities that are decoded with one value. For the arguments see
-    `count_by_doc`."""
+    """Compute the scores of the entities that are decoded with one value. See `count_by_doc` for
+    the arguments."""
     counts = count_by_doc(devs, decoded).sum(axis=0, keepdims=True)  # shape: (1, 3)
     (point,) = find_points([value], counts)
     return point
@@ -315,25 +336,25 @@ def choose_point(
     precision: float | None = None,
     recall: float | None = None,
 ) -> Point:
-    """The point with the best F-beta, or the best one with a required precision or recall: see
-    `tune`."""
+    """Choose the point with the best F-beta. With a required precision, choose the point with the
+    best recall among those that have it, and the other way round. See `tune` for the arguments."""
     if precision is not None and recall is not None:
         raise ValueError("precision, recall: expected only one of them, got both")
     if precision is not None:
-        reached = reach(points, "precision", precision)
-        return max(reached, key=lambda point: (point.recall, point.precision))
+        sufficient = points_with(points, "precision", precision)
+        return max(sufficient, key=lambda point: (point.recall, point.precision))
     if recall is not None:
-        reached = reach(points, "recall", recall)
-        return max(reached, key=lambda point: (point.precision, point.recall))
+        sufficient = points_with(points, "recall", recall)
+        return max(sufficient, key=lambda point: (point.precision, point.recall))
     return max(points, key=lambda point: point.f_score(beta))
 
 
-def reach(
+def points_with(
     points: Sequence[Point], score: Literal["precision", "recall"], required: float
 ) -> list[Point]:
-    """The points with the precision, or the recall, that is required.
+    """The points whose precision, or recall, is at least the required one.
 
-    RAISES (ValueError): If there is none.
+    RAISES (ValueError): If there is no such point.
     """
     highest = max(getattr(point, score) for point in points)
     if highest < required:
@@ -344,20 +365,20 @@ def reach(
 
 
 def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str, Any]:
-    """Read what is best.
+    """Read an aim: what should be best.
 
-    text (str): "f", "precision=0.9" or "recall=0.9", for any number between 0 and 1.
-    *other_names (str): What else it may be.
-    option (str): The option, for the error.
-    RETURNS (dict[str, Any]): The arguments of `tune`: {"precision": 0.9} or {"recall": 0.9}; empty
-        for the others.
-    RAISES (ValueError): If it is none of these.
+    text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.
+    *other_names (str): Other aims that are allowed.
+    option (str): The option with the text, for the error.
+    RETURNS (dict[str, Any]): The arguments of `tune`, such as {"precision": 0.9}. Empty for "f" and
+        for other aims.
+    RAISES (ValueError): If the text is none of these.
     """
     names = ["f", *other_names]
     if text in names:
         return {}
     score, _, required = text.partition("=")
-    # If this is no number, the aim is refused below.
+    # If there is no number after "=", the text is refused below.
     with suppress(ValueError):
         if score in ("precision", "recall") and 0 < float(required) < 1:
             return {score: float(required)}
@@ -366,6 +387,9 @@ def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str,
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
-    """Set the decoding of a component to a block of the config, and write that to the config."""
+    """Replace the decoding of a component, also in the config of the pipeline.
+
+    block (dict[str, Any]): The block of the new decoding, as the config has it.
+    """
     ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
     nlp.get_pipe_config(ner.name)["decoding"] = block

@@ -1,4 +1,8 @@
-"""`vectors`: learn static vectors of words from raw text, as a pipeline that has them."""
+"""`vectors`: learn static vectors of words from raw text, and save a pipeline that has them.
+
+Raw text is text without annotation. Words that occur in similar contexts get similar vectors: see
+`training/word_vectors.py`.
+"""
 
 import time
 from array import array
@@ -21,34 +25,33 @@ from ..training.raw_sentences import has_raw_sentences, save_raw_sentences
 from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
 
 N_EXAMPLES = 6
-"""Words whose neighbours are shown."""
+"""How many words are shown with their neighbours: the words whose vectors are most similar."""
 
 N_NEIGHBOURS = 5
-"""Neighbours of a word that are shown."""
+"""How many neighbours of a word are shown."""
 
 FIRST_EXAMPLE = 100
-"""The rank of the most frequent word whose neighbours are shown. Those above are words such as
-"the"."""
+"""The rank of the most frequent word that is shown. More frequent ones are words such as "the"."""
 
 DIR_VECTORS = "vectors"
-"""The folder of the vectors that `fit` and `init` learn, beside the config."""
+"""The folder of the vectors that `fit` and `init` learn. It is beside the config."""
 
 N_SKIPPED = 5
-"""Skipped files that are named."""
+"""How many skipped files are named."""
 
 
 class LearnedVectors(NamedTuple):
     """Vectors that were learned from text, and saved.
 
-    path (Path): The folder of the pipeline that has them.
-    n_tokens (int): Tokens of the text.
-    n_words (int): Words that have a vector.
+    path (Path): The folder of the pipeline that has the vectors.
+    n_tokens (int): The number of tokens of the text.
+    n_words (int): The number of words that have a vector.
     dim (int): The length of the vectors.
     wanted_dim (int): The length that was asked for.
-    seconds (float): The seconds that it took.
-    neighbours (dict[str, list[str]]): The words with the most similar vectors, for some words, from
-        frequent to rare ones.
-    skipped (list[Path]): Files of folders that were not read.
+    seconds (float): How long it took.
+    neighbours (dict[str, list[str]]): Some words, from frequent to rare ones, and for each the
+        words with the most similar vectors.
+    skipped (list[Path]): The files of folders that were not read.
     """
 
     path: Path
@@ -61,7 +64,7 @@ class LearnedVectors(NamedTuple):
     skipped: list[Path]
 
     def as_text(self) -> str:
-        """What was learned, and a line for the neighbours of each word."""
+        """Say what was learned, and show some words with their neighbours."""
         lines = self.summary()
         lines.append("")
         for word, neighbours in self.neighbours.items():
@@ -69,7 +72,7 @@ class LearnedVectors(NamedTuple):
         return "\n".join([*lines, ""])
 
     def summary(self) -> list[str]:
-        """Lines of how much was read and learned, and what was skipped."""
+        """Say how much was read and learned, and what was skipped. Returns the lines."""
         lines = [
             f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
             f"numbers, {self.seconds:.1f} s"
@@ -108,7 +111,8 @@ def learn_vectors(
     RAISES (ValueError): If something can't be read, or has too few words.
     RAISES (ImportError): If SciPy is missing.
     """
-    require_scipy()  # before all texts are read in vain
+    # What would make an error at the end is checked before the texts are read.
+    require_scipy()
     check_folder(output_path)
     began = time.perf_counter()
     nlp = spacy.blank(lang)
@@ -118,6 +122,7 @@ def learn_vectors(
     vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
 
     def write(folder: Path) -> None:
+        """Write the pipeline, and the hashes of the sentences that were read."""
         make_pipeline(vectors, lang).to_disk(folder)
         save_raw_sentences(folder, text.sentence_ids)
 
@@ -135,7 +140,8 @@ def learn_vectors(
 
 
 class RawText:
-    """The words of each sentence of raw text, to be read once.
+    """Files of raw text. Iterating over them yields the words of one sentence after another. They
+    are to be read only once.
 
     nlp (Language): A pipeline, for its tokenizer.
     paths (Iterable[Path]): The files.
@@ -146,7 +152,7 @@ class RawText:
     def __init__(self, nlp: Language, paths: Iterable[Path]) -> None:
         self.nlp = nlp
         self.paths = paths
-        self.sentence_ids = array("L")
+        self.sentence_ids = array("L")  # unsigned integers, which take less memory than a list
 
     def __iter__(self) -> Iterator[list[str]]:
         for path in self.paths:
@@ -161,7 +167,8 @@ def read_doc(doc: Doc) -> tuple[list[list[str]], list[int]]:
 
 
 def words_of_sentences(doc: Doc) -> list[list[str]]:
-    """The words of each sentence. A doc without sentence starts is one sentence."""
+    """The words of each sentence of a doc, without white space. A doc without sentence starts is
+    one sentence."""
     spans: Iterable[Span] = [doc[:]]
     if doc.has_annotation("SENT_START"):
         spans = doc.sents
@@ -175,14 +182,14 @@ def words_of_sentences(doc: Doc) -> list[list[str]]:
 def learn_beside(
     raw_paths: Sequence[Path], train_path: Path | None, folder: Path, lang: str
 ) -> LearnedVectors:
-    """Learn vectors from raw text and the text of a training corpus, and save them beside what
-    another command writes.
+    """Learn vectors from raw text and the text of a training corpus, and save them in the folder
+    `vectors`, beside the output of another command.
 
     raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
     train_path (Path | None): The training corpus, if there is one.
-    folder (Path): The folder of the other outputs. The vectors are in `vectors` there.
+    folder (Path): The output folder of the other command, which the folder `vectors` is in.
     lang (str): Code of the language.
-    RAISES (ValueError): If something else than learned vectors is there already.
+    RAISES (ValueError): If there is already such a folder that doesn't have learned vectors.
     """
     path = folder / DIR_VECTORS
     if path.exists() and not has_raw_sentences(path):
@@ -197,8 +204,9 @@ def learn_beside(
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:
-    """A pipeline without components whose vocab has vectors. All forms of a word have the same row:
-    spaCy could look up words in lower case, but doesn't save that."""
+    """Make a pipeline without components whose vocab has vectors. Each form of a word, such as
+    "The" and "the", refers to the same row. (spaCy could look up words in lower case, but doesn't
+    save that.)"""
     nlp = spacy.blank(lang)
     table = Vectors(strings=nlp.vocab.strings, data=vectors.data, name="vectors")
     for form, row in vectors.row_of_form.items():
@@ -208,14 +216,17 @@ def make_pipeline(vectors: WordVectors, lang: str) -> Language:
 
 
 def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
-    """Choose some words, from frequent to rare ones, and find the nearest words of each. Words have
-    a rank by their frequency; the ranks of the chosen ones grow by the same factor."""
+    """Choose some words, from frequent to rare ones, and find the neighbours of each. Words are in
+    the order of their frequency, and the rank of a word is its index in this order. The ranks of
+    chosen words grow by a constant factor."""
     n_words = len(vectors.words)
     first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
+    # Geometric series begin above 0, so 1 is added to ranks meanwhile. The last one is left out, as
+    # no word has it.
     ranks = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
-        # The first word from this rank on that has only letters: no number, and no sign.
+        # Take the first word from this rank on that only has letters, not digits or punctuation.
         for i in range(rank, n_words):
             if vectors.words[i].isalpha():
                 neighbours[vectors.words[i]] = nearest_words(vectors.words, vectors.data, i)
@@ -224,14 +235,14 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
 
 
 def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
-    """Find the words whose vectors have the largest cosines to that of a word.
+    """Find the neighbours of a word: the words whose vectors have the largest cosine with its own.
 
     words (Sequence[str]): All words.
-    vectors (Floats2d): Their vectors, of unit length. Shape: (words, dim)
+    vectors (Floats2d): The vectors of all words, of unit length. Shape: (words, dim)
     index (int): The index of the word.
     """
     cosines = vectors @ vectors[index]
-    cosines[index] = -numpy.inf  # a word is no neighbour of itself
+    cosines[index] = -numpy.inf  # A word is not a neighbour of itself.
     n_nearest = min(N_NEIGHBOURS, len(words) - 1)
     nearest = numpy.argsort(-cosines, kind="stable")[:n_nearest]
     return [words[i] for i in nearest]

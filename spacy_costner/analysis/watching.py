@@ -1,7 +1,9 @@
-"""Watch whether texts are still like the calibration docs of a pipeline, without labels.
+"""Watch whether new texts are still like the calibration docs of a pipeline. No annotation is
+needed.
 
-The test is that of `metrics/shift.py`. With a key, such as a hospital, the docs with each value are
-tested against the calibration docs with the same value.
+The test is in `metrics/shift.py`. It compares the scores of new docs with those of the calibration
+docs. If docs have a key, such as "hospital", the docs with each value of the key are tested by
+themselves, against the calibration docs with the same value.
 """
 
 from collections import Counter
@@ -18,23 +20,31 @@ from ..pipeline.component import CostSensitiveNER, refuse_doc
 class ValueTest(NamedTuple):
     """The test of the docs with one value of a key, or of all docs."""
 
-    value: str | None  # None: all docs
-    n_calibration: int  # the number of calibration docs with the value
-    shift: Shift
+    value: str | None  # the value; None: all docs are tested
+    n_calibration: int  # the number of calibration docs that they are compared with
+    shift: Shift  # the result
 
     def as_dict(self) -> dict[str, Any]:
-        """The test in short, for JSON."""
+        """A summary of the test, for JSON."""
         return {"value": self.value, "calibration": self.n_calibration, **self.shift.summary}
 
 
 class Watched(NamedTuple):
-    """The result of `watch`."""
+    """The result of `watch`.
+
+    n_docs (int): The number of docs.
+    tests (Sequence[ValueTest]): The test of all docs or, with a key, a test for each value.
+    untested (Mapping[str, int]): How many docs have each value for which there are too few
+        calibration docs.
+    shift (Shift): The test of all docs, even if there is a key. It has the scores to expect.
+    n_failed (int): The number of texts that couldn't be read. The command counts them.
+    """
 
     n_docs: int
-    tests: Sequence[ValueTest]  # one of all docs or, with a key, one for each value
-    untested: Mapping[str, int]  # docs by value, of values with too few calibration docs
-    shift: Shift  # the test of all docs, also with a key: it has the scores to expect
-    n_failed: int = 0  # texts that couldn't be read, which the command counts
+    tests: Sequence[ValueTest]
+    untested: Mapping[str, int]
+    shift: Shift
+    n_failed: int = 0
 
     @property
     def is_alarm(self) -> bool:
@@ -42,7 +52,7 @@ class Watched(NamedTuple):
         return any(test.shift.alarm is not None for test in self.tests)
 
     def as_dict(self) -> dict[str, Any]:
-        """What is printed as JSON."""
+        """The result as a dictionary, which the command prints as JSON."""
         return {
             "docs": self.n_docs,
             "failed": self.n_failed,
@@ -75,22 +85,24 @@ def watch(
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
     """
     refuse_doc(docs)
-    counts = ner.shift([]).counts  # none yet; an error if there are no calibration docs
+    # The expected numbers of entities of no docs yet. `shift` raises an error if the component has
+    # no calibration docs or no confidences.
+    counts = ner.shift([]).counts
     calibration = ner.calibration_scores
     confidence = ner.confidence
-    assert calibration is not None and confidence is not None  # as `shift` raised no error
+    assert calibration is not None and confidence is not None
     if key is not None and key not in calibration.keys:
         raise ValueError(
             f"key: expected one with a value that {ENOUGH} calibration docs have, of "
             f"{[*calibration.keys]}, got {key!r}"
         )
 
-    # The score of each doc, and the counts of entities
+    # Collect the score of each doc, and add its entities to the counts.
     scores: list[float] = []
     scores_by_value: dict[str, list[float]] = {}
     n_docs = 0
     for doc in docs:
-        # One score, or none if all tokens are preset. The counts of entities are added, too.
+        # The list has one score, or none if all tokens of the doc are preset.
         scores_of_doc = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
         scores += scores_of_doc
         if key is not None and scores_of_doc:
@@ -99,7 +111,12 @@ def watch(
         n_docs += 1
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
-        """Test scores against those of a pool of calibration docs."""
+        """Test new scores against those of some calibration docs.
+
+        pool (Mapping[str, Any]): The scores of the calibration docs: see `CalibrationScores.pool`.
+        new_scores (list[float]): The scores of the new docs, in their order.
+        level (float): The test alarms if its martingale is at least this: see `ALARM`.
+        """
         ordered: Iterable[float] = new_scores
         if not in_order:
             ordered = in_random_order(new_scores, seed)
@@ -108,27 +125,28 @@ def watch(
     test_of_all = test(calibration.pool(), scores, ALARM)
     if key is None:
         tests = [ValueTest(None, len(calibration.scores), test_of_all)]
-        return Watched(n_docs, tests, {}, test_of_all)
+        return Watched(n_docs, tests, untested={}, shift=test_of_all)
 
     untested: Counter[str] = Counter()
     for value, scores_of_value in scores_by_value.items():
         if value not in calibration.keys[key]:
             untested[value] += len(scores_of_value)
     tested = [value for value in calibration.keys[key] if value in scores_by_value]
-    # With several tests the probability of a false alarm adds up, so each has a higher level.
+    # The probabilities of a false alarm of several tests add up. So each test needs more evidence
+    # to alarm.
     level = ALARM * len(tested)
     tests = []
     for value in tested:
         pool = calibration.pool(key, value)
         shift = test(pool, scores_by_value[value], level)
         tests.append(ValueTest(value, len(pool["scores"]), shift))
-    return Watched(n_docs, tests, untested, test_of_all)
+    return Watched(n_docs, tests, untested=untested, shift=test_of_all)
 
 
 def has_file_tokens(ner: CostSensitiveNER) -> bool:
-    """Whether the calibration docs were read with the tokens and sentence starts of their file, so
-    that other docs have to be read in the same way. Pipelines that were calibrated before this was
-    kept were calibrated on text."""
+    """Whether the calibration docs were read with the tokens and sentence starts of their file.
+    Other docs have to be read in the same way. An older pipeline, which doesn't say how they were
+    read, was calibrated on text."""
     scores = ner.calibration_scores
     if scores is None or scores.reading is None:
         return False
