@@ -1,4 +1,4 @@
-"""What docstrings say, for options of commands and comments of configs."""
+"""Read docstrings: they are the help texts of commands and the comments in configs."""
 
 import re
 from collections.abc import Callable
@@ -7,14 +7,15 @@ from typing import Any
 
 
 def summary_text(function: Callable[..., Any]) -> str:
-    """The first paragraph of a function's docstring; "" if it has none."""
+    """The first paragraph of the docstring of a function. Empty if it has no docstring."""
     summary, _, _ = (getdoc(function) or "").partition("\n\n")
     return summary
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """What a function's docstring says of each parameter, by its name, on one line."""
+    """What the docstring of a function says about each parameter, by the name of the parameter.
+    Each text is on one line."""
     docstring = getdoc(function) or ""
-    # A line `name (Type): text`. The text goes on in the indented lines below.
+    # A parameter is a line `name (Type): text`. Its text goes on in the indented lines below.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in names_and_texts}

@@ -1,15 +1,17 @@
-"""Locks that survive a fork."""
+"""Locks that work after a process was forked, as `multiprocessing` does it on Linux."""
 
 import os
 from threading import Lock
 
 
 def make_lock() -> Lock:
-    """Make a lock that no thread holds while the process forks, as `multiprocessing` does. A fork
-    waits until the lock is free. Otherwise the child would have a lock that is held by a thread
-    which the child doesn't have, and would wait for it forever.
+    """Make a lock that works after a fork.
 
-    RETURNS (Lock): The lock. It is never deleted: make only as many as the process needs.
+    A forked process has a copy of the lock, but only the thread that forked. If another thread held
+    the lock at that moment, nobody would ever release the copy. So a fork waits until the lock is
+    free.
+
+    RETURNS (Lock): The lock. It is never deleted, so make only as many locks as a process needs.
     """
     lock = Lock()
     if hasattr(os, "register_at_fork"):  # Windows has no fork.

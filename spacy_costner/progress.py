@@ -1,4 +1,4 @@
-"""Progress bars, which tqdm draws."""
+"""Progress bars on the terminal, drawn by tqdm."""
 
 import sys
 from collections.abc import Iterable
@@ -12,25 +12,25 @@ from tqdm import tqdm
 def progress(
     items: Iterable[Any] | None = None, *, desc: str, unit: str, total: int | None = None
 ) -> tqdm:
-    """Make a progress bar on stderr. Nothing is shown if stderr is closed or is not a terminal, nor
-    in a worker.
+    """Make a progress bar on stderr. It is invisible in a worker process, or if stderr is closed or
+    isn't a terminal.
 
-    items (Iterable[Any] | None): What to iterate over: the bar moves with each item. None: it moves
-        when its `update` is called.
-    desc (str): What is done.
+    items (Iterable[Any] | None): The items to iterate over. The bar moves with each item. None: the
+        bar moves when its method `update` is called.
+    desc (str): The text before the bar, which says what is done.
     unit (str): What is counted, such as "doc".
     total (int | None): The number of items. None: their length, if they have one.
-    RETURNS (tqdm): The bar, which is iterated over in place of the items.
+    RETURNS (tqdm): The bar. Iterate over it in place of the items.
     """
     is_silent = sys.stderr is None or parent_process() is not None
-    # The size is given, as tqdm shows nothing on a terminal that says it has 0 lines.
+    # tqdm gets the size, as it would show nothing on a terminal that says that it has 0 lines.
     size = get_terminal_size()
     return tqdm(
         items,
         desc=desc,
         unit=unit,
         total=total,
-        disable=True if is_silent else None,  # None: unless stderr is a terminal
+        disable=True if is_silent else None,  # None disables the bar if stderr isn't a terminal.
         leave=False,
         ncols=size.columns - 1,
         nrows=size.lines - 1,

@@ -1,4 +1,4 @@
-"""Templates of files that commands write, rendered by Jinja."""
+"""Load Jinja templates: of the pages that commands write, and of the config that `init` writes."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,12 +9,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 @lru_cache
 def get_template(name: str, *filters: Callable[..., Any], autoescape: bool = False) -> Template:
-    """Load a template of templates/, once for each name.
+    """Load a template of the folder templates/. Each is loaded once, and then kept.
 
-    name (str): The name of its file.
-    *filters (Callable[..., Any]): Functions that the template calls as filters, by their names.
-    autoescape (bool): Whether values are escaped, as HTML needs it.
-    RETURNS (Template): The template. A variable that it isn't given is an error.
+    name (str): The name of the file.
+    *filters (Callable[..., Any]): The functions that the template may call as filters. A filter has
+        the name of its function.
+    autoescape (bool): Whether values are escaped for HTML.
+    RETURNS (Template): The template. It is an error to render it without one of its variables.
     """
     environment = Environment(
         autoescape=autoescape,

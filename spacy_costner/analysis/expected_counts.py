@@ -13,10 +13,8 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.types import Floats1d, Floats2d, Ints1d
 
-
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import as_spacy_applies
-
 from .predictions import get_component, predict, run_before
 
 

@@ -1,4 +1,4 @@
-"""The commands of `python -m spacy costner`: one module a command.
+"""The commands of `python -m spacy costner`. Each has a module of its own here.
 
 spaCy imports this package through its entry point in the group `spacy_cli`.
 """
@@ -32,16 +32,17 @@ from .vectors import vectors_cli
 from .watch import watch_cli
 
 WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
-"""Commands that take settings of the config, such as --paths.train."""
+"""The commands that can override settings of the config, such as --paths.train."""
 
-# click then leaves options that it doesn't know to the command: see `read_overrides`.
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""With these settings, click doesn't refuse options that it doesn't know. The command reads them:
+see `read_overrides`."""
 
 costner = typer.Typer(name="costner", no_args_is_help=True)
 
 
 def show_version(is_given: bool) -> None:
-    """Print the version and exit if the option --version is given."""
+    """Print the version and exit, if the option --version is given. Typer calls this function."""
     if is_given:
         typer.echo(f"spacy-costner {spacy_costner.__version__}")
         raise typer.Exit
@@ -86,7 +87,8 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
 ]
-"""Names, functions, groups and summaries, in the order of `--help` and of the site."""
+"""The name, the function, the group and the summary of each command, in the order in which `--help`
+and the site show them."""
 
 for _name, _function, _group, _summary in COMMANDS:
     _settings: dict[str, bool] = {}

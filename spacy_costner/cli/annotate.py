@@ -14,7 +14,7 @@ from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 
 N_ERRORS = 5
-"""Errors that are printed."""
+"""How many errors are printed."""
 
 
 @command(
@@ -50,7 +50,7 @@ def annotate_cli(
     with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
         summary = run(model, inputs, output_path, make_executor=executor)
-    # A `Shift` has the scores of all docs. Only the result of its test is printed.
+    # A `Shift` also has the scores of all docs. Only the result of the test is printed.
     shift_summaries = {name: shift.summary for name, shift in summary.shift.items()}
     result = {**summary._asdict(), "shift": shift_summaries}
     print_result(result, summary_text(summary), print_json, output_path)
@@ -59,7 +59,8 @@ def annotate_cli(
 
 
 def summary_text(summary: Summary) -> str:
-    """What was annotated, how fast, what the tests for a shift say, and the first errors."""
+    """Say what was annotated and how fast, what the tests for a shift have found, and name the
+    first errors."""
     parts = summary.parts
     lines = [
         f"parts: {parts.kept} kept, {parts.changed} changed, {parts.new} new",

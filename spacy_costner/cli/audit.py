@@ -34,7 +34,7 @@ from .output import JsonOption, errors_shown, print_result, ray_messages_to_stde
 from .tables import text_table
 
 N_PRINTED = 10
-"""Number of places that are printed. The output file and the page have `--places` of them."""
+"""How many suspects are printed. The output file and the page have `--places` of them."""
 
 
 @command(
@@ -90,7 +90,7 @@ def audit_cli(
         check_file(html_path, inputs)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
-        # The pipeline of the config isn't trained: it has the language and the tokenizer.
+        # This pipeline isn't trained. It is needed for its language and its tokenizer.
         nlp = load_model_from_config(config, auto_fill=True)
         docs = list(read_docs(nlp, corpus_path))
         if apply_path is not None:
@@ -117,37 +117,38 @@ def save_corrected(
     print_json: bool,
 ) -> None:
     """Correct the docs of a corpus by the answers to an audit, and save them. Print how many
-    lines of the audit were accepted, rejected, and so on.
+    suggestions were accepted, how many were rejected, and how many have no answer.
 
-    docs (Sequence[Doc]): The audited docs, which are modified.
-    answers_path (Path): The lines of the audit with their answers, in JSONL.
-    output_path (Path | None): The corrected corpus.
-    unanswered (str): What to do with lines without an answer: "leave" or "accept".
-    print_json (bool): Whether to print the numbers as JSON.
-    RAISES (ValueError): If there is no output path.
+    docs (Sequence[Doc]): The audited docs, which are changed.
+    answers_path (Path): The suggestions of the audit with their answers, in JSONL.
+    output_path (Path | None): The file for the corrected corpus.
+    unanswered (str): What happens to suggestions without an answer: "leave" or "accept".
+    print_json (bool): Whether the numbers are printed as JSON.
+    RAISES (ValueError): If there is no output file.
     """
     if output_path is None:
         raise ValueError("audit: output: expected a corpus with --apply, got none")
     check_suffix(output_path)
     counts = apply_answers(docs, answers_path, unanswered=unanswered)
     write_corpus(output_path, docs)
-    lines_by_answer = counts._asdict()
-    text = ", ".join(f"{n_lines:,} {answer}" for answer, n_lines in lines_by_answer.items())
+    n_with_answer = counts._asdict()
+    text = ", ".join(f"{number:,} {answer}" for answer, number in n_with_answer.items())
     if counts.unanswered:
         text += "\nTo correct places without an answer, too: --unanswered accept"
-    print_result(lines_by_answer, text, print_json, output_path)
+    print_result(n_with_answer, text, print_json, output_path)
 
 
 def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render suspects as HTML. The answers of the page, saved, are lines for `apply_answers`.
+    """Render an HTML page of suspects. People answer on the page, and save a file for
+    `apply_answers`.
 
-    suspects (Sequence[Suspect]): The places to show, in this order.
+    suspects (Sequence[Suspect]): The suspects to show, in this order.
     docs (Sequence[Doc]): The docs that were audited.
     corpus (str): The path of the corpus, shown on the page.
     RETURNS (str): The page.
     """
-    # The entities of each doc as they are annotated, and as they would be with all suggestions of
-    # the page; and the probabilities that are known. By the number of the doc.
+    # By the index of the doc: the annotated entities, the entities that the doc has if all
+    # suggestions of the page are accepted, and the probabilities that are known.
     annotated_of_doc: dict[int, set[Entity]] = {}
     suggested_of_doc: dict[int, set[Entity]] = {}
     probs_of_doc: dict[int, dict[Entity, float]] = {}
@@ -159,11 +160,13 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
             probs_of_doc[i] = {}
         suggested_of_doc[i].difference_update(suspect.annotated)
         suggested_of_doc[i].update(suspect.suggested)
-        # A suspect with several entities has the probability of all of them together.
+        # The probability of a suspect with several entities isn't that of any one of them.
         if len(suspect.annotated) == 1:
-            probs_of_doc[i][suspect.annotated[0]] = suspect.prob_annotated
+            (entity,) = suspect.annotated
+            probs_of_doc[i][entity] = suspect.prob_annotated
         if len(suspect.suggested) == 1:
-            probs_of_doc[i][suspect.suggested[0]] = suspect.prob_suggested
+            (entity,) = suspect.suggested
+            probs_of_doc[i][entity] = suspect.prob_suggested
 
     places = []
     tasks = []
@@ -179,9 +182,10 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
-    """What was audited, the number of probable mistakes of each kind, and the most probable ones.
+    """Say what was audited and how many probable mistakes of each kind there are, and list the most
+    probable ones.
 
-    tasks (Sequence[Task]): The suspects of the audit as lines of the output file.
+    tasks (Sequence[Task]): The tasks of the suspects, in the same order.
     """
     size = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
     lines = [size, ""]
@@ -190,7 +194,7 @@ def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
     for suspect, task in zip(audited.suspects[:N_PRINTED], tasks):
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
-        # The words of an entity may have line breaks between them.
+        # The text of an entity may have line breaks.
         change = " ".join(task.extra["meta"]["change"].split())
         lines.append(f"{suspect.kind:15} doc {suspect.doc:<6} {probs}  {change}")
     return "\n".join(lines)

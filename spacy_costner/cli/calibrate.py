@@ -41,7 +41,7 @@ def calibrate_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
-        # The meta of the pipeline names the docs. It is JSON, which can't have every path.
+        # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
         docs_name = encodable(dev_path)
         calibration = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -49,13 +49,15 @@ def calibrate_cli(
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """For each bin of confidence, the share of its entities that are right; and the temperatures,
-    also those of labels that have one."""
+    """The result of a calibration for the terminal. Entities are grouped in bins by their
+    confidence, and a table shows which share of each bin is right. Below it are the temperatures,
+    also those of single labels."""
     rows: list[list[Any]] = [["confidence", "entities", "mean", "right"]]
-    for bin_ in calibration.reliability:
-        if bin_["n"] > 0:
-            bounds = f"{bin_['from']:.1f} to {bin_['to']:.1f}"
-            rows.append([bounds, bin_["n"], bin_["confidence"], bin_["right"]])
+    for confidence_bin in calibration.reliability:
+        if confidence_bin["n"] > 0:
+            bounds = f"{confidence_bin['from']:.1f} to {confidence_bin['to']:.1f}"
+            mean_confidence = confidence_bin["confidence"]
+            rows.append([bounds, confidence_bin["n"], mean_confidence, confidence_bin["right"]])
     lines = [text_table(rows), "", calibration.as_text()]
     for label, temperature in calibration.temperature.labels.items():
         lines.append(f"  {label}: {temperature:.3f}")

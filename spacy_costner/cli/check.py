@@ -37,8 +37,11 @@ def check_cli(
 
 
 def check_text(checked: Check, n_places: int) -> str:
-    """The entities of each label, the findings with up to `n_places` places each, and the number of
-    errors and warnings."""
+    """The result of a check for the terminal: a table of the entities of each label, the findings,
+    and the number of errors and warnings.
+
+    n_places (int): How many docs are shown for each finding, at most.
+    """
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])
     rows.append(["tokens", *checked.tokens.values()])
@@ -57,7 +60,7 @@ def check_text(checked: Check, n_places: int) -> str:
 
 
 def with_noun(number: int, noun: str) -> str:
-    """A number with what it counts: "no errors", "1 error", "2 errors"."""
+    """Write a number with the thing that it counts: "no errors", "1 error", "2 errors"."""
     if number == 1:
         return f"1 {noun}"
     return f"{number or 'no'} {noun}s"

@@ -1,8 +1,9 @@
-"""A command line of a function: options are the parameters of the function that a command calls.
+"""Make the command line of a command from the function of `analysis` that it calls.
 
-The signature gives the name, the type and the default of an option, the docstring its text. What
-neither can say, such as a short name, a range or a file that has to exist, stands in the table of
-the command.
+Each keyword-only parameter of the function becomes an option of the command. The signature of the
+function gives the name, the type and the default of the option, and the docstring gives its help
+text. What neither can say, such as a short name, a range or that a file has to exist, stands in the
+table `options` of the command.
 """
 
 import shlex
@@ -19,7 +20,9 @@ from typer.models import OptionInfo
 from ..docstrings import parameter_texts
 
 ResultT = TypeVar("ResultT")
+
 Command = Callable[..., None]
+"""The function of a command, which Typer calls."""
 
 
 def command(
@@ -28,19 +31,21 @@ def command(
     options: Mapping[str, OptionInfo] = {},
     without: Collection[str] = (),
 ) -> Callable[[Command], Command]:
-    """Decorate a command that calls a function for Python, such as `tune`. The keyword-only
-    parameters of the function become options of the command, before those that the command declares
-    itself. When somebody runs the command, its first argument is the function with the values of
-    these options, a `partial`.
+    """Make a decorator for a command that calls a function of `analysis`, such as `tune`. The
+    keyword-only parameters of the function become options of the command. They come before the
+    options that the command declares itself. When the command is run, its first argument is the
+    function with the values of these options, as a `partial`.
 
     function (Callable): The function. Its docstring has a text for each parameter.
-    options (Mapping[str, OptionInfo]): What a signature can't say, by the name of the parameter.
-    without (Collection[str]): Keyword-only parameters that the command sets itself.
+    options (Mapping[str, OptionInfo]): What the signature can't say of an option, by the name of
+        its parameter.
+    without (Collection[str]): The keyword-only parameters that don't become options, as the command
+        sets them itself.
     RETURNS (Callable): The decorator.
     """
     texts = parameter_texts(function)
     types = get_type_hints(function)
-    # The keyword-only parameters of the function, as Typer wants options to be declared.
+    # Typer reads options from parameters with the annotation Annotated[type, Option(...)].
     options_of_function: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in without:
@@ -49,19 +54,19 @@ def command(
             options_of_function.append(declared)
 
     def decorate(body: Command) -> Command:
-        """Make the command of a function whose first argument is the `partial`."""
+        """Turn a function whose first argument is the `partial` into a command for Typer."""
         parameters = list(signature(body, eval_str=True).parameters.values())
-        del parameters[0]  # the `partial`: it is no argument of the command line
+        del parameters[0]  # The `partial` is not an argument of the command line.
         positional = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
         options_of_command = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
 
         @wraps(body)
         def run_command(**values: Any) -> None:
-            """Run the command, with the values of its arguments and of all options."""
+            """Run the command. Typer gives the values of its arguments and of all options."""
             values_of_function = {p.name: values.pop(p.name) for p in options_of_function}
             body(partial(function, **values_of_function), **values)
 
-        # `wraps` copies the signature of the body: Typer has to read that of the whole command.
+        # `wraps` copies the signature of the body, but Typer has to see that of the whole command.
         declared = Signature([*positional, *options_of_function, *options_of_command])
         run_command.__signature__ = declared  # type: ignore[attr-defined]
         return run_command
@@ -78,8 +83,8 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     """
     option = copy(option)
     option.help = text
-    # To a switch without a name Typer would add a second one: --no-per-label to --per-label. So it
-    # gets its name here. Typer has the first name of an option in its attribute `default`.
+    # Typer keeps the first name of an option in its attribute `default`. If a switch has no name,
+    # Typer makes two: --per-label and --no-per-label. With a name, it has only that.
     has_no_name = option.default is ...
     if parameter.default is False and has_no_name:
         option.default = "--" + parameter.name.replace("_", "-")
@@ -87,8 +92,8 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
 
 
 def words_of_command(ctx: typer.Context) -> str:
-    """The command as it was typed, with its arguments and options, so that it can be repeated in a
-    shell: `fit` and `init` write it into the config."""
+    """The command with its arguments and options, as it was typed in the shell. `fit` and `init`
+    write it into the config, so that people can repeat it."""
     words: list[str] = []
     for param in ctx.command.params:
         name = param.name or ""
@@ -97,11 +102,13 @@ def words_of_command(ctx: typer.Context) -> str:
         is_typed = source is not None and source.name == "COMMANDLINE"
         if not is_typed or value is None:
             continue
-        # An option that can be repeated has several values.
-        for one_value in value if isinstance(value, (list, tuple)) else [value]:
+        # An option that was repeated has a list of values.
+        values = value if isinstance(value, (list, tuple)) else [value]
+        for single_value in values:
             if param.param_type_name != "argument":
-                words.append(param.opts[0])
-            if one_value is not True:  # a switch has no value
-                words.append(str(one_value))
-    # `ctx.args` are the settings of the config, such as --nlp.lang es.
+                first_name, *_ = param.opts
+                words.append(first_name)
+            if single_value is not True:  # A switch has no value.
+                words.append(str(single_value))
+    # `ctx.args` has the settings of the config that were overridden, such as --nlp.lang es.
     return f"python -m spacy costner {ctx.command.name} {shlex.join([*words, *ctx.args])}"

@@ -62,7 +62,8 @@ def compare_cli(
     """
 
     def print_variant(name: str, ended: Ended) -> None:
-        """Print how a variant ended. With --json, stdout is for the result alone."""
+        """Print how a variant has ended. With --json it is printed to stderr, as stdout is for the
+        result alone."""
         typer.echo(variant_text(name, ended), err=print_json)
 
     go_on = "Finished trainings are kept: run the same command again to continue."
@@ -84,11 +85,11 @@ def compare_cli(
 
 
 def read_sweep(text: str) -> tuple[str, list[Any]]:
-    """Read an option --sweep, such as training.dropout=0.1,0.2.
+    """Read the text of an option --sweep, such as training.dropout=0.1,0.2.
 
     RETURNS (tuple[str, list[Any]]): The setting, and its values. They are read as JSON or, if they
         aren't JSON, as strings.
-    RAISES (BadParameter): If it isn't a setting with values.
+    RAISES (BadParameter): If the text isn't a setting with values.
     """
     setting, equals, values = text.partition("=")
     setting = setting.strip()
@@ -102,8 +103,11 @@ def read_sweep(text: str) -> tuple[str, list[Any]]:
 
 
 def variant_text(name: str, ended: Ended) -> str:
-    """The line that is printed when the training of a variant has ended: its name, such as
-    "sequential, seed 0", F and seconds."""
+    """The line that is printed when the training of a variant has ended: its name, its F score and
+    how long it took.
+
+    name (str): The name of the variant, such as "Sequential, seed 0".
+    """
     if isinstance(ended, Failed):
         return f"{name}: failed"
     finished: Finished = ended.value
@@ -114,15 +118,14 @@ def variant_text(name: str, ended: Ended) -> str:
 
 
 def comparison_text(rows: Sequence[ComparedLoss]) -> str:
-    """The compared losses as a table, in Markdown. All scores except the cost are in percent,
-    followed by their standard deviation if there are several seeds. Below the table, the losses
-    without scores, and why."""
+    """Write the compared losses as a table in Markdown. All scores except the cost are in percent.
+    If there are several seeds, they are followed by their standard deviation. Below the table it
+    says which losses have no scores, and why."""
     header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     table: list[list[str]] = []
     notes: list[str] = []
     for row in rows:
-        # The columns from F to sentences. A loss has no scores if the best model of a seed is
-        # untrained.
+        # The columns from F to sentences. A loss without scores has dashes there.
         scores = ["-", "-", "-", "-", "-"]
         if row.by_seed:
             scores = [score_text(name, by_seed) for name, by_seed in row.by_seed.items()]
@@ -142,7 +145,8 @@ def comparison_text(rows: Sequence[ComparedLoss]) -> str:
 
 
 def score_text(name: str, by_seed: Sequence[float]) -> str:
-    """The mean of a score over seeds, and its deviation: in percent, but for the cost."""
+    """Write the mean of a score over seeds, with its standard deviation, in percent. The cost isn't
+    a share, so it has four digits in place of percent."""
     if name == "ents_cost":
         return mean_and_deviation(by_seed, digits=4)
     return mean_and_deviation([100 * score for score in by_seed])

@@ -48,8 +48,8 @@ def convert_cli(
 
 
 def converted_text(converted: Converted) -> str:
-    """What was read: the formats of the files, the size of the corpus, the entities by label, and
-    what is wrong with the annotation."""
+    """Say what was read: the formats of the files, the size of the corpus, the number of entities
+    of each label, and what couldn't be read as it stands."""
     forms: list[str] = []
     for form, n_files in converted.found.formats.items():
         if n_files > 1:

@@ -1,4 +1,5 @@
-"""Distill teachers into a student, and print how good each is."""
+"""Distill teachers into a student: train a small model on what large ones predict. Print how good
+each of them is."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -54,8 +55,8 @@ def distill_cli(
     a run that was interrupted goes on where it was. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
-    # Typer puts the words that it doesn't know, such as --paths.dev and its value, among the texts
-    # or into `ctx.args`, as they come.
+    # The command line may have settings of the config, such as --paths.dev dev.spacy, among the
+    # texts. Typer doesn't know these, and leaves some of the words in `raw` and some in `ctx.args`.
     raw_paths, ctx.args = split_arguments([*(raw or ()), *ctx.args])
     overrides = read_overrides(ctx)
     teachers = [teacher, *(other_teachers or ())]
@@ -68,25 +69,26 @@ def distill_cli(
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Divide arguments into the paths of texts and the settings of the config, which may stand in
-    any order. A setting is "--name value" or "--name=value"."""
+    """Divide the words of a command line into the paths of texts and the settings of the config,
+    which may stand in any order. A setting is "--name value" or "--name=value"."""
     paths: list[Path] = []
     settings: list[str] = []
-    is_value_next = False  # of the setting before
+    is_value = False  # whether the word is the value of the setting before it
     for argument in arguments:
-        if is_value_next:
+        if is_value:
             settings.append(argument)
-            is_value_next = False
+            is_value = False
         elif argument.startswith("--"):
             settings.append(argument)
-            is_value_next = "=" not in argument
+            is_value = "=" not in argument  # the next word
         else:
             paths.append(Path(argument))
     return paths, settings
 
 
 def distilled_text(distilled: Distilled) -> str:
-    """What the student has learned from, and the table of teachers and student."""
+    """Say what the student has learned from, and write a table of the scores of teachers and
+    student."""
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
         text += f"; {distilled.n_missing:,} are missing, being uncertain"

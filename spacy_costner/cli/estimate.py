@@ -1,5 +1,5 @@
-"""Draw docs to be annotated, and estimate with them how many entities texts have, and how good a
-pipeline is on them."""
+"""Draw docs that people annotate; then estimate with them how many entities texts have, and how
+good a pipeline is on these texts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,10 +23,10 @@ from .plots import draw_estimates, require_matplotlib, save
 from .tables import text_table
 
 N_PRINTED = 10
-"""Number of drawn docs that are printed."""
+"""How many drawn docs are printed."""
 
 MEASURES = ("entities", "precision", "recall", "f")
-"""The fields of an estimate, in the order of the table."""
+"""The measures of a `LabelEstimate`, in the order of the table."""
 
 
 @command(estimate, options={"name": Option("--name")})
@@ -107,7 +107,14 @@ def estimate_cli(
 def read_and_estimate(
     run: partial[Estimate], nlp: Language, docs_path: Path, texts_path: Path
 ) -> Estimate:
-    """Estimate with the annotated docs and the texts of files. Errors name the file of the docs."""
+    """Read the annotated docs and the texts from files, and estimate. Errors name the file of the
+    annotated docs.
+
+    run (partial[Estimate]): The function `estimate` with its options.
+    nlp (Language): The pipeline.
+    docs_path (Path): The annotated docs.
+    texts_path (Path): The texts.
+    """
     drawn = list(read_docs(nlp, docs_path))
     texts = progress(read_texts(nlp, texts_path), desc="estimate", unit="doc")
     try:
@@ -117,7 +124,8 @@ def read_and_estimate(
 
 
 def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
-    """What --json prints of each drawn doc: its text, number and size, and how it was drawn."""
+    """The facts of each drawn doc that --json prints: its text, its number, its size, and how it
+    was drawn."""
     rows: list[dict[str, Any]] = []
     for doc, drawing in drawn:
         rows.append(
@@ -133,7 +141,11 @@ def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
 
 
 def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
-    """A table of the first drawn docs, and the number of all."""
+    """Write a table of the first drawn docs, and say how many there are.
+
+    rows (Sequence[dict[str, Any]]): The facts of all drawn docs: see `drawn_rows`.
+    n_drawn (int): The number of drawings.
+    """
     table: list[Sequence[Any]] = [["text", "doc", "tokens", "times", "probability"]]
     for row in rows[:N_PRINTED]:
         probability = f"{row['probability']:.3g}"
@@ -144,8 +156,8 @@ def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
 
 
 def estimate_text(result: Estimate) -> str:
-    """A table of the estimates with their intervals, what isn't estimated, and how many drawings
-    halve the intervals."""
+    """Write a table of the estimates with their intervals. Below it, say what isn't estimated, and
+    how many drawings halve the intervals."""
     level = f"{100 * result.confidence:g} % interval"
     header = ["label", "of all texts", "estimate", level, "model alone", "annotated docs alone"]
     rows: list[Sequence[Any]] = [header]
@@ -165,10 +177,10 @@ def estimate_text(result: Estimate) -> str:
 
 
 def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
-    """The rows of a label: its count and its scores, without those that are refused."""
+    """The rows of the table for a label: one for each measure that has an estimate."""
     label = estimate_of_label.label
     if estimate_of_label.most_docs is not None:
-        # No drawn doc has the label: the count is 0, and its interval is one of docs.
+        # No drawn doc has the label. The estimate is 0, and the interval counts docs, not entities.
         docs_interval = f"in 0 to {estimate_of_label.most_docs:,} docs"
         model_alone = as_count(estimate_of_label.entities.model_alone)
         return [[label, "entities", "0", docs_interval, model_alone, "-"]]
@@ -189,7 +201,8 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
 
 
 def refusals_of_label(estimate_of_label: LabelEstimate) -> list[str]:
-    """What isn't estimated of a label, and why: a line for each reason."""
+    """Say which measures of a label have no estimate, and why. Measures with the same reason are on
+    one line."""
     names_by_reason: dict[str, list[str]] = {}
     for name in MEASURES:
         reason = getattr(estimate_of_label, name).refusal
@@ -203,10 +216,10 @@ def refusals_of_label(estimate_of_label: LabelEstimate) -> list[str]:
 
 
 def as_count(number: float) -> str:
-    """A number of entities, for the table."""
+    """Format a number of entities for the table."""
     return f"{number:,.0f}"
 
 
 def as_percent(share: float) -> str:
-    """A score in percent, for the table."""
+    """Format a score for the table, in percent."""
     return f"{100 * share:.1f}"

@@ -47,7 +47,7 @@ def explain_cli(
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """An explanation for the terminal: the strongest features of each tag, the weights of
+    """Write an explanation for the terminal: the strongest features of each tag, the weights of
     transitions and, if there is a text, why each of its tokens has its tag."""
     blocks = []
     for weights in explanation.tags:
@@ -63,8 +63,8 @@ def explanation_text(explanation: Explanation) -> str:
 
 
 def transitions_text(transitions: TransitionWeights) -> str:
-    """The weight of each transition, from the tag of a row to that of a column. A forbidden one is
-    "."."""
+    """Write a table of the weights of transitions, from the tag of a row to the tag of a column. A
+    forbidden transition is a point."""
     rows = [["from \\ to", *transitions.targets]]
     for origin, weights in zip(transitions.origins, transitions.weights):
         cells = [origin]
@@ -78,7 +78,7 @@ def transitions_text(transitions: TransitionWeights) -> str:
 
 
 def feature_line(features: Sequence[FeatureWeight]) -> str:
-    """Features and their weights in a line."""
+    """Write features with their weights on one line."""
     if not features:
         return "-"
     return "  ".join(f"{feature} {weight:+.2f}" for feature, weight in features)

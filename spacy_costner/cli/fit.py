@@ -50,15 +50,16 @@ def fit_cli(
     --nlp.lang es. Press Ctrl-C to stop and save the model so far.
     """
     if config_path is not None and str(config_path).startswith("-"):
-        # There is no config: Typer took the first setting, such as --nlp.lang, for its path.
+        # The user gave no config, but settings such as --nlp.lang es. Typer took the first word of
+        # these for the path of the config.
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = None
         config_path = None
     overrides = read_overrides(ctx)
     import_code(code_path)
-    written = None
+    new_config_path = None  # the config that `fit` writes, if there is none
     if config_path is None:
-        written = output_path / "config.cfg"
-    with errors_shown(), show_validation_error(config_path or written, hint_fill=False):
+        new_config_path = output_path / "config.cfg"
+    with errors_shown(), show_validation_error(config_path or new_config_path, hint_fill=False):
         fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
-    print_result(fitted.as_dict(), fitted.as_text(), print_json, written, fitted.path)
+    print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)

@@ -1,4 +1,4 @@
-"""Guarantee a miss rate, and say in words what is promised."""
+"""Guarantee a miss rate, or a share of false alarms, and say in words what is promised."""
 
 from functools import partial
 from typing import Any
@@ -51,10 +51,10 @@ def guarantee_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        # An error in an option comes now, not after the model is loaded.
+        # This checks the options, so that an error in them is found before the model is loaded.
         Terms.from_arguments(run.keywords)
         nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=file_tokens)
-        # The promise names the docs. It is saved as JSON, which can't have every path.
+        # The docs are named in the promise. That is saved as JSON, which can't hold every path.
         docs_name = encodable(docs_path)
         result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -62,8 +62,8 @@ def guarantee_cli(
 
 
 def guarantee_text(result: Guarantee) -> str:
-    """The result for the terminal: a table of the thresholds, what may weaken the promise, and the
-    promise in words."""
+    """Write the result for the terminal: a table of the thresholds, what may weaken the promise,
+    and the promise in words."""
     promise = result.promise
     lines = [thresholds_text(result)]
     not_counted = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n > 0]
@@ -80,21 +80,22 @@ def guarantee_text(result: Guarantee) -> str:
 
 
 def thresholds_text(result: Guarantee) -> str:
-    """A table with a row for each threshold: of all entities, or of those of a group or label."""
-    # What a row is of: the first columns. A single row is of all labels.
-    part_columns = divided_by(result.promise)
-    has_one_part = not part_columns
+    """Write a table with a row for each part that a promise was made for, and its threshold. The
+    first columns name the part: its group, its label or both. If there is a single part, its row
+    is named "all"."""
+    name_columns = divided_by(result.promise)
+    has_one_part = not name_columns
     if has_one_part:
-        part_columns = ["label"]
+        name_columns = ["label"]
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
-    rows: list[list[Any]] = [[*part_columns, *header]]
+    rows: list[list[Any]] = [[*name_columns, *header]]
     for part in result.parts:
-        part_names = ["all"]
+        names_of_part = ["all"]
         if not has_one_part:
-            part_names = [getattr(part, column) for column in part_columns]
+            names_of_part = [getattr(part, column) for column in name_columns]
         rows.append(
             [
-                *part_names,
+                *names_of_part,
                 part.docs,
                 part.entities,
                 number_or_dash(part.threshold, "g"),
@@ -107,8 +108,9 @@ def thresholds_text(result: Guarantee) -> str:
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """What has a threshold of its own: ["group"], ["label"], or ["group", "label"] for each pair of
-    both. Empty: there is one threshold for all entities."""
+    """What the parts of a promise are, each of which has a threshold of its own. It is ["group"],
+    ["label"], or ["group", "label"] if each pair of both is a part. It is empty if there is one
+    threshold for all entities."""
     names = []
     if promise.by_group:
         names.append("group")
@@ -118,20 +120,20 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """The promise in words, such as "at most 0.05 of the entities of a doc are missed". It doesn't
-    say for which docs it holds."""
+    """Say what is promised, such as "at most 0.05 of the entities of a doc are missed". The text
+    doesn't say for which docs that holds."""
     if not promise.limits_misses:
-        share_of = "the predicted set of a doc is wrong"
+        mistakes = "the predicted set of a doc is wrong"
     elif promise.by == "doc":
-        share_of = "the entities of a doc are missed"
+        mistakes = "the entities of a doc are missed"
     else:
-        share_of = "the docs with entities have one that is missed"
+        mistakes = "the docs with entities have one that is missed"
     certainty = "in the mean over calibrations"
     if promise.drawings is not None:
         certainty = "in the mean over drawings"
     if promise.confidence is not None:
         certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
-    text = f"at most {promise.limit:.3g} of {share_of}, {certainty}"
+    text = f"at most {promise.limit:.3g} of {mistakes}, {certainty}"
     part_names = divided_by(promise)
     if part_names:
         text += f", for each {' and '.join(part_names)} with a threshold"

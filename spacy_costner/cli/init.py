@@ -14,7 +14,7 @@ from .command_line import command, words_of_command
 from .output import errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
-"""The option of the cost of a kind of mistake."""
+"""The options for the costs of kinds of mistakes. They all have the same default."""
 
 
 @command(
@@ -69,6 +69,7 @@ def init_cli(
         refuse_existing(output_path)
     text = run(output_path, force=force, command=words_of_command(ctx))
     save_text(output_path, text)
-    # The head of the config, a comment, ends with the commands to run next.
+    # The config begins with a comment, which ends with the commands to run next. Print it without
+    # the signs "#".
     head, _, _ = text.partition("\n\n")
     typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")

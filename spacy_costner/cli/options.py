@@ -1,4 +1,4 @@
-"""What the commands share: arguments and options, and reading them."""
+"""Arguments and options that several commands have, and functions that read their values."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,7 +48,8 @@ FileTokensOption = Annotated[
         "not only text, as `spacy evaluate` does",
     ),
 ]
-"""An option of commands that measure a pipeline. See `readers.inputs` for both ways of reading."""
+"""The option of commands that measure a pipeline. `readers.inputs` explains the two ways to read
+docs."""
 
 LangOption = Annotated[
     str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
@@ -56,11 +57,12 @@ LangOption = Annotated[
 
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
-    """Read the settings of the config that a command line overrides, such as --paths.train. They
-    are in `ctx.args`, as the command has no options of these names."""
+    """Read the settings of the config that the command line overrides, such as --paths.train. click
+    has put them into `ctx.args`, as the command has no options with these names."""
     try:
         return parse_config_overrides([*ctx.args])
-    except NoSuchOption as error:  # typer may have a click of its own
+    except NoSuchOption as error:
+        # Typer may have another click than spaCy, and wouldn't know this error.
         ctx.fail(error.format_message())
 
 
@@ -84,9 +86,9 @@ def load(
     RETURNS (tuple[Language, list[Example]]): The pipeline and the docs.
     """
     nlp = load_pipeline(model, code_path, use_gpu)
+    # If components have different keys, or only some of them have a key, `doc.ents` is read.
     spans_keys = {ner.annotation.spans_key for ner in find_components(nlp).values()}
     spans_key = None
-    # If components have several keys, or only some have one, `doc.ents` is read.
     if len(spans_keys) == 1:
         spans_key = spans_keys.pop()
     reader = make_reader(dev_path, spans_key=spans_key)

@@ -1,4 +1,4 @@
-"""How all commands render and write text, print their results, and stop."""
+"""How commands print their results, warnings and errors, and how they stop."""
 
 import json
 import os
@@ -19,24 +19,25 @@ JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
 
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
+"""The text that is printed after Ctrl-C."""
 
 
 @contextmanager
 def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
-    """Print errors without a traceback, and exit with code 1. After Ctrl-C exit with code 130.
-    Print each warning once, in a line.
+    """In a `with` block, errors are printed without a traceback, and the command exits with code 1.
+    After Ctrl-C it exits with code 130. Each warning is printed once, on one line.
 
-    go_on (str): What to do after Ctrl-C, to be printed then.
+    go_on (str): The text that is printed after Ctrl-C. It says how to go on.
     """
     printed_warnings: set[str] = set()
 
     def print_warning(message: object, *_: Any, **__: Any) -> None:
-        """Print a warning: what `warnings` calls in place of its own function."""
+        """Print a warning. The module `warnings` calls this in place of its own function."""
         text = "; ".join(line.strip() for line in str(message).splitlines())
         if text in printed_warnings:
             return
         printed_warnings.add(text)
-        # A progress bar is removed first, so that the warning has a line of its own.
+        # This removes a progress bar first, so that the warning has a line of its own.
         with tqdm.external_write_mode(file=sys.stderr):
             typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
@@ -54,8 +55,8 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
 
 @contextmanager
 def _with_stderr() -> Iterator[None]:
-    """Give libraries a stderr to write to, also where a shell has closed it: Python then has
-    None in its place, and a progress bar would fail."""
+    """In a `with` block, there is a stderr that can be written to. If a shell has closed it,
+    `sys.stderr` is None, and a progress bar would fail."""
     if sys.stderr is not None:
         yield
         return
@@ -65,8 +66,11 @@ def _with_stderr() -> Iterator[None]:
 
 @contextmanager
 def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
-    """Keep stdout for the result of a command, if it runs on a Ray cluster: Ray prints the messages
-    of its workers to stdout."""
+    """In a `with` block, what Ray prints goes to stderr, so that stdout has only the result of the
+    command. Otherwise Ray prints the messages of its workers to stdout.
+
+    address (str | None): The address of the Ray cluster. None: there is none, and nothing changes.
+    """
     if address is None:
         yield
         return
@@ -75,14 +79,14 @@ def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
 
 
 def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:
-    """Print the result of a command, and the files and folders that were written. With --json,
-    stdout has JSON only. In JSON shares and scores are from 0 to 1; in the text scores are from 0
-    to 100, as in `spacy evaluate`.
+    """Print the result of a command, and name the files and folders that it has written. With
+    --json, stdout has only JSON. In JSON shares and scores are from 0 to 1; in the text scores are
+    from 0 to 100, as in `spacy evaluate`.
 
-    result (Any): The result, for --json: what `saving.as_json` takes.
+    result (Any): The result for --json: anything that `saving.as_json` takes.
     text (str): The result as text, for people.
-    print_json (bool): Whether to print the result, and not the text.
-    *written (Path | None): What was written; None for an output that wasn't asked for.
+    print_json (bool): Whether to print JSON in place of the text.
+    *written (Path | None): The outputs that were written. None: the user didn't ask for an output.
     """
     if print_json:
         typer.echo(json.dumps(as_json(result), ensure_ascii=False))

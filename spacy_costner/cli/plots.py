@@ -1,9 +1,9 @@
-"""Plots: heat maps, precision against recall, reliability diagrams. Each is a figure of matplotlib,
-and raises an ImportError if that is not installed.
+"""Plot results: heat maps, precision against recall, reliability diagrams and others. Each function
+returns a figure of matplotlib, and raises an ImportError if matplotlib is not installed.
 
-A figure is saved to a file, or embedded in a page as SVG. On a page the colours below become
-variables of the style sheet, so that they fit light and dark mode. The script and the style sheet
-of the page find parts of a figure by their ids and classes, which are set here.
+A figure is saved to a file, or embedded in a page as SVG. In a page, the colours below are replaced
+by variables of the style sheet, so that they fit light and dark mode. The script and the style
+sheet of the page find parts of a figure by their ids and classes, which are set here.
 """
 
 import re
@@ -75,10 +75,10 @@ for _axis in ("xtick", "ytick"):
     SETTINGS[f"{_axis}.major.width"] = 0.6
 
 DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
-"""A line to compare with: dashes of 4 points, with 3 between them."""
+"""The style of a line that others are compared with: dashes of 4 points with gaps of 3 points."""
 
 NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
-"""A small text beside a point, left out if the point is outside of the axes."""
+"""The style of a small text beside a point. It is left out if the point is outside of the axes."""
 
 PLACES_OF_NOTES = [
     ("left", 4, 3),
@@ -88,27 +88,42 @@ PLACES_OF_NOTES = [
     ("right", -4, -9),
     ("right", -4, -3),
 ]
-"""Where the value of a point may stand, the best place first: the end of the text that is at the
-point, and its distance to the right and upwards."""
+"""Where the value of a point may stand beside it, the best place first. "left" means that the left
+end of the text is at the point. The numbers move the text to the right and upwards, in points."""
 
 MAX_NUMBERED = 17
-"""The most rows or columns of a heat map with numbers in its cells."""
+"""A heat map with more rows or columns has no numbers in its cells."""
+
+GOOD_SHARE = 0.8
+"""A point of a curve is good if its F is at least this share of the best F."""
+
+MIN_DISTANCE = 0.04
+"""No value is written beside a point that is nearer to the highlighted one."""
+
+N_VALUES = 5
+"""About how many values are written beside each curve."""
+
+POINTS_BETWEEN = 20
+"""At so many places between two points of a curve it is checked whether a text covers the curve."""
+
+DARK_OPACITY = 0.65
+"""A cell that is more opaque is dark, and its number is white."""
 
 CELL_PREFIX = "cell-"
-"""What the ids of the cells of heat maps begin with."""
+"""The ids of the cells of heat maps begin with this."""
 
-# Characters that XML can't have: control characters but tab, line feed and carriage return, halves
-# of surrogate pairs, and two that are no characters.
+# The codes of characters that XML can't have: control characters except tab, line feed and carriage
+# return, halves of surrogate pairs, and two codes that are not characters.
 _CODES_NOT_IN_XML = (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
 
 NOT_IN_XML = dict.fromkeys(_CODES_NOT_IN_XML, "\N{REPLACEMENT CHARACTER}")
-"""Replaces characters that XML can't have, for `str.translate`: a label may have them."""
+"""A table for `str.translate` that replaces these characters. Labels may have them."""
 
 REFERENCE = re.compile(r"(?:^|url\()#([\w-]+)")
-"""A reference to an id, in an attribute."""
+"""Finds references to ids in the value of an attribute: "#id" or "url(#id)"."""
 
-# Ids that become classes, by which the script of the page finds the rectangle of the axes and the
-# highlighted point.
+# The ids of the rectangle of the axes and of the highlighted point. In a page they become classes,
+# by which its script finds these elements.
 FRAME = "frame"
 CHOSEN = "chosen"
 
@@ -123,19 +138,19 @@ def require_matplotlib() -> None:
 
 @contextmanager
 def drawing() -> Iterator[Any]:
-    """Set matplotlib up, and yield its Figure class."""
+    """In a `with` block, matplotlib has our settings. The value is its class Figure."""
     require_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(SETTINGS), catch_warnings():
-        # Matplotlib's font may lack glyphs of a label that the browser's font has.
+        # The font of matplotlib may lack characters of a label. Browsers have other fonts.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield Figure
 
 
 def save(figure: Any, path: Path) -> None:
-    """Save a figure. The suffix of the file determines its format."""
+    """Save a figure to a file, in the format of its suffix."""
     with drawing():
         figure.savefig(path)
 
@@ -145,11 +160,11 @@ def as_svg(figure: Any, name: str) -> str:
     variables. Cells of heat maps show their values on hover.
 
     figure (Any): The figure.
-    name (str): What all ids begin with, as a page has several figures.
+    name (str): The name of the figure. All ids begin with it, as a page has several figures.
     """
     buffer = StringIO()
     with drawing():
-        # Without a date, the same figure gives the same page.
+        # Without a date, the same figure always gives the same page.
         no_metadata = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
@@ -158,7 +173,7 @@ def as_svg(figure: Any, name: str) -> str:
     titles = _titles_of_cells(figure)
     used_ids = _used_ids(svg)
     for element in svg.iter():
-        # In HTML, the elements of <svg> have its namespace without a prefix.
+        # In HTML, names of SVG stand without their namespace.
         element.tag = _local_name(element.tag)
         attributes = dict(element.attrib)
         element.attrib.clear()
@@ -178,7 +193,8 @@ def as_svg(figure: Any, name: str) -> str:
 
 
 def _local_name(name: str) -> str:
-    """A name of ElementTree, "{namespace}name", without its namespace."""
+    """The name of an element or attribute without the namespace that ElementTree writes before it:
+    "name" for "{namespace}name"."""
     return name.rpartition("}")[2]
 
 
@@ -191,7 +207,8 @@ def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
 
 
 def _titles_of_cells(figure: Any) -> dict[str, str]:
-    """What the cells of a heat map show on hover, by their ids. Other figures have no cells."""
+    """The texts that the cells of a heat map show on hover, by the ids of the cells. Other figures
+    have no cells."""
     titles: dict[str, str] = {}
     for artist in figure.findobj():
         artist_id = artist.get_gid()
@@ -201,7 +218,8 @@ def _titles_of_cells(figure: Any) -> dict[str, str]:
 
 
 def _used_ids(svg: ElementTree.Element) -> set[str]:
-    """The ids that other elements refer to. Matplotlib gives all groups an id."""
+    """The ids that some element refers to. Other ids are not needed: matplotlib gives one to every
+    group."""
     ids: set[str] = set()
     for element in svg.iter():
         for value in element.attrib.values():
@@ -210,8 +228,13 @@ def _used_ids(svg: ElementTree.Element) -> set[str]:
 
 
 def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
-    """Set an attribute of an element. Our colours become variables of the style sheet, and in a
-    reference to an id, "url(#id)" or "#id", the id gets the name of the figure before it."""
+    """Set an attribute of an element, after two changes of its value. Our colours become variables
+    of the style sheet. In a reference to an id, "url(#id)" or "#id", the name of the figure is put
+    before the id, as in the id itself.
+
+    key (str): The name of the attribute.
+    name (str): The name of the figure.
+    """
     value = value.replace("url(#", f"url(#{name}-")
     if key == "href" and value.startswith("#"):
         value = f"#{name}-{value[1:]}"
@@ -231,8 +254,9 @@ def heat_map(
     number: str = "{:.1f}",
     title: str = "",
 ) -> Any:
-    """Plot a heat map: blue above 0, red below. If no value is below 0, red on a square root
-    scale, so that small values can be seen. Up to 17 rows and columns have numbers.
+    """Plot a heat map. Values above 0 are blue, values below 0 are red. If no value is below 0, all
+    are red, on a square root scale, so that small values can be seen. There are numbers in the
+    cells if there are at most `MAX_NUMBERED` rows and columns.
 
     values (Floats2d): The values. NaN is grey. Shape: (rows, columns)
     rows, columns (Sequence[str]): The names of the rows and of the columns.
@@ -241,12 +265,15 @@ def heat_map(
     number (str): The format of the numbers in the cells.
     title (str): The title of the figure.
     """
-    n_largest = max(values.shape)
+    n_largest = max(values.shape)  # the larger one of the numbers of rows and columns
     is_numbered = n_largest <= MAX_NUMBERED
-    # Lengths are in inches. Cells with numbers are larger, those of large maps smaller.
+    # Lengths are in inches. Cells of large maps are smaller, down to 0.13. Cells with numbers are
+    # larger, but at most 0.42, so that the map is at most 6.2 wide.
     cell_size = max(0.13, 0.24 - 0.002 * n_largest)
     if is_numbered:
         cell_size = min(0.42, 6.2 / n_largest)
+    # A character of a name is about 0.07 wide. The rest is room for the colour bar and the labels
+    # of the axes.
     room_for_names = 0.07 * max(len(name) for name in [*rows, *columns])
     width = room_for_names + 1.5 + cell_size * len(columns)
     height = room_for_names + 0.7 + cell_size * len(rows)
@@ -263,8 +290,8 @@ def heat_map(
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
 
-        # Each cell is a bar of height and width 1: its colour as red, green, blue and opacity, its
-        # row and its column. Shapes: (cells, 4), (cells,), (cells,)
+        # Each cell is drawn as a bar of height and width 1. Its colour is red, green, blue and
+        # opacity. Shapes of the colours, rows and columns: (cells, 4), (cells,), (cells,)
         colours = _colours(values)
         shades = colours.to_rgba(values).reshape(-1, 4)
         cell_rows, cell_columns = numpy.indices(values.shape).reshape(2, -1)
@@ -285,7 +312,8 @@ def heat_map(
             patch.set_gid(f"{CELL_PREFIX}{row}-{column}")
             patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
-                is_dark = shade[3] > 0.65
+                _, _, _, opacity = shade
+                is_dark = opacity > DARK_OPACITY
                 ink = "#ffffff" if is_dark else INK
                 text = _without_minus_zero(number.format(value))
                 axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
@@ -294,13 +322,13 @@ def heat_map(
         shrink = min(1.0, 2.5 / (cell_size * len(rows)))
         bar = figure.colorbar(colours, ax=axes, label=unit, shrink=shrink)
         bar.outline.set_visible(False)
-        # A raster image: as shapes, the many colours of the bar would have gaps between them.
+        # The colours of the bar are a raster image, as there would be gaps between many shapes.
         bar.solids.set_rasterized(True)
         return figure
 
 
 def _without_minus_zero(number: str) -> str:
-    """A formatted number, without the minus if it was rounded to 0: "0.0" for "-0.0"."""
+    """Remove the minus from a formatted number that was rounded to 0: "0.0" for "-0.0"."""
     is_zero = number.strip("-0.,") == ""
     if is_zero:
         return number.lstrip("-")
@@ -316,15 +344,20 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """The colours of a heat map, a ScalarMappable: see `heat_map`. Opacity grows with the value,
-    and 0 is transparent, so that cells are legible in light and dark mode."""
+    """Make the scale of colours of a heat map: see `heat_map`. The value 0 is transparent, and the
+    opacity grows with the distance from 0, so that cells can be read in light and dark mode.
+
+    values (Floats2d): The values of the map.
+    RETURNS (Any): The scale, a ScalarMappable of matplotlib.
+    """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
     largest = float(numpy.nanmax(numpy.abs(values), initial=0))
     if largest == 0:
-        largest = 1.0  # a scale can't be from 0 to 0
-    # The colours, with their opacity, at points of the scale, which is from 0 to 1.
+        largest = 1.0  # A scale can't be from 0 to 0.
+    # A stop is a place on the scale, from 0 to 1, with the colour and the opacity there. In the
+    # middle, at the value 0, the colour changes from transparent red to transparent blue.
     stops: Any
     scale: Normalize
     if (values < 0).any():
@@ -344,27 +377,29 @@ def precision_recall(
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Plot precision against recall, with lines of equal F and a highlighted point. Points whose F
-    is below 0.8 of the best F may be outside of the plot.
+    """Plot precision against recall, with lines of equal F and a highlighted point. Points that are
+    not good (see `GOOD_SHARE`) may be outside of the plot.
 
-    curves (Mapping[str, Sequence[tuple[float, float, float]]]): By the name of a parameter, one or
-        two of them: its values, each with the precision and recall that it gives.
+    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two curves, by the name of a
+        parameter. A point is a value of the parameter, with its precision and its recall.
     chosen (tuple[float, float]): Precision and recall of the highlighted point.
-    chosen_name (str): Its name in the legend.
+    chosen_name (str): The name of the highlighted point in the legend.
     title (str): The title of the figure.
     """
-    # Of each parameter: value, precision and recall of all points, and of the points that have to
-    # be inside of the plot. Shapes: (points, 3)
+    # The points of each curve, and its good points. The columns are the value, precision and
+    # recall. Shapes: (points, 3)
     tables = [numpy.asarray(points) for points in curves.values()]
     good_tables = []
     for table in tables:
-        f_scores = f_beta(table[:, 1], table[:, 2])
-        good_tables.append(table[f_scores >= 0.8 * f_scores.max()])
-    # The axes begin at a multiple of 0.1, at least 0.05 below the lowest precision and recall of
-    # good points.
-    points = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
-    lowest = points.min(axis=0)
-    low_precision, low_recall = numpy.maximum(0, numpy.floor(10 * lowest - 0.5) / 10)
+        _, precision, recall = table.T
+        f_scores = f_beta(precision, recall)
+        good_tables.append(table[f_scores >= GOOD_SHARE * f_scores.max()])
+    # The axes begin below the lowest precision and recall of all points that must be inside: at a
+    # multiple of 0.1 that is at least 0.05 lower, but not below 0. For example, 0.73 gives 0.6.
+    points_inside = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
+    lowest = points_inside.min(axis=0)
+    tenths = numpy.floor(10 * lowest - 0.5)
+    low_precision, low_recall = numpy.maximum(0, tenths / 10)
 
     with drawing() as figure_class:
         figure = figure_class()
@@ -379,19 +414,18 @@ def precision_recall(
         axes.yaxis.set_major_formatter(_to_percent)
         _draw_lines_of_f(axes, low_recall)
 
-        # The curves. About five values of each are written beside it.
+        # Draw the curves, and choose the points beside which their values are written.
         points_and_colours = []
-        for name, table, good, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
+        for name, table, good_points, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
             _, precision, recall = table.T
             axes.plot(recall, precision, color=colour, linewidth=1.3, marker=".", markersize=3)
-            # An empty curve: it only makes the row of the legend, with a larger dot.
+            # This empty curve only makes the row of the legend, with a larger dot.
             axes.plot([], [], color=colour, marker=".", label=f"values of the {name}")
-            # No value is written near the highlighted point.
-            from_chosen = good[:, 1:] - chosen
+            from_chosen = good_points[:, 1:] - chosen
             distances = numpy.hypot(from_chosen[:, 0], from_chosen[:, 1])
-            distant = good[distances > 0.04]
-            step = max(1, len(distant) // 5)
-            points_and_colours += [(point, colour) for point in distant[::step]]
+            distant_points = good_points[distances > MIN_DISTANCE]
+            step = max(1, len(distant_points) // N_VALUES)
+            points_and_colours += [(point, colour) for point in distant_points[::step]]
 
         chosen_precision, chosen_recall = chosen
         axes.plot(
@@ -405,55 +439,56 @@ def precision_recall(
         )
         axes.patch.set_gid(FRAME)
         figure.legend(loc="outside upper left", frameon=False, fontsize=8)
-        # Only drawing sets the places of texts and points, which `_write_values` needs.
+        # `_write_values` needs the places of texts and points in pixels. Drawing sets them.
         figure.draw_without_rendering()
         _write_values(axes, points_and_colours)
         return figure
 
 
 def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
-    """Draw the lines of F = 0.1 ... 0.9, with their names at the right. The precision p on the line
-    of f at the recall r is
+    """Draw lines of equal F, for F = 0.1, 0.2, ... 0.9, with their names at the right. On the line
+    of F = f, the precision p at the recall r is
 
-        p = f r / (2 r - f),  which is at most 1 if r >= f / (2 - f)
+        p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
-    axes (Any): Where to draw.
+    axes (Any): The axes to draw on.
     low_recall (float): The lowest recall of the axes.
     """
-    f_scores = numpy.arange(1, 10) / 10
-    # A column for each F. Shape: (100, 9)
+    f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
+    # Each line begins where the precision is 1, or where the axes begin. It has 100 points.
     first_recall = numpy.maximum(f_scores / (2 - f_scores), max(low_recall, 0.01))
-    recall = numpy.linspace(first_recall, 1, 100)
+    recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9)
     precision = f_scores * recall / (2 * recall - f_scores)
     axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
 
     names = ["10", "20", "30", "40", "50", "60", "70", "80", "F 90"]
     for name, last_precision in zip(names, precision[-1]):
-        end_of_line = (1.005, last_precision)
+        end_of_line = (1.005, last_precision)  # at the right end of the axes
         offset = (4, 3)  # to the right and upwards, in points
         axes.annotate(name, end_of_line, offset, color=MUTED, va="center", **NOTE)
 
 
 def _to_percent(share: float, position: int) -> str:
-    """The label of a tick of an axis of shares, in percent. Matplotlib calls it for each tick, with
-    the share and the number of the tick."""
+    """The label of a tick of an axis of shares, in percent. Matplotlib calls this function for each
+    tick, with its share and its position among the ticks."""
     return f"{100 * share:.4g}"
 
 
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
-    """Write the value of each point beside it, in its colour, where it covers no other text and no
-    curve. If there is no such place, the value is left out.
+    """Write the value of each point beside it, where the text covers no other text and no curve. If
+    there is no such place, the value is left out.
 
     axes (Any): The axes with the curves.
-    points_and_colours (Sequence[tuple[Any, str]]): A point is a value, precision and recall.
+    points_and_colours (Sequence[tuple[Any, str]]): The points, each with the colour of its text. A
+        point is a value, its precision and its recall.
     """
     boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:
-        # Written in each place in turn, and removed again, until it covers nothing
-        for end, x, y in PLACES_OF_NOTES:
+        # Try one place after another: write the text, and remove it if it covers something.
+        for text_end, x, y in PLACES_OF_NOTES:
             text = axes.annotate(
-                f"{value:g}", (recall, precision), (x, y), color=colour, ha=end, **NOTE
+                f"{value:g}", (recall, precision), (x, y), color=colour, ha=text_end, **NOTE
             )
             box = text.get_window_extent()
             covers_curve = box.count_contains(pixels) > 0
@@ -465,24 +500,25 @@ def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> N
 
 
 def _pixels_of_curves(axes: Any) -> Floats2d:
-    """The places of the points of the curves, and of 20 between each two of them, in pixels. Shape:
+    """The pixels of the points of all curves, and of places between these points. Shape:
     (pixels, 2)"""
     places = []
     for line in axes.lines:
-        # Lines of equal F, which are at zorder 0, may be covered.
+        # A text may cover lines of equal F. They have the zorder 0.
         if line.get_zorder() > 0:
-            points = line.get_xydata()
-            between = numpy.linspace(points[:-1], points[1:], 20)
+            points = line.get_xydata()  # shape: (points, 2)
+            # The shape is (POINTS_BETWEEN, points - 1, 2) before it is flattened.
+            between = numpy.linspace(points[:-1], points[1:], POINTS_BETWEEN)
             places += [points, between.reshape(-1, 2)]
     return axes.transData.transform(numpy.concatenate(places))
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Plot precision against confidence, with 95 % confidence intervals, and below it the number of
-    entities in each bin of confidence.
+    """Plot the share of correct entities against their confidence, with intervals of 95 %, for bins
+    of confidence. Below it is the number of entities in each bin.
 
-    rows (Sequence[Mapping[str, Any]]): The bins, of which one at least isn't empty: see
-        `calibration.reliability`.
+    rows (Sequence[Mapping[str, Any]]): The bins: see `metrics.calibration.reliability`. At least
+        one of them isn't empty.
     """
     nonempty = [row for row in rows if row["n"] > 0]
     confidence = [row["confidence"] for row in nonempty]
@@ -491,7 +527,7 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     low, high = zip(*intervals)
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
     counts = [row["n"] for row in rows]
-    bar_width = 0.86 / len(rows)  # with a gap between two bins
+    bar_width = 0.86 / len(rows)  # The rest is the gap between two bars.
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
@@ -507,7 +543,7 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed against promised miss rates, and below it the size of the sets.
+    """Plot observed against promised miss rates. Below it is the size of the sets.
 
     rows (Sequence[tuple[float, float, float]]): Promised miss rate, observed miss rate, and spans
         in the sets for each annotated entity: see `analysis.guarantees.observe`.
@@ -518,6 +554,7 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
     colours: list[str] = []
     for limit in promised:
         is_chosen = limit == chosen
+        # The area of the dot, in square points
         sizes.append(49 if is_chosen else 16)
         colours.append(ALERT if is_chosen else ACCENT)
     with drawing() as figure_class:
@@ -535,7 +572,8 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
 
 
 def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
-    """Draw the martingale of a test for a shift after each doc, and the level at which it alarms.
+    """Plot the martingale of a test for a shift after each doc, on a logarithmic scale, and the
+    level at which the test alarms.
 
     log_martingale (Sequence[float]): The natural logarithm of the martingale after each doc.
     level (float): The martingale at which the test alarms, not its logarithm.
@@ -551,13 +589,13 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 
 
 def draw_estimates(result: Estimate) -> Any:
-    """Draw the intervals of the number of entities of each label, in percent of its estimate, and
-    of F. Below each interval is that of the annotated docs alone, and a cross for what the model
-    expects. Labels without an estimate have no row.
+    """Plot the estimates of each label with their intervals: at the left the number of entities, in
+    percent of the estimate, at the right F. Below each interval is the interval of the annotated
+    docs alone, and a cross for what the model expects. Labels without an estimate have no row.
 
     result (Estimate): The estimates.
     """
-    # The label, the measure, and the number that is 100 %
+    # The rows: a label, a measure of it, and the number that is 100 %
     counts: list[tuple[str, Measure, float]] = []
     scores: list[tuple[str, Measure, float]] = []
     for label in result.labels:
@@ -573,8 +611,8 @@ def draw_estimates(result: Estimate) -> Any:
         right.set(xlabel="F, %")
         for axes, rows in ((left, counts), (right, scores)):
             axes.grid(axis="x")
-            for y, (_, measure, unit) in enumerate(rows):
-                _draw_measure(axes, y, measure, 100 / unit)
+            for y, (_, measure, whole) in enumerate(rows):
+                _draw_measure(axes, y, measure, factor=100 / whole)
             axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
             axes.invert_yaxis()
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -582,20 +620,21 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
-    """Draw an estimate with its interval in a row, and below it the interval of the annotated docs
-    alone and what the model expects.
+    """Draw an estimate with its interval in a row. Below it is the interval of the annotated docs
+    alone, and a cross for what the model expects.
 
-    axes (Any): Where to draw.
-    y (int): The row. The lines of row 0 have the names of the legend.
+    axes (Any): The axes to draw on.
+    y (int): The index of the row. The lines of row 0 make the legend.
     measure (Measure): The estimate.
-    factor (float): All numbers are multiplied by it.
+    factor (float): All numbers are multiplied by this.
     """
     estimated = measure.estimate
     annotated_alone = measure.annotated_alone
     assert estimated is not None and annotated_alone is not None
     names = ["estimate", "annotated docs alone", "model alone"]
     if y > 0:
-        names = [f"_{name}" for name in names]  # matplotlib leaves these out of the legend
+        # Matplotlib leaves names that begin with "_" out of the legend.
+        names = [f"_{name}" for name in names]
     ends = factor * numpy.asarray([estimated.low, estimated.high])
     axes.plot(ends, [y, y], color=ACCENT, linewidth=2.5, label=names[0])
     axes.plot([factor * estimated.value], [y], "o", color=ACCENT, markersize=4)

@@ -1,4 +1,4 @@
-"""Write a report as an HTML page."""
+"""Evaluate a pipeline on a test corpus, and write the report as an HTML page."""
 
 import shlex
 from functools import partial
@@ -20,7 +20,12 @@ from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
 from .output import errors_shown
 
 MAX_TAGS = 66
-"""Transitions are shown up to this number of tags, the start included: 16 labels in BILUO."""
+"""The heat map of transitions is shown if there are at most so many tags, with the start. There are
+so many with 16 labels in the scheme BILUO."""
+
+MIN_WHOLE_COST = 10
+"""If the highest cost is below this, costs are shown with two digits, otherwise as whole
+numbers."""
 
 
 @command(
@@ -58,7 +63,7 @@ def report_cli(
 
 
 def report_page(report: Report) -> str:
-    """Render a report as HTML, which needs no other files.
+    """Render a report as an HTML page that needs no other files.
 
     RAISES (ImportError): If matplotlib is not installed.
     """
@@ -70,7 +75,7 @@ def report_page(report: Report) -> str:
         chosen_name=f"current setting: {p_and_r}",
     )
 
-    # Figures by their names in the template, which says so if there is nothing to show.
+    # The figures by their names in the template. If a figure is missing, the page says why.
     figures = {"precision-recall": curves}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)
@@ -81,12 +86,13 @@ def report_page(report: Report) -> str:
     confusion = sum_others(report.confusion)
     if len(confusion.labels) > 1:
         figures["confusion"] = draw_confusion(confusion, has_cost=bool(report.cost))
-    # The number of labels with rows of their own, if other labels are summed; 0 if none are.
+    # How many labels have a row of their own, if the others were summed; 0 if none were.
     n_kept = 0
     if len(confusion.labels) < len(report.confusion.labels):
         n_kept = MAX_LABELS
 
-    # The script of the page has to know where the axes begin and end, to draw a point.
+    # The script of the page moves a point in the figure. For that it must know where the axes begin
+    # and end.
     (axes,) = curves.axes
     data = slider_data(report, [*axes.get_xlim(), *axes.get_ylim()])
     svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
@@ -94,11 +100,14 @@ def report_page(report: Report) -> str:
 
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
-    """Plot the costs of a confusion matrix. If the pipeline has no cost, they are numbers of
-    tokens, as each wrong tag then costs 1."""
+    """Plot the costs of a confusion matrix as a heat map.
+
+    has_cost (bool): Whether the config has a cost. Otherwise each wrong tag costs 1, and costs are
+        numbers of tokens.
+    """
     unit = "cost" if has_cost else "tokens with a wrong tag"
     number = "{:,.0f}"
-    if has_cost and confusion.cost.max() < 10:
+    if has_cost and confusion.cost.max() < MIN_WHOLE_COST:
         number = "{:.2g}"
     return plots.heat_map(
         confusion.cost,
@@ -112,22 +121,24 @@ def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """What the script of the page needs to try thresholds by a slider.
+    """The data that the script of the page needs for the slider with which readers try thresholds.
 
     report (Report): The report.
-    limits (list[float]): Where the axes begin and end: the lowest and the highest recall, then the
-        lowest and the highest precision.
+    limits (list[float]): Where the axes of the figure begin and end: the lowest and the highest
+        recall, then the lowest and the highest precision.
     RETURNS (dict[str, Any]): The data, for JSON.
     """
     # The slider starts at the threshold of the pipeline, or at 0.5 if it has none.
     threshold = 0.5
     if report.parameter == "threshold":
         threshold = report.setting.value
+    # It can only stand at one of the thresholds of the report, so take the nearest one.
     distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
-    start = distances.index(min(distances))  # the index of the nearest threshold
+    start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
     name = shlex.quote(report.facts["component"] or "MODEL")
-    # The script adds --precision or --recall.
+    # The page shows the command that sets the chosen threshold. Its script adds --precision or
+    # --recall.
     command = (
         f"python -m spacy costner tune {model} dev.spacy --output tuned --name {name} "
         "--parameter threshold"
@@ -143,26 +154,28 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
 
 
 def sum_others(confusion: Confusion) -> Confusion:
-    """Make a large confusion matrix legible: keep the labels of the costliest mistakes, and sum the
-    others as one label. The result has 17 rows at most: 15 labels, the others, and O. The sum of
-    all costs stays the same."""
+    """Make a large confusion matrix small enough to be read. The `MAX_LABELS` labels with the
+    costliest mistakes are kept, and all other labels are summed in one row and one column. O stays.
+    The sum of all costs is the same as before."""
     labels, cost = confusion
-    n_others = len(labels) - 1 - MAX_LABELS  # the last label is O
+    n_others = len(labels) - 1 - MAX_LABELS  # The last label is O, which doesn't count.
     if n_others < 2:
         return confusion
-    # What the mistakes with each label cost, annotated or predicted. A mistake on the diagonal is
-    # in both sums, and counts once.
+    # The cost of all mistakes in which a label is annotated or predicted. A mistake on the diagonal
+    # is in both sums, so it is subtracted once.
     cost_of_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
-    costliest_first = numpy.argsort(-cost_of_label[:-1], kind="stable")
+    costliest_first = numpy.argsort(-cost_of_label[:-1], kind="stable")  # without O
     kept_labels = sorted(costliest_first[:MAX_LABELS])
 
-    # The new row of each old one: kept labels first, then the others, then O
-    new_row = numpy.full(len(labels), MAX_LABELS)
-    new_row[kept_labels] = range(MAX_LABELS)
-    new_row[-1] = MAX_LABELS + 1
-    # 1 where an old row becomes a new one, 0 elsewhere. Shape: (labels, 17) The product sums the
-    # rows, and the columns, that become one.
-    is_new_row = numpy.eye(MAX_LABELS + 2)[new_row]
-    sums = is_new_row.T @ cost @ is_new_row
+    # The new index of each label: kept labels come first, then the row of all others, then O.
+    others_index = MAX_LABELS
+    outside_index = MAX_LABELS + 1
+    new_index = numpy.full(len(labels), others_index)
+    new_index[kept_labels] = range(MAX_LABELS)
+    new_index[-1] = outside_index
+    # A matrix with a 1 where an old label gets a new index, and 0 elsewhere. Shape: (old, new) Its
+    # product with the costs sums the rows, and the columns, that get the same index.
+    is_new_index = numpy.eye(MAX_LABELS + 2)[new_index]
+    sums = is_new_index.T @ cost @ is_new_index
     names = [labels[i] for i in kept_labels]
     return Confusion([*names, f"{n_others} others", OUTSIDE], sums)

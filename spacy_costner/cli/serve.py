@@ -1,4 +1,5 @@
-"""Serve an annotation session: a page in the browser, and a model that learns beside."""
+"""Serve an annotation session: people annotate texts on a page in the browser, while a model learns
+from their answers and chooses the next text."""
 
 import socket
 from contextlib import closing
@@ -23,8 +24,10 @@ from .options import CodeOption, GpuOption
 from .output import errors_shown
 
 LOOPBACK = "127.0.0.1"
+"""The address that only this computer can reach."""
 
 GO_ON = "All answers are saved: the same command goes on."
+"""The text that is printed after Ctrl-C."""
 
 
 def serve_cli(
@@ -98,7 +101,10 @@ def serve_cli(
 
 
 def check_address(host: str, token: str | None) -> None:
-    """RAISES (ValueError): If other computers would be served without a token."""
+    """Check that other computers need a token, if they can reach the address at all.
+
+    RAISES (ValueError): If there is no token.
+    """
     if host != LOOPBACK and not token:
         raise ValueError(f"--host: expected --token with it, as {host} is not this computer alone")
 
@@ -106,32 +112,42 @@ def check_address(host: str, token: str | None) -> None:
 def keep_settings(
     store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
 ) -> tuple[list[str], str]:
-    """The labels and the language of a session: those that are given, or those of its folder.
+    """Choose the labels and the language of a session, and save them in its folder. The options
+    come first; what isn't given there is as it was in the session before.
 
+    store (AnnotationStore): The folder of the session.
+    labels (str | None): The option --labels.
+    lang (str | None): The option --lang.
+    needs_labels (bool): Whether it is an error if there are no labels.
+    RETURNS (tuple[list[str], str]): The labels and the code of the language.
     RAISES (ValueError): If there are no labels, or the session has another language.
     """
-    kept = store.settings
-    label_list = kept.get("labels", [])
+    saved = store.settings
+    label_list = saved.get("labels", [])
     if labels is not None:
-        label_list = [label.strip() for label in labels.split(",") if label.strip()]
-        label_list = list(dict.fromkeys(label_list))
+        names = [name.strip() for name in labels.split(",")]
+        label_list = list(dict.fromkeys(filter(None, names)))  # each name once, in order
     if not label_list and needs_labels:
         raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
-    kept_lang = kept.get("lang")
-    if lang is not None and kept_lang is not None and lang != kept_lang:
-        raise ValueError(f"--lang: expected {kept_lang!r}, that of the session, got {lang!r}")
-    lang = lang or kept_lang or "xx"
-    spacy.blank(lang)  # an error if there is no such language
+    saved_lang = saved.get("lang")
+    if lang is not None and saved_lang is not None and lang != saved_lang:
+        raise ValueError(f"--lang: expected {saved_lang!r}, that of the session, got {lang!r}")
+    lang = lang or saved_lang or "xx"
+    spacy.blank(lang)  # raises an error if there is no such language
     settings = {"labels": label_list, "lang": lang}
-    if settings != kept:
+    if settings != saved:
         store.save_settings(settings)
     return label_list, lang
 
 
 def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_texts: bool) -> None:
-    """Add the texts of a file to a session, and say how many there are.
+    """Add the texts of a file to a session, and print how many texts the session has.
 
-    RAISES (ValueError): If the session has no texts then, and needs some.
+    store (AnnotationStore): The folder of the session.
+    path (Path | None): The file. None: there are no new texts.
+    lang (str): Code of the language.
+    needs_texts (bool): Whether it is an error if the session has no texts even then.
+    RAISES (ValueError): If it has none, and needs some.
     """
     if path is not None:
         docs = progress(read_texts(spacy.blank(lang), path), desc="read", unit="doc")
@@ -147,7 +163,8 @@ def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_tex
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
-    """Train on all answers, and save the pipeline."""
+    """Train a pipeline on all answers, also of texts that have measured the model so far, and save
+    it."""
     check_folder(path)
     trained = session.train_on_all()
     save_pipeline(path, trained.nlp)
@@ -158,7 +175,12 @@ def train_final(session: AnnotationSession, path: Path) -> None:
 
 
 def serve(session: AnnotationSession, host: str, port: int, token: str | None) -> None:
-    """Serve a session until Ctrl-C."""
+    """Serve the page of a session until the user stops it with Ctrl-C.
+
+    session (AnnotationSession): The session.
+    host, port: The address and the port. With port 0, the system chooses a free one.
+    token (str | None): The secret that every request must have. None: requests need none.
+    """
     missing = "costner serve requires starlette and uvicorn"
     require("starlette", "serve", missing)
     uvicorn = require("uvicorn", "serve", missing)

@@ -21,7 +21,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_PRINTED = 10
-"""Number of suggestions that are printed."""
+"""How many suggestions are printed."""
 
 
 @command(
@@ -105,8 +105,8 @@ def suggest_cli(
 
 
 def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """What --json prints of each suggested doc: its text, its number in the pool, how much its
-    annotation is worth, and its size."""
+    """The facts of each suggested doc that --json prints: its text, its number in the pool, its
+    score, and its size."""
     rows: list[dict[str, Any]] = []
     for suggestion in suggestions:
         rows.append(
@@ -122,7 +122,10 @@ def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
 
 
 def suggestions_text(rows: Sequence[dict[str, Any]]) -> str:
-    """A table of the first suggested docs, and the number of all."""
+    """Write a table of the first suggested docs, and say how many there are.
+
+    rows (Sequence[dict[str, Any]]): The facts of all suggested docs: see `suggestion_rows`.
+    """
     table: list[Sequence[Any]] = [["text", "doc", "score", "tokens", "entities"]]
     for row in rows[:N_PRINTED]:
         beginning = shown(row["text"])

@@ -1,4 +1,4 @@
-"""Tables, in Markdown and for the terminal."""
+"""Write tables of results as text: in Markdown, or for the terminal."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ def markdown_table(
 
     header (Sequence[object]): The names of the columns.
     rows (Sequence[Sequence[object]]): The cells of the other rows.
-    align (bool): Fill cells with spaces, and align all columns but the first to the right.
+    align (bool): Whether cells are filled with spaces, so that columns are straight. All columns
+        but the first are then aligned to the right.
     """
     # The line under the header: "--:" aligns a column to the right.
     rule = ["---"] * len(header)
@@ -31,14 +32,21 @@ def text_table(rows: Sequence[Sequence[object]]) -> str:
 
 
 def number_or_dash(number: float | None, format_spec: str) -> str:
-    """A number for a table, formatted as by `format`; "-" if there is none."""
+    """Format a number for a table. None becomes "-".
+
+    format_spec (str): The second argument of `format`, such as ".4f".
+    """
     if number is None:
         return "-"
     return format(number, format_spec)
 
 
 def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
-    """The mean and, if there are several numbers, their standard deviation, for a table."""
+    """Write the mean of numbers for a table, followed by their standard deviation if there are
+    several: "81.20 ± 0.15".
+
+    digits (int): The number of digits after the point.
+    """
     mean = f"{numpy.mean(numbers):.{digits}f}"
     if len(numbers) < 2:
         return mean
@@ -47,7 +55,7 @@ def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
 
 
 def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    """The cells as text, floats with two digits."""
+    """Turn all cells into text. Floats are written with two digits."""
     lines: list[list[str]] = []
     for row in rows:
         cells: list[str] = []
@@ -61,8 +69,8 @@ def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 
 def _pad(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Fill the cells with spaces to the width of their columns: at the right in the first column,
-    at the left in the others."""
+    """Fill cells with spaces, so that all cells of a column have the same width. The first column
+    is aligned to the left, the others to the right."""
     columns = zip(*lines)
     widths = [max(len(cell) for cell in column) for column in columns]
     padded_lines: list[list[str]] = []

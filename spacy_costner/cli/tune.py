@@ -23,7 +23,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_ROWS = 10
-"""Values that are shown, without --all."""
+"""How many values are shown without --all."""
 
 
 @command(
@@ -55,7 +55,7 @@ def tune_cli(
     with errors_shown():
         check_folder(output_path)
         nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
-        # The meta of the pipeline names the docs. It is JSON, which can't have every path.
+        # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
         docs_name = encodable(dev_path)
         tuning = run(nlp, examples, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -63,13 +63,17 @@ def tune_cli(
 
 
 def tuning_text(tuning: Tuning, show_all: bool) -> str:
-    """The result of tuning for the terminal: a table of the scores at the values around the chosen
-    one, or at all values; and the scores before and after."""
+    """Write the result of tuning for the terminal: a table of the scores with some values, and the
+    scores before and after tuning.
+
+    show_all (bool): Whether the table has all values, or only `N_ROWS` around the chosen one.
+    """
     points = tuning.points
     if not show_all and len(points) > N_ROWS:
-        # The chosen value is in the middle, unless there are too few values on a side of it.
+        # The chosen value is in the middle of the table, unless the values end before that.
         first = points.index(tuning.chosen) - N_ROWS // 2
-        first = min(max(first, 0), len(points) - N_ROWS)
+        last_possible_first = len(points) - N_ROWS
+        first = min(max(first, 0), last_possible_first)
         points = points[first : first + N_ROWS]
     rows: list[list[Any]] = [[tuning.parameter, "P", "R", "F", ""]]
     for point in points:

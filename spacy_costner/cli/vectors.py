@@ -1,4 +1,4 @@
-"""Learn vectors of words from raw text, and print some of them."""
+"""Learn vectors of words from raw text, and print which words have similar vectors."""
 
 from functools import partial
 from pathlib import Path

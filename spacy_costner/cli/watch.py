@@ -1,4 +1,5 @@
-"""Watch texts: read files, test them, and show the tests and the scores to expect."""
+"""Test whether texts of files are like the calibration docs of a pipeline. Show the tests, and the
+scores to expect."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -23,7 +24,7 @@ from .plots import draw_martingale, require_matplotlib, save
 from .tables import text_table
 
 ROWS_OF_PART = 10_000
-"""Texts of a file that are read at once."""
+"""How many texts of a file are read at once."""
 
 
 @command(watch, without=("in_order",))
@@ -52,7 +53,7 @@ def watch_cli(
     were: their text or, if those were read with --file-tokens, their tokens and sentence starts.
     """
     with errors_shown():
-        # A wrong path or a missing package is an error before a model is loaded.
+        # Check the paths and the package before the pipeline is loaded.
         if plot_path is not None:
             check_file(plot_path, inputs)
             require_matplotlib()
@@ -60,22 +61,22 @@ def watch_cli(
         nlp = load_pipeline(model, code_path, use_gpu)
         ner = get_component(nlp, name)
         file_tokens = has_file_tokens(ner)
-        errors: list[Any] = []
+        errors: list[Any] = []  # the errors of rows that can't be read or predicted
 
         def read_files() -> Iterator[Any]:
-            """The rows of all files, or the error in place of a row that can't be read."""
+            """Read the rows of all files."""
             for path in sources.values():
                 for part in divide(path, ROWS_OF_PART):
                     yield from read_rows(nlp, part, text=text, file_tokens=file_tokens)
 
         def predict_docs() -> Iterator[Doc]:
-            """The docs of all rows that can be read. What can't be read is in `errors`."""
+            """Predict all rows. Yields the docs, and puts the errors of other rows in `errors`."""
             rows = progress(read_files(), desc="watch", unit="doc")
-            for _, answer in annotate_rows(nlp, rows):
-                if isinstance(answer, Doc):
-                    yield answer
+            for _, doc_or_error in annotate_rows(nlp, rows):
+                if isinstance(doc_or_error, Doc):
+                    yield doc_or_error
                 else:
-                    errors.append(answer)
+                    errors.append(doc_or_error)
 
         watched = run(ner, predict_docs(), in_order=plot_path is not None)
         watched = watched._replace(n_failed=len(errors))
@@ -94,7 +95,8 @@ def watch_cli(
 
 
 def watch_text(watched: Watched) -> str:
-    """The tests, what wasn't tested or read, and the scores to expect."""
+    """Write the result for the terminal: a table of the tests, what was not tested or not read, and
+    the scores to expect."""
     header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]
     rows: list[list[Any]] = [header]
     for test in watched.tests:
@@ -124,13 +126,17 @@ def watch_text(watched: Watched) -> str:
         lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
     title = "expected"
     if watched.is_alarm:
-        # The model is too sure of such texts, and so of its scores.
+        # On such texts the model is usually too sure, so the real scores will be lower.
         title = "expected, an upper guess"
     return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 
 
 def expected_text(expected: Mapping[str, Any], title: str) -> str:
-    """A table of the scores to expect, in all and by label, in percent: see `Shift.expected`."""
+    """Write a table of the scores to expect, for all labels and for each, in percent.
+
+    expected (Mapping[str, Any]): The scores: see `Shift.expected`.
+    title (str): The title of the first column.
+    """
     overall = {"p": expected["ents_p"], "r": expected["ents_r"], "f": expected["ents_f"]}
     rows: list[list[Any]] = [[title, "P", "R", "F"]]
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
