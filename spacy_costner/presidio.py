@@ -1,8 +1,9 @@
-"""Presidio with our pipelines: their scores of entities, and their guaranteed sets for redaction.
+"""Use our pipelines in Presidio (https://microsoft.github.io/presidio), which redacts personal
+data: with the probabilities of their entities as scores, and with their guaranteed sets.
 
-https://microsoft.github.io/presidio. Needs the extra `presidio`; nothing else imports this module.
-What Presidio calls an entity, such as "PERSON", is a kind of entity. A mapping says which of them
-each of our labels becomes.
+This needs the extra `presidio`; nothing else imports this module. What Presidio calls an entity,
+such as "PERSON", is a kind of entity, as our labels are. A mapping says which of Presidio's
+entities each of our labels becomes.
 """
 
 from collections.abc import Mapping
@@ -30,20 +31,24 @@ except ImportError as error:
     ) from error
 
 MIN_SCORE = 1e-6
-"""The lowest score of a result: Presidio leaves out results with a score of 0."""
+"""The lowest score of a result. Presidio would leave out results with the score 0."""
+
+DEFAULT_SCORE = 0.85
+"""The score of entities that have no probability. It is Presidio's own default."""
 
 
 class CostnerNlpEngine(SpacyNlpEngine):
-    """An NLP engine of Presidio that runs our pipelines, one for each language.
+    """An NLP engine of Presidio that runs our pipelines, one for each language. See
+    `find_scored_spans` for the entities that it finds.
 
-    It finds entities by `find_scored_spans`. Labels without an entity of Presidio in
-    `model_to_presidio_entity_mapping` keep their names. Nothing is downloaded.
+    A label that `model_to_presidio_entity_mapping` doesn't have keeps its name. Nothing is
+    downloaded.
     """
 
     engine_name = "spacy_costner"
 
     def load(self) -> None:
-        """Load the pipelines.
+        """Load the pipelines. Presidio calls this.
 
         RAISES (ValueError): If a model is neither installed nor a folder, or has no
             `cost_sensitive_ner`.
@@ -58,17 +63,21 @@ class CostnerNlpEngine(SpacyNlpEngine):
                 mapping.setdefault(label, label)
 
     def _get_entities(self, doc: Doc) -> list[Span]:
-        """The entities of a doc, for Presidio, which maps their labels. A label that it would leave
-        unmapped is an error."""
+        """The entities of a doc. Presidio calls this, and then maps their labels.
+
+        RAISES (ValueError): If a label can't be mapped: see `entity_of`.
+        """
         configuration = self.ner_model_configuration
         entities = [span for span, _ in find_scored_spans(doc)]
         for span in entities:
             if span.label_ not in configuration.labels_to_ignore:
+                # The result isn't needed here: an unknown label raises the error.
                 entity_of(span, configuration.model_to_presidio_entity_mapping)
         return entities
 
     def _get_scores_for_entities(self, doc: Doc) -> list[float]:
-        """The scores of the entities, in the order of `_get_entities`."""
+        """The scores of the entities of a doc, in the order of `_get_entities`. Presidio calls
+        this."""
         default_score = self.ner_model_configuration.default_score
         return [score for _, score in find_scored_spans(doc, default_score)]
 
@@ -82,18 +91,19 @@ class CostnerRecognizer(LocalRecognizer):
         *,
         supported_language: str | None = None,
         mapping: Mapping[str, str] | None = None,
-        default_score: float = 0.85,
+        default_score: float = DEFAULT_SCORE,
         name: str | None = None,
     ) -> None:
         """Initialize the recognizer.
 
         pipeline (str | Path): The package of the pipeline, or its folder.
-        supported_language (str | None): The language; by default the pipeline's.
-        mapping (Mapping[str, str] | None): Presidio's entities, by label. Other labels are
-            mapped by Presidio's `NerModelConfiguration`, or keep their names.
+        supported_language (str | None): The language. None: that of the pipeline.
+        mapping (Mapping[str, str] | None): Presidio's entities by our labels. Other labels are
+            mapped by Presidio's `NerModelConfiguration` or, if it doesn't have them, keep their
+            names.
         default_score (float): The score of entities that other components have set.
-        name (str | None): The name in results; by default the class.
-        RAISES (ValueError): If the pipeline is not installed and not a folder, has no
+        name (str | None): The name of the recognizer in results. None: that of its class.
+        RAISES (ValueError): If the pipeline is neither installed nor a folder, or has no
             `cost_sensitive_ner`.
         """
         check_pipeline(pipeline)
@@ -109,7 +119,7 @@ class CostnerRecognizer(LocalRecognizer):
         )
 
     def load(self) -> None:
-        """Do nothing: the pipeline is loaded."""
+        """Do nothing. Presidio calls this, but the pipeline is already loaded."""
 
     def analyze(
         self, text: str, entities: list[str], nlp_artifacts: Any = None
@@ -117,8 +127,8 @@ class CostnerRecognizer(LocalRecognizer):
         """Find entities in a text.
 
         text (str): The text.
-        entities (list[str]): The kinds of Presidio's entities that are wanted.
-        nlp_artifacts (Any): What Presidio's NLP engine has found. It is not used.
+        entities (list[str]): The kinds of entities to find, by Presidio's names.
+        nlp_artifacts (Any): The results of Presidio's NLP engine, which are not needed.
         RETURNS (list[RecognizerResult]): The entities of these kinds, with their scores.
         """
         metadata = {
@@ -140,77 +150,83 @@ class CostnerRecognizer(LocalRecognizer):
         return results
 
 
-def find_scored_spans(doc: Doc, default_score: float = 0.85) -> list[tuple[Span, float]]:
-    """Find the spans of a doc for Presidio: the guaranteed set or, if nothing is promised, the
-    entities.
+def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tuple[Span, float]]:
+    """Find the spans of a doc that Presidio gets. Of a component with a promise these are its
+    guaranteed set, of other components their entities.
 
     Where results overlap, Presidio's anonymizer may leave some of their text. So each token is in
-    one span only: where spans overlap, the less probable one loses the tokens that they share.
+    at most one span: where spans overlap, the less probable one loses the tokens that they share.
 
     doc (Doc): A doc that a pipeline has annotated.
-    default_score (float): The score of entities without one, such as those of other components.
-    RETURNS (list[tuple[Span, float]]): The spans and their scores, ordered by begin.
+    default_score (float): The score of entities without a probability.
+    RETURNS (list[tuple[Span, float]]): The spans and their scores, ordered by their begins.
     """
-    # The groups that our components have written: the entities of each component and, under the
-    # same key with a suffix, its guaranteed set.
+    # The groups that our components have written. A component writes its entities under a key and,
+    # if it has a promise, its guaranteed set under the same key with a suffix.
     groups: dict[str, SpanGroup] = {}
     for key, group in doc.spans.items():
         if group.attrs.get("source") == SOURCE:
             groups[key] = group
 
     scored: list[tuple[Span, float]] = []
-    our_entities: set[tuple[int, int]] = set()  # the begin and the end of each, in tokens
+    our_extents: set[tuple[int, int]] = set()  # the begin and end of our spans, in tokens
     for key, group in groups.items():
-        # Tokens may have been merged since. A span that has a part of a token gets all of it.
+        # If tokens were merged since, a span may end within a token. It then gets the whole token.
         spans_of_group = spans_with_scores(group, alignment_mode="expand")
-        our_entities.update((span.start, span.end) for span, _ in spans_of_group)
+        our_extents.update((span.start, span.end) for span, _ in spans_of_group)
         has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
         if has_guaranteed_set:
-            continue  # The set has a group of its own, which counts in place of the entities.
+            continue  # The guaranteed set, another group, counts in place of these entities.
         for span, score in spans_of_group:
             presidio_score = max(score, MIN_SCORE)
-            if isnan(score):  # It has none.
+            if isnan(score):  # The span has no probability.
                 presidio_score = default_score
             scored.append((span, presidio_score))
 
+    # The entities of other components
     for ent in doc.ents:
-        if (ent.start, ent.end) not in our_entities:
+        if (ent.start, ent.end) not in our_extents:
             scored.append((ent, default_score))
     return _without_overlap(doc, scored)
 
 
 def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
-    """Give each token to the most probable of its spans. Returns what is left of the spans, with
-    their scores, ordered by begin."""
-    is_free = numpy.ones(len(doc), dtype=bool)  # the tokens that no span has yet
+    """Remove overlap between spans: give each token to the most probable span that has it. Of other
+    spans, the rest is kept, which may be several pieces.
+
+    scored (list[tuple[Span, float]]): The spans with their scores.
+    RETURNS (list[tuple[Span, float]]): What is left of the spans, with their scores, ordered by
+        their begins.
+    """
+    is_free = numpy.ones(len(doc), dtype=bool)  # whether no span has the token yet. Shape: (T,)
     disjoint: list[tuple[Span, float]] = []
     for span, score in sorted(scored, key=_score, reverse=True):
         is_free_in_span = is_free[span.start : span.end]
-        # What is left of a span may be several runs of free tokens. A run begins and ends where a
-        # token differs from the one before it: of T F F T at 0 1 3 4. Begins have even indices
-        # there, ends have odd ones.
+        # Find the pieces of the span: runs of free tokens. A run begins or ends where a token
+        # differs from the one before it. For example, True False False True has the edges 0, 1, 3
+        # and 4: the first run begins at 0 and ends before 1, the second begins at 3.
         edges = numpy.flatnonzero(numpy.diff(is_free_in_span, prepend=False, append=False))
         edges += span.start
         begins = edges[::2].tolist()
         ends = edges[1::2].tolist()
         for begin, end in zip(begins, ends):
             disjoint.append((Span(doc, begin, end, label=span.label), score))
-        is_free_in_span[:] = False  # a view of `is_free`
+        is_free_in_span[:] = False  # This changes `is_free`, as the slice is a view of it.
     return sorted(disjoint, key=lambda span_and_score: span_and_score[0].start)
 
 
 def _score(span_and_score: tuple[Span, float]) -> float:
-    """The key to sort spans with scores by their scores."""
+    """The score of a span, by which spans are sorted."""
     _, score = span_and_score
     return score
 
 
 def prepare(nlp: Language) -> set[str]:
-    """Prepare a pipeline for Presidio: have its `cost_sensitive_ner` write the scores of entities,
-    but not the alternatives to them.
+    """Prepare a pipeline for Presidio. Its components of the factory `cost_sensitive_ner` are set
+    to write the probabilities of entities, but not the alternatives to them.
 
     RETURNS (set[str]): The labels of all components that set entities.
-    RAISES (ValueError): If there is no `cost_sensitive_ner`.
+    RAISES (ValueError): If the pipeline has no such component.
     """
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
     if not components:
@@ -235,7 +251,8 @@ def prepare(nlp: Language) -> set[str]:
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
     """Look up Presidio's entity for the label of a span.
 
-    RAISES (ValueError): If there is none: Presidio would leave the text of the span as it is.
+    RAISES (ValueError): If the mapping doesn't have the label. Presidio would silently leave the
+        text of such spans as it is.
     """
     if span.label_ not in mapping:
         raise ValueError(
@@ -245,9 +262,10 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 
 def check_pipeline(name: str | Path) -> None:
-    """Check that a pipeline is there, so that Presidio doesn't download one.
+    """Check that a pipeline is installed, or is a folder. Otherwise Presidio would try to download
+    it.
 
-    RAISES (ValueError): If it isn't.
+    RAISES (ValueError): If it is neither.
     """
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

@@ -1,9 +1,11 @@
-"""Atomic saving: a path has the old file or folder, or the complete new one, never a part of one.
+"""Save files and folders atomically: under a path is either the old file or folder, or the complete
+new one, even if the process is killed or the power fails.
 
-The new one is written beside the path, flushed, and renamed. A folder can't be renamed onto another
-one, so the old folder is first renamed to `.NAME.….old` and removed at the end. A process that is
-killed between the two renames leaves nothing under the path: the next `clear`, `check_folder` or
-`save_folder` of that path puts the old folder back.
+The new file is written under a hidden name beside the path, flushed to the disk, and then renamed
+to the path. A folder can't be renamed to the path of another one. So the old folder is renamed
+first, to `.NAME.….old`, and removed at the end. If the process is killed between the two renames,
+there is nothing under the path. The next `clear`, `check_folder` or `save_folder` of that path then
+puts the old folder back.
 """
 
 import os
@@ -20,31 +22,33 @@ from typing import Any
 import numpy
 
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
-"""Suffixes of files that no command reads."""
+"""The suffixes of pages and figures: files that commands write, but never read."""
 
 LONGEST_NAME = 200
-"""Bytes of a name to which something can be added."""
+"""Names of at most so many bytes leave room for what is added to them: most systems have names of
+at most 255 bytes."""
 
 Write = Callable[[Path], object]
-"""Writes to a new file or folder."""
+"""A function that writes to a new file or folder, which it gets the path of."""
 
 
 def check_folder(path: str | Path) -> Path:
-    """Check that a folder can be saved under a path, before any work, and clean up after killed
-    processes: see `clear`.
+    """Check that a folder can be saved under a path. Commands call this before they do any work.
+    Also clean up after killed processes: see `clear`.
 
     path (str | Path): The path.
     RETURNS (Path): The path without symbolic links.
-    RAISES (ValueError): If the path is taken: only a pipeline, or an empty folder, is replaced.
+    RAISES (ValueError): If something is there that must not be replaced. Only a pipeline or an
+        empty folder is replaced.
     """
     target = Path(os.path.realpath(path))
     clear(target)
-    # The path itself or, if nothing is there yet, the nearest folder above it that is.
+    # The path itself or, if nothing is there yet, the nearest path above it that exists.
     existing = next(place for place in (target, *target.parents) if place.exists())
     if not existing.is_dir():
         raise ValueError(f"{path}: expected a folder to save in, got a file: {existing}")
     if existing != target:
-        return target  # it will be a new folder
+        return target  # A new folder can be made there.
 
     if os.path.ismount(target) or target in (Path.cwd(), *Path.cwd().parents):
         raise ValueError(
@@ -59,79 +63,85 @@ def check_folder(path: str | Path) -> Path:
 
 
 def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
-    """Check that a command can save a file under a path, before any work. A file that is there is
-    replaced, but never an input of the command.
+    """Check that a file can be saved under a path. Commands call this before they do any work. An
+    old file is replaced, but never an input of the command.
 
     path (Path | None): The path. None: no file is saved.
     inputs (Iterable[str | Path]): The files and folders that the command reads.
-    RAISES (ValueError): If it is one of the inputs or, unless it is a page, in one of them.
+    RAISES (ValueError): If an input would be replaced: the file is an input, or is in a folder
+        that is one. A page in such a folder may be replaced.
     """
     if path is None:
         return
     target = Path(os.path.realpath(path))
     for input_path in inputs:
         source = Path(os.path.realpath(input_path))
-        # A new page in the folder of a pipeline or a corpus harms nobody: see PAGES.
+        # Another page in the folder of a pipeline or a corpus does no harm: see `PAGES`.
         is_inside = source in target.parents and target.suffix.lower() not in PAGES
         if target.exists() and source.exists() and (is_inside or target.samefile(source)):
             raise ValueError(f"{path}: expected another file than the input, got: {input_path}")
 
 
 def save_folder(path: str | Path, write: Write) -> None:
-    """Save a folder as a whole: under the path is the old folder, or the complete new one. Other
-    files of an older folder are kept. A symbolic link stays one.
+    """Save a folder as a whole: under the path is either the old folder, or the complete new one.
+    Files of the old folder that the new one doesn't have are kept. If the path is a symbolic link,
+    it stays one.
 
     path (str | Path): The path.
-    write (Write): Writes the folder: it gets the path of an empty one.
-    RAISES (ValueError): If the path is taken: see `check_folder`.
+    write (Write): Writes the folder. It gets the path of an empty folder.
+    RAISES (ValueError): If something is there that must not be replaced: see `check_folder`.
     """
     target = check_folder(path)
-    with _beside(target, Path.mkdir) as new:
-        write(new)
+    with _beside(target, Path.mkdir) as new_folder:
+        write(new_folder)
         if target.exists():
-            _keep_others(target, new)
-        _publish(new, target)
+            _keep_others(target, new_folder)
+        _publish(new_folder, target)
 
 
-def replace_folder(new: Path, path: Path) -> None:
+def replace_folder(new_folder: Path, path: Path) -> None:
     """Move a complete folder to a path on the same disk, in place of the folder that is there."""
     clear(path)
-    _publish(new, path)
+    _publish(new_folder, path)
 
 
 def save_file(path: str | Path, write: Write) -> None:
-    """Save a file as a whole: under the path is the old file, or the complete new one. `write`
-    writes it: it gets the path of an empty file."""
+    """Save a file as a whole: under the path is either the old file, or the complete new one.
+
+    path (str | Path): The path.
+    write (Write): Writes the file. It gets the path of an empty file.
+    """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():  # a terminal or a pipe
+    if target.exists() and not target.is_file():
+        # A terminal or a pipe can't be replaced: it is written to directly.
         write(target)
         return
     clear(target)
-    with _beside(target, Path.touch) as new:
-        write(new)
+    with _beside(target, Path.touch) as new_file:
+        write(new_file)
         if target.exists():
-            shutil.copymode(target, new)
-        _sync(new)
-        new.replace(target)
+            shutil.copymode(target, new_file)
+        _sync(new_file)
+        new_file.replace(target)
     _sync(target.parent)
 
 
 def clear(path: str | Path) -> None:
-    """Clean up after processes that were killed while they saved to a path: restore the old
-    folder if there is nothing under the path, and remove other files and folders that they left
-    beside it. Those of a process that is still running stay."""
+    """Clean up after processes that were killed while they saved to a path. If there is nothing
+    under the path, the old folder is put back. Other hidden files and folders that these processes
+    have left beside the path are removed. What a running process still uses stays."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         return
-    # The names that `_beside` and `_publish` make.
+    # The hidden names that `_beside` and `_publish` make
     pattern = re.compile(rf"{re.escape(_hidden_name(target))}\.[0-9a-f]{{8}}\.(saving|old)")
     for name in os.listdir(target.parent):
         if not pattern.fullmatch(name):
             continue
         leftover = target.with_name(name)
         with locked(leftover) as is_ours:
-            # Without locks (None) nobody knows whether a process still needs it: it is restored,
-            # but not removed.
+            # If the system has no locks (None), nobody knows whether a process still uses it. An
+            # old folder is then put back, but nothing is removed.
             if is_ours is not False and leftover.suffix == ".old" and not target.exists():
                 leftover.rename(target)
             elif is_ours:
@@ -140,14 +150,17 @@ def clear(path: str | Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool | None]:
-    """Try to lock a file or folder, so that other processes see that somebody uses it. The lock
-    ends with the block, or with the process. Yields whether we have it: False if another process
-    has it, None if the system has no locks. Some network file systems have none on folders."""
+    """Try to lock a file or folder during a `with` block, so that other processes see that it is in
+    use. If this process ends, the lock ends, too.
+
+    YIELDS (bool | None): True if we have the lock, False if another process has it. None if the
+        system has no locks: Windows, and folders on some network file systems.
+    """
     handle: int | None = None
     is_ours: bool | None
     try:
         try:
-            import fcntl  # which Windows doesn't have
+            import fcntl  # Windows doesn't have this module.
 
             handle = os.open(path, os.O_RDONLY)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,35 +176,41 @@ def locked(path: Path) -> Iterator[bool | None]:
 
 
 def _hidden_name(path: Path) -> str:
-    """The beginning of the names of the hidden files and folders that are made beside a path. Most
-    systems have names of at most 255 bytes, so a long name is replaced by its digest."""
-    encoded = os.fsencode(path.name)
-    if len(encoded) <= LONGEST_NAME:
+    """The beginning of the names of hidden files and folders beside a path. It is the name of the
+    path or, if that is too long, its digest."""
+    name_in_bytes = os.fsencode(path.name)
+    if len(name_in_bytes) <= LONGEST_NAME:
         return f".{path.name}"
-    return f".{sha256(encoded).hexdigest()}"
+    return f".{sha256(name_in_bytes).hexdigest()}"
 
 
 @contextmanager
 def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a hidden file or folder beside a path, to be written and then renamed to the path. It is
-    locked, and removed at the end if it wasn't renamed. `make` is `Path.touch` or `Path.mkdir`."""
+    """Make a hidden file or folder beside a path for a `with` block, which writes it and renames it
+    to the path. It is locked meanwhile. If it wasn't renamed, it is removed at the end.
+
+    target (Path): The path.
+    make (Callable[[Path], None]): `Path.touch` for a file, `Path.mkdir` for a folder.
+    YIELDS (Path): The hidden file or folder.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f"{_hidden_name(target)}.{token_hex(4)}.saving")
-    make(new)
+    hidden_path = target.with_name(f"{_hidden_name(target)}.{token_hex(4)}.saving")
+    make(hidden_path)
     try:
-        with locked(new):
-            yield new
+        with locked(hidden_path):
+            yield hidden_path
     except OSError as error:
-        error.filename = error.filename or str(target)  # the error of a full disk names no file
+        # The error of a full disk names no file.
+        error.filename = error.filename or str(target)
         raise
     finally:
-        _remove(new)
+        _remove(hidden_path)
 
 
-def _publish(new: Path, path: Path) -> None:
-    """Flush a complete folder to the disk, and rename it to a path. The old folder stays beside it
-    until then, and comes back if that fails."""
-    for folder, _, names in os.walk(new):
+def _publish(new_folder: Path, path: Path) -> None:
+    """Flush a complete folder to the disk, and rename it to a path. An old folder there is kept
+    beside the path until that is done. If it fails, the old folder is put back."""
+    for folder, _, names in os.walk(new_folder):
         for name in names:
             file = Path(folder, name)
             if not file.is_symlink():
@@ -199,11 +218,11 @@ def _publish(new: Path, path: Path) -> None:
         _sync(Path(folder))
 
     old = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
-    with locked(path):  # the lock moves with the folder, so no other process clears it
+    with locked(path):  # The old folder keeps the lock when it is renamed: see `clear`.
         if path.exists():
             path.rename(old)
         try:
-            new.rename(path)
+            new_folder.rename(path)
         except BaseException:
             if old.exists():
                 old.rename(path)
@@ -213,22 +232,23 @@ def _publish(new: Path, path: Path) -> None:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """Add to a new folder the files of the older one that it lacks, as links, which take no space:
-    for example what users have put beside a pipeline."""
+    """Add the files of an old folder to a new one, if the new one doesn't have them: for example,
+    files that users have put beside a pipeline. They are links, which take no space."""
 
-    def replaced(folder: str, names: list[str]) -> list[str]:
-        # `copytree` leaves these names out: what was written replaces the file or folder wholly.
+    def names_to_skip(folder: str, names: list[str]) -> list[str]:
+        """The names in a folder that `copytree` leaves out. A file or folder at the top that was
+        written anew replaces the old one as a whole."""
         if Path(folder) == old:
             return os.listdir(new)
         return []
 
     shutil.copytree(
-        old, new, symlinks=True, ignore=replaced, copy_function=_link, dirs_exist_ok=True
+        old, new, symlinks=True, ignore=names_to_skip, copy_function=_link, dirs_exist_ok=True
     )
 
 
 def _link(source: str | Path, target: str | Path) -> None:
-    """Link to a file or, where the disk has no links, copy it."""
+    """Make a link to a file. If the disk has no links, copy the file."""
     try:
         os.link(source, target, follow_symlinks=False)
     except (OSError, NotImplementedError):
@@ -236,8 +256,9 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk, so that they survive a power failure."""
-    if os.name != "posix":  # Windows can't open folders
+    """Flush a file, or the list of names in a folder, to the disk, so that it survives a power
+    failure."""
+    if os.name != "posix":  # Windows can't open folders.
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -247,20 +268,20 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder, as far as that can be done. If it isn't there, nothing happens."""
+    """Remove a file or a folder. Nothing happens if there is none, or if it can't be removed."""
     with suppress(OSError):
         path.unlink()
     shutil.rmtree(path, ignore_errors=True)
 
 
 def save_text(path: Path, text: str) -> None:
-    """Save a text file: see `save_file`."""
-    save_file(path, lambda new: new.write_text(text, encoding="utf8"))
+    """Save a text file as a whole: see `save_file`."""
+    save_file(path, lambda new_file: new_file.write_text(text, encoding="utf8"))
 
 
 def as_json(value: Any) -> Any:
-    """Convert a result to values that JSON has: named tuples, and what has `to_dict`, become
-    objects, arrays lists, paths text, and NaN and infinity null."""
+    """Convert a result to values that JSON has. Named tuples and objects with a method `to_dict`
+    become dictionaries, arrays become lists, paths become strings, NaN and infinity become None."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if hasattr(value, "_asdict"):

@@ -1,7 +1,8 @@
-"""Errors for settings that nothing reads, with the nearest name.
+"""Check that every setting of a config is read by something. A mistyped setting is an error that
+suggests the nearest name.
 
-spaCy silently drops unknown settings of [training], [nlp] and [initialize]. A block is a section of
-a config, with the sections within it.
+spaCy silently ignores unknown settings of [training], [nlp] and [initialize]. In this file, a block
+is a section of a config with the sections within it.
 """
 
 import inspect
@@ -20,24 +21,27 @@ SCHEMAS = {
     "nlp": ConfigSchemaNlp,
     "initialize": ConfigSchemaInit,
 }
+"""spaCy's schemas of sections: the names of their settings."""
 
 CHECKED = frozenset([*SCHEMAS, "components", "corpora", "pretraining"])
-"""Sections whose settings are known by name. Others, such as [paths], may have any."""
+"""The sections whose settings have fixed names. Other sections, such as [paths], may have settings
+of any name."""
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     """Check that every setting of a config, complete or not, is read by something.
 
     config (Mapping[str, Any]): The config.
-    source (object): What the message of an error begins with, such as the file.
+    source (object): The file of the config, with which the message of an error begins. None: the
+        message names no file.
     RAISES (ValueError): If nothing reads a setting.
     """
-    spacy.blank("xx")  # which imports the factories of entry points
+    spacy.blank("xx")  # This imports the factories of all installed packages.
     for section, schema in SCHEMAS.items():
         _check_names(config.get(section, {}), schema.__annotations__, section, source)
 
-    # [initialize.components] has a block for components of the pipeline. In a part of a config that
-    # lacks [components], any name is right.
+    # Each block in [initialize.components] is for a component of the pipeline. If a part of a
+    # config has no [components], any name is allowed there.
     initialized = config.get("initialize", {}).get("components", {})
     components = config.get("components", initialized)
     _check_names(initialized, components, "initialize.components", source)
@@ -45,9 +49,13 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
 
 
 def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
-    """Check the settings of each block in a block, at any depth, that has a registered function or
-    the factory of a component, such as [training.optimizer]. `path` is the name of the outer block,
-    `source` the beginning of messages."""
+    """Check the settings of all blocks within a block that have a registered function or the
+    factory of a component, such as [training.optimizer].
+
+    block (Mapping[str, Any]): The outer block.
+    path (str): The name of the outer block, such as "training"; empty for the whole config.
+    source (object): See `check_settings`.
+    """
     for name, inner_block in block.items():
         if not isinstance(inner_block, Mapping):
             continue
@@ -55,15 +63,19 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
         _check_blocks(inner_block, inner_path, source)
         parameters = _find_parameters(inner_block)
         if parameters is not None:
-            # "@losses" names the function, and "*" a block of its positional arguments.
+            # Two names aren't settings: "@losses" says what the function is, and "*" is a block of
+            # its positional arguments.
             settings = [key for key in inner_block if not key.startswith(("@", "*"))]
             _check_names(settings, parameters, inner_path, source)
 
 
 def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
-    """Find the settings that a block may have: the parameters of its function, as "@losses" names
-    it, or of its factory. None if the block has neither, if it isn't registered, or if it takes any
-    setting."""
+    """Find the settings that a block may have. These are the parameters of its registered function,
+    which "@losses" names, for example, or of the factory of its component.
+
+    RETURNS (Collection[str] | None): The names. None if the block has neither function nor factory,
+        if these aren't registered, or if they take settings of any name.
+    """
     functions: list[tuple[str, Any]] = []
     for key, value in block.items():
         if key.startswith("@"):
@@ -81,30 +93,32 @@ def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
     except (TypeError, ValueError):
         return None
     if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None  # it has **settings
+        return None  # The function has **settings: any name is allowed.
 
     if not is_component:
         return list(parameters)
-    # "nlp" and "name" are no settings: spaCy passes the pipeline and the name of the component.
+    # A factory also has the parameters "nlp" and "name", which aren't settings: spaCy passes the
+    # pipeline and the name of the component.
     return {"factory", *parameters} - {"nlp", "name"}
 
 
 def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Check that settings of the command line exist in the config that they change, so that a
-    mistyped one is not lost. Settings of sections such as [training] are left to `check_settings`.
+    """Check that the settings that a command line overrides exist in the config, so that a mistyped
+    one is noticed. Settings of sections such as [training] are left to `check_settings`.
 
     config (Mapping[str, Any]): The config, whose variables are not filled in.
-    overrides (Mapping[str, Any]): The settings, by path: "paths.train", for example.
+    overrides (Mapping[str, Any]): The new values of settings, by names such as "paths.train".
     RAISES (ValueError): If a setting or its section doesn't exist.
     """
     full_config = Config(Language.default_config).merge(dict(config))
     config_text = Config(dict(config)).to_str(interpolate=False)
     for path in overrides:
         names_to_check = path.split(".")
-        is_variable = f"${{{path}}}" in config_text  # "${paths.train}" stands in the config
+        is_variable = f"${{{path}}}" in config_text  # The config refers to it: ${paths.train}.
         if is_variable or names_to_check[0] in CHECKED:
-            names_to_check.pop()  # only its section has to exist: the setting may be new
-        # Go down from the whole config, one section after another.
+            # The setting itself may be new. Only its section has to exist.
+            names_to_check.pop()
+        # Begin with the whole config, and go from one section to the section within it.
         block: Any = full_config
         for i, name in enumerate(names_to_check):
             if not isinstance(block, Mapping):
@@ -117,8 +131,14 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 def _check_names(
     names: Iterable[str], allowed: Collection[str], section: str, source: object
 ) -> None:
-    """Check that the settings of a section are among those that it may have. `section` is its path,
-    empty for the config itself; `source` is the beginning of messages, or None."""
+    """Check that a section has only settings that it may have.
+
+    names (Iterable[str]): The settings that the section has.
+    allowed (Collection[str]): The settings that it may have.
+    section (str): The name of the section, such as "training"; empty for the whole config.
+    source (object): See `check_settings`.
+    RAISES (ValueError): If there is another setting.
+    """
     for name in names:
         if name in allowed:
             continue
@@ -129,11 +149,12 @@ def _check_names(
             hint = f"known: {', '.join(sorted(allowed))}"
         else:
             hint = "known: none"
-        where = name
+        setting = name
         block = "the config"
         if section:
-            where = f"{section}.{name}"
+            setting = f"{section}.{name}"
             block = f"[{section}]"
+        place = setting
         if source is not None:
-            where = f"{source}: {where}"
-        raise ValueError(f"{where}: expected a setting of {block}, got {name!r}: {hint}")
+            place = f"{source}: {setting}"
+        raise ValueError(f"{place}: expected a setting of {block}, got {name!r}: {hint}")

@@ -1,4 +1,9 @@
-"""Checks of config values: numbers, names, costs, parameters of losses; and of packages."""
+"""Check values of a config: numbers, names, costs and parameters of losses. Also check that
+optional packages are installed.
+
+Losses are computed in float32, so a parameter must not be larger than its largest number. Checks
+return the value as a number.
+"""
 
 import configparser
 import math
@@ -13,16 +18,20 @@ import numpy
 from thinc.api import Config, ConfigValidationError
 
 ChoiceT = TypeVar("ChoiceT")
+
 LARGEST_FLOAT32 = float(numpy.finfo("float32").max)
+
 AT_MOST_FLOAT32 = f"at most {LARGEST_FLOAT32:.2g}, the largest number of float32"
+"""What was expected, in the message for a number that is too large."""
 
 
 def require(module: str, extra: str, missing: str) -> Any:
-    """Import a module that only some installations have.
+    """Import a module of an optional package.
 
-    module (str): The module.
+    module (str): The name of the module.
     extra (str): The extra of this package that installs it.
-    missing (str): What the message says if it isn't installed, before the command that installs it.
+    missing (str): The beginning of the message if it isn't installed. The command that installs it
+        follows.
     RETURNS (Any): The module.
     RAISES (ImportError): If it isn't installed.
     """
@@ -33,8 +42,8 @@ def require(module: str, extra: str, missing: str) -> Any:
 
 
 def number(value: Any) -> float:
-    """Convert a value of a config to a number. From `psi = inf` and `psi = nan` it is a string. If
-    it is no number, the result is NaN, which every check refuses."""
+    """Convert a value of a config to a number. It may be a string: `psi = inf` and `psi = nan` are
+    read as strings. If it isn't a number, the result is NaN, which every check refuses."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -42,8 +51,10 @@ def number(value: Any) -> float:
 
 
 def check_cost(cost: float, where: str) -> float:
-    """Check that a cost is not negative and that float32, in which losses are computed, can hold
-    it. Returns it as a number. `where` is its name in error messages."""
+    """Check that a cost is at least 0, finite, and not too large for float32.
+
+    where (str): The name of the cost, for the message of the error.
+    """
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
     if number(cost) > LARGEST_FLOAT32:
@@ -51,19 +62,19 @@ def check_cost(cost: float, where: str) -> float:
     return number(cost)
 
 
-# The following check a parameter of a loss, and return its value as a number. The names of the loss
-# and of the parameter are for the message of the error.
+# Each of the following functions checks a parameter of a loss, and returns its value as a number.
+# `loss` and `name` are the names of the loss and of the parameter, for the message of the error.
 
 
 def at_least(least: float, loss: str, name: str, value: float | None) -> float:
-    """Check that a parameter of a loss is finite and has at least this value."""
+    """Check that a parameter of a loss is finite and at least `least`."""
     if not least <= number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
     return _as_float32(loss, name, value)
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
-    """Check that a parameter of a loss is finite and above a bound."""
+    """Check that a parameter of a loss is finite and above `least`."""
     if not least < number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
     return _as_float32(loss, name, value)
@@ -77,14 +88,14 @@ def finite(loss: str, name: str, value: float) -> float:
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
-    """Check that a parameter of a loss is between two bounds, or one of them."""
+    """Check that a parameter of a loss is between `least` and `most`, or one of these."""
     if not least <= number(value) <= most:
         raise ValueError(_message(loss, name, f"a number from {least} to {most}", value))
     return number(value)
 
 
 def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -> ChoiceT:
-    """Check that a parameter of a loss is one of some values."""
+    """Check that a parameter of a loss is one of `choices`."""
     if value not in choices:
         expected = " or ".join(repr(choice) for choice in choices)
         raise ValueError(_message(loss, name, expected, value))
@@ -92,26 +103,26 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
 
 
 def _as_float32(loss: str, name: str, value: Any) -> float:
-    """Check that float32, in which losses are computed, can hold the finite value of a parameter.
-    Returns it as a number."""
+    """Check that the finite value of a parameter is not too large for float32. Returns the value as
+    a number."""
     if abs(number(value)) > LARGEST_FLOAT32:
         raise ValueError(_message(loss, name, AT_MOST_FLOAT32, value))
     return number(value)
 
 
 def _message(loss: str, name: str, expected: str, value: object) -> str:
-    """The message for a wrong value of a parameter of a loss."""
+    """The message of the error for a wrong value of a parameter of a loss."""
     return f"spacy_costner.{loss}: {name}: expected {expected}, got {value!r}"
 
 
 def check_config_names(block: Mapping[str, Any], where: str) -> None:
-    """Check that a config with this block can be written as text and read again. A dot in the name
-    of a section, for example, is read as two sections: such a pipeline could be trained and saved,
-    but not loaded.
+    """Check that a config with this block can be written as text and read again. For example, a
+    section whose name has a dot would be read as two sections. A pipeline with such a config could
+    be trained and saved, but not loaded.
 
     block (Mapping[str, Any]): The settings and sections of the block, by name.
-    where (str): What the message of an error begins with.
-    RAISES (ValueError): If a name is read as another.
+    where (str): The beginning of the message of an error.
+    RAISES (ValueError): If a name would be read as something else.
     """
     for name, setting in block.items():
         is_section = isinstance(setting, Mapping)
@@ -126,20 +137,25 @@ def check_config_names(block: Mapping[str, Any], where: str) -> None:
 
 @cache
 def _survives(name: str, is_section: bool) -> bool:
-    """Whether the name of a setting, or of a section, is read from a config as it was written."""
+    """Whether a config that has a setting, or a section, with this name is read as it was
+    written."""
     content: Any = 0
     if is_section:
         content = {}
     config = Config({"block": {name: content}})
-    # From 3.14 on, Python refuses to write a name that it would read as another.
+    # Since 3.14, Python refuses to write a name that it would read as something else.
     with suppress(ConfigValidationError, configparser.Error):
         return Config().from_str(config.to_str()) == config
     return False
 
 
 def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a mapping of names and values, as of an object of JSON, whose names may repeat. Raises a
-    ValueError if one does: `dict` would keep only its last value."""
+    """Make a dictionary of names and values, and check that no name is there twice. `dict` itself
+    would silently keep the last value of such a name. It is the `object_pairs_hook` of
+    `json.loads`.
+
+    RAISES (ValueError): If a name is there twice.
+    """
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
@@ -149,9 +165,9 @@ def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def resolved_as_json(value: Any) -> Any:
-    """Convert to JSON what a block of the config was resolved to: numbers, names, and the results
-    of registered functions, such as partial functions, trees and matrices. It is the same in every
-    process, so it can be saved and compared later."""
+    """Convert what a block of the config was resolved to into JSON: numbers, names, and the results
+    of registered functions, such as partial functions, label trees and cost matrices. The same
+    block gives the same JSON in every process, so it can be saved and compared later."""
     if isinstance(value, partial):
         return resolved_as_json([value.func, value.args, value.keywords])
     if isinstance(value, Mapping):
@@ -162,7 +178,9 @@ def resolved_as_json(value: Any) -> Any:
         return value
     if isinstance(value, Path):
         return str(value)
-    if hasattr(value, "source"):  # a tree or matrix has what the config says
+    if hasattr(value, "source"):
+        # A tree or a matrix keeps what the config says.
         return resolved_as_json(value.source)
-    # `repr` would have an address in memory, which every process has another of.
+    # Only the name of a function or class: `repr` would have an address in memory, which differs
+    # between processes.
     return getattr(value, "__qualname__", type(value).__qualname__)
