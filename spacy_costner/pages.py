@@ -50,11 +50,12 @@ def percent(share: float | None, digits: int = 2) -> str:
 def probability(prob: float) -> str:
     """Format a probability in whole percent, with the sign %. Only exactly 0 and 1 become "0 %" and
     "100 %". Others that would be rounded to these become "< 1 %" and "> 99 %"."""
-    if 0 < prob < 0.005:
+    half_percent = 0.005
+    if 0 < prob < half_percent:
         return "< 1 %"
-    if 0.995 <= prob < 1:
+    if 1 - half_percent <= prob < 1:
         return "> 99 %"
-    return f"{percent(prob, 0)} %"
+    return f"{percent(prob, digits=0)} %"
 
 
 def cost_number(cost: float) -> str:

@@ -122,7 +122,7 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
         block: Any = full_config
         for i, name in enumerate(names_to_check):
             if not isinstance(block, Mapping):
-                break
+                break  # The value of a setting has no settings within it.
             section = ".".join(names_to_check[:i])
             _check_names([name], block, section, source=None)
             block = block[name]

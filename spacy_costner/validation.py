@@ -151,8 +151,8 @@ def _survives(name: str, is_section: bool) -> bool:
 
 def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Make a dictionary of names and values, and check that no name is there twice. `dict` itself
-    would silently keep the last value of such a name. It is the `object_pairs_hook` of
-    `json.loads`.
+    would silently keep the last value of such a name. `json.loads` takes this function as its
+    `object_pairs_hook`, for example.
 
     RAISES (ValueError): If a name is there twice.
     """

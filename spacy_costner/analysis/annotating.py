@@ -215,10 +215,7 @@ def annotate(
     entry_of_file = {**finished, **written}
     # The entries are in the order of the parts, whichever worker was first.
     entries = [entry_of_file[file] for file in planned if file in entry_of_file]
-    messages: dict[str, None] = {}  # The keys are an ordered set.
-    for entry in entries:
-        messages.update(dict.fromkeys(entry.warnings))
-    for message in messages:
+    for message in warnings_of(entries):
         warnings.warn(message, stacklevel=2)
 
     n_new = sum(file not in earlier for file in planned)
@@ -235,10 +232,19 @@ def annotate(
     )
 
 
+def warnings_of(entries: Iterable[Entry]) -> list[str]:
+    """The warnings of all parts, each once, in the order in which they first came."""
+    messages: dict[str, None] = {}  # The keys are an ordered set.
+    for entry in entries:
+        messages.update(dict.fromkeys(entry.warnings))
+    return list(messages)
+
+
 def check_output(folder: Path, form: str) -> None:
     """Check that the output can be written to a folder in this form, before anything is read.
 
     RAISES (ValueError): If the form is unknown, or the folder is a file.
+    RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
     """
     if form not in OUTPUT_FORMS:
         raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
@@ -489,7 +495,7 @@ def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) 
         ner = dict(load().pipeline).get(name)
         if not isinstance(ner, CostSensitiveNER) or ner.calibration_scores is None:
             continue  # The manifest was changed: this component has measured nothing.
-        total = PartMeasures([], {})
+        total = PartMeasures(scores=[], counts={})
         for entry in entries:
             if name in entry.shift:
                 add_part(total, entry.shift[name])

@@ -423,7 +423,14 @@ def compare_annotation(
 
     comparisons: list[Comparison] = []
     for entity, no_entity_prob in zip(annotated, no_entity_probs_gold):
-        comparisons.append(Comparison([entity], [], probs[entity], no_entity_prob))
+        comparisons.append(
+            Comparison(
+                annotated=[entity],
+                alternative=[],
+                prob_annotated=probs[entity],
+                prob_alternative=no_entity_prob,
+            )
+        )
     alternatives = named(likely, posterior.tags.labels)
     for alternative, prob, no_entity_prob in zip(
         alternatives, likely_probs.tolist(), no_entity_probs_likely
@@ -431,10 +438,24 @@ def compare_annotation(
         begin, end, _ = alternative
         overlapping = entities_between(annotated, begin, end)
         if not overlapping:
-            comparisons.append(Comparison([], [alternative], no_entity_prob, prob))
+            comparisons.append(
+                Comparison(
+                    annotated=[],
+                    alternative=[alternative],
+                    prob_annotated=no_entity_prob,
+                    prob_alternative=prob,
+                )
+            )
         for entity in overlapping:
             if entity != alternative:
-                comparisons.append(Comparison([entity], [alternative], probs[entity], prob))
+                comparisons.append(
+                    Comparison(
+                        annotated=[entity],
+                        alternative=[alternative],
+                        prob_annotated=probs[entity],
+                        prob_alternative=prob,
+                    )
+                )
     return comparisons
 
 

@@ -321,7 +321,8 @@ def check_static_vectors(
     for doc in docs:
         word_counts.update(token.text for token in doc)
     lexemes = [nlp.vocab[word] for word in word_counts]
-    inputs = scaled_vectors(nlp.vocab.vectors, 1.0)  # The scale doesn't matter here.
+    # Only their number counts, so any scale will do.
+    inputs = scaled_vectors(nlp.vocab.vectors, scale=1.0)
     coverage = measure_coverage(inputs, lexemes, list(word_counts.values()))
     if coverage.n_words and coverage.share < LEAST_COVERAGE:
         yield Finding(WARNING, "train", f"{coverage.as_text()}: see initialize.vectors")

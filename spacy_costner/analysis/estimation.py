@@ -463,7 +463,7 @@ def estimate_label(
                 f"{n_correct} correct and {n_wrong} {wrong} in the drawn docs, fewer than "
                 f"{MIN_OF_EACH} of each"
             )
-            return Measure(None, model_alone, None, refusal)
+            return refused(model_alone, refusal)
         score = estimate_share(numerator, denominator, sample, confidence=confidence)
         score_alone = estimate_share(
             numerator.without_model(), denominator.without_model(), sample, confidence=confidence
@@ -496,11 +496,9 @@ def measure_number(
     model_alone = annotated.expected_total
     n_annotated = int(annotated.annotated.sum())
     if n_annotated == 0:
-        refusal = f"no drawn doc has one: at most {most_docs:,} docs do"
-        return Measure(None, model_alone, None, refusal)
+        return refused(model_alone, f"no drawn doc has one: at most {most_docs:,} docs do")
     if n_annotated < MIN_ENTITIES:
-        refusal = f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}"
-        return Measure(None, model_alone, None, refusal)
+        return refused(model_alone, f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}")
     total = estimate_total(annotated, sample, confidence=confidence)
     # The estimate without the model is the number of entities per token of the annotated docs,
     # multiplied by the number of tokens of all texts.
@@ -509,6 +507,11 @@ def measure_number(
     )
     total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))
     return Measure(as_floats(total), model_alone, as_floats(total_alone))
+
+
+def refused(model_alone: float, refusal: str) -> Measure:
+    """A measure without an estimate, and the reason for that."""
+    return Measure(estimate=None, model_alone=model_alone, annotated_alone=None, refusal=refusal)
 
 
 def as_floats(interval: Interval) -> Interval:

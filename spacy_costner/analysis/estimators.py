@@ -105,7 +105,8 @@ class Count:
     def without_model(self) -> "Count":
         """The same count as if the model expected nothing in any doc, so that it has no part in
         the estimate."""
-        return Count(self.annotated, numpy.zeros_like(self.expected), 0.0)
+        nothing = numpy.zeros_like(self.expected)
+        return Count(self.annotated, expected=nothing, expected_total=0.0)
 
 
 def drawing_probs(mistakes: Floats1d) -> Floats1d:
@@ -259,13 +260,14 @@ def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
     """An upper bound of the number of docs with some property, such as an entity of a rare label,
     if none of the drawn docs has it.
 
-    If these docs are drawn with the probability Q = sum_i q_i together, no drawing takes one with
-    the probability (1 - Q)^n. If that is below 1 - confidence, so many docs are ruled out:
+    Q is the probability that a drawing takes any of these docs: the sum of their q_i. Then the
+    probability that none of n drawings does is (1 - Q)^n. It should not be below 1 - confidence:
 
         Q <= 1 - (1 - confidence)^(1/n)
 
-    q_i is at least UNIFORM / D, or 1 / D in a simple random sample. So the number of these docs is
-    at most Q divided by it. Without replacement (1 - Q)^n is too high, so the bound still holds.
+    Each q_i is at least UNIFORM / D, or 1 / D in a simple random sample. So the number of these
+    docs is at most Q divided by that. Without replacement the probability is below (1 - Q)^n, so
+    the bound holds, too.
     """
     lowest_prob = 1 / sample.n_docs
     if sample.with_replacement:

@@ -257,7 +257,6 @@ def fit(
     if config is not None and lang is not None:
         raise ValueError("fit: --lang: expected no config with it")
 
-    # Find the config and the static vectors.
     learned: LearnedVectors | None = None
     if raw_paths:
         check_raw_option(vectors, "linear")
@@ -265,25 +264,22 @@ def fit(
             raw_paths, output_path, config, overrides, lang=lang, train_path=train_path
         )
         vectors = str(learned.path)
-    if config is None:
-        config = write_config(
-            output_path,
-            lang=lang or "en",
-            train_path=train_path,
-            dev_path=dev_path,
-            vectors=vectors,
-            aim=tune,
-            command=command,
-        )
-    if isinstance(config, Path):
-        config = read_with_paths(config, overrides, train_path, dev_path)
-    if vectors is not None:
-        config = with_static_vectors(config, vectors)
+    complete_config = find_config(
+        config,
+        output_path,
+        lang=lang,
+        train_path=train_path,
+        dev_path=dev_path,
+        vectors=vectors,
+        aim=tune,
+        overrides=overrides,
+        command=command,
+    )
 
     # Load the pipeline, and check all that can be checked before training.
     path = output_path / DIR_MODEL
     check_folder(path)
-    linear = load_linear(config)
+    linear = load_linear(complete_config)
     nlp, ner, training = linear
     ners = components_to_fit(nlp, training["frozen_components"])
     train_corpus, dev_corpus = find_corpora(nlp)
@@ -594,11 +590,47 @@ def learn_for_corpus(
             raise ValueError(NO_CORPUS)
         return learn_beside(raw_paths, train_path, output_path, lang or "en")
     if isinstance(config, Path):
-        config = read_with_paths(config, overrides, train_path, None)
+        # The vectors don't depend on the development corpus.
+        config = read_with_paths(config, overrides, train_path, dev_path=None)
     complete = Config(Language.default_config).merge(config).interpolate()
     train = complete["paths"].get("train")
     train_path = None if train is None else Path(train)
     return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"])
+
+
+def find_config(
+    config: Config | Path | None,
+    output_path: Path,
+    *,
+    lang: str | None,
+    train_path: Path | None,
+    dev_path: Path | None,
+    vectors: str | None,
+    aim: str | None,
+    overrides: Mapping[str, Any],
+    command: str,
+) -> Config:
+    """Find the config to train with. It is the given one or, without one, that of `init`. The paths
+    of the corpora, the overrides and the static vectors are put into it. See `fit` for the
+    arguments.
+
+    aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
+    """
+    if config is None:
+        config = write_config(
+            output_path,
+            lang=lang or "en",
+            train_path=train_path,
+            dev_path=dev_path,
+            vectors=vectors,
+            aim=aim,
+            command=command,
+        )
+    if isinstance(config, Path):
+        config = read_with_paths(config, overrides, train_path, dev_path)
+    if vectors is not None:
+        config = with_static_vectors(config, vectors)
+    return config
 
 
 def write_config(

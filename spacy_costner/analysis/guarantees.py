@@ -72,6 +72,9 @@ ALARM_THRESHOLDS = numpy.append(
 """The thresholds that are tested for false alarms, in this order: from 0.999 down to 0.01. Above
 0.5 they lie on a logarithmic scale, as small changes matter near 1."""
 
+STEPS_OF_LIMITS = 10_000
+"""The lowest limit that can be promised is rounded up to a multiple of 1 / STEPS_OF_LIMITS."""
+
 FindThreshold = Callable[[float], float | None]
 """Maps a limit to the threshold that keeps it, or to None if no threshold does."""
 
@@ -344,7 +347,7 @@ def draw_uniformly(weights: Floats1d) -> Ints1d:
     """
     # A doc is chosen with the probability weight / largest weight. Random numbers are below 1, so
     # the doc with the largest weight is always chosen.
-    random_numbers = numpy.random.default_rng(0).random(len(weights))
+    random_numbers = numpy.random.default_rng(seed=0).random(len(weights))
     return numpy.flatnonzero(random_numbers * weights.max() < weights)
 
 
@@ -381,8 +384,8 @@ def measure_promise(
     drawn_miss_rates = numpy.repeat(miss_rates, times)
     drawn_has_entities = numpy.repeat(has_entities, times)
     no_expectation = numpy.zeros(len(drawn_miss_rates))
-    sum_of_miss_rates = Count(drawn_miss_rates, no_expectation, 0.0)
-    number_of_docs = Count(drawn_has_entities, no_expectation, 0.0)
+    sum_of_miss_rates = Count(drawn_miss_rates, no_expectation, expected_total=0.0)
+    number_of_docs = Count(drawn_has_entities, no_expectation, expected_total=0.0)
     mean_miss_rate = estimate_ratio(sum_of_miss_rates, number_of_docs, sample_of(drawings))
     n_missing = int((drawn_miss_rates > 0).sum())
     return KeptPromise(promise.miss, as_share(mean_miss_rate), n_missing)
@@ -762,12 +765,12 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """The lowest limit that a threshold keeps, rounded up to four digits after the point; None if
-    there is none below 1."""
+    """The lowest limit that a threshold keeps, rounded up: see `STEPS_OF_LIMITS`. None if no limit
+    below 1 can be kept."""
     # By bisection: no threshold keeps `low`. A threshold keeps `high` as soon as `high` is below 1.
     low = 0.0
     high = 1.0
-    while high - low > 1e-4:
+    while high - low > 1 / STEPS_OF_LIMITS:
         middle = (low + high) / 2
         if find_threshold(middle) is None:
             low = middle
@@ -775,7 +778,7 @@ def find_reachable(find_threshold: FindThreshold) -> float | None:
             high = middle
     if high == 1:
         return None
-    return math.ceil(high * 1e4) / 1e4
+    return math.ceil(high * STEPS_OF_LIMITS) / STEPS_OF_LIMITS
 
 
 def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
@@ -846,7 +849,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         # threshold, that one is 1.
         relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
         losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
-        (miss_rate,) = losses.mean(numpy.ones(1)).tolist()
+        (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()
         is_in_set = spans["score"] >= doc_thresholds[spans["doc"]]
         observed.append(Observed(limit, miss_rate, float(is_in_set.sum() / len(gold))))
     return observed

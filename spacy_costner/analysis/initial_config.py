@@ -83,6 +83,9 @@ score than this."""
 SPACY_EMBED_ROWS = 5000
 """How many rows the tables of word forms have in spaCy's own configs."""
 
+MIN_EMBED_ROWS = 1000
+"""The least number of these rows, however small the corpus is."""
+
 MIN_SENTENCES_OF_LONG_DOCS = 3
 """Docs are long if they have so many sentences on average: then words occur several times."""
 
@@ -238,8 +241,9 @@ def init(
     force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
-    """Make a config. docs/init.md says what is chosen where an argument is None. Costs are by
-    token. Of all files only that of `tree_by_prefix` is written here.
+    """Make a config for `spacy train`. docs/init.md says what is chosen where an argument is None.
+    Costs are by token. The config itself is not written to a file; only the label tree of
+    `tree_by_prefix` and the vectors of `raw_paths` are.
 
     output_path (Path): Where the config will be, for the commands at its head.
     model (Literal["linear", "cnn", "hybrid", "transformer"]): Kind of model.
@@ -991,7 +995,7 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
         # Shuffled docs may make fewer batches than docs in order. A tenth less is safe.
         n_steps = max(1, int(n_batches * 0.9))
     # A row for each word form, within limits
-    n_embed_rows = min(SPACY_EMBED_ROWS, max(1000, corpus.n_word_forms))
+    n_embed_rows = min(SPACY_EMBED_ROWS, max(MIN_EMBED_ROWS, corpus.n_word_forms))
 
     # A linear model has a fixed number of epochs, as it learns quickly. 0 is no limit.
     if model == "linear":
@@ -1013,6 +1017,7 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
             "stop": batch_size,
             "compound": 1.001,
         }
+    # The values of spaCy's own configs, or more if an epoch is long
     least_patience = 1600
     least_steps = 20000
     if model == "hybrid":  # Its linear part is already trained when training begins.

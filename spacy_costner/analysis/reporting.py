@@ -438,7 +438,7 @@ def count_entities(
     by_label = count_by_label(pairs_of_docs)
     total = sum(by_label.values(), PRFScore())
     if tree is None:
-        return EntityCounts(total, by_label, {})
+        return EntityCounts(total, by_label, levels={})
     # An inner node of the tree is only predicted, never annotated. It is right for an entity with
     # any label below it, so its counts are those on its level of the tree.
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
@@ -590,7 +590,7 @@ def show_mistake(
 
 def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
     """Count the mistakes of each kind, and add up their costs."""
-    kinds = dict.fromkeys(KINDS, KindOfMistake(0, 0.0))
+    kinds = dict.fromkeys(KINDS, KindOfMistake(number=0, cost=0.0))
     for mistake in mistakes:
         number, cost = kinds[mistake.kind]
         kinds[mistake.kind] = KindOfMistake(number + 1, cost + mistake.cost)

@@ -124,7 +124,8 @@ def watch(
 
     test_of_all = test(calibration.pool(), scores, ALARM)
     if key is None:
-        tests = [ValueTest(None, len(calibration.scores), test_of_all)]
+        n_calibration = len(calibration.scores)
+        tests = [ValueTest(value=None, n_calibration=n_calibration, shift=test_of_all)]
         return Watched(n_docs, tests, untested={}, shift=test_of_all)
 
     untested: Counter[str] = Counter()

@@ -83,10 +83,12 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     """
     option = copy(option)
     option.help = text
-    # Typer keeps the first name of an option in its attribute `default`. If a switch has no name,
-    # Typer makes two: --per-label and --no-per-label. With a name, it has only that.
+    # If a switch (an option that is False by default) has no name, Typer makes two names for it:
+    # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option
+    # in the attribute `default`, which is `...` if there is none.
+    is_switch = parameter.default is False
     has_no_name = option.default is ...
-    if parameter.default is False and has_no_name:
+    if is_switch and has_no_name:
         option.default = "--" + parameter.name.replace("_", "-")
     return option
 

@@ -18,6 +18,9 @@ from ..saving import as_json
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
 
+STOPPED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
 """The text that is printed after Ctrl-C."""
 
@@ -47,7 +50,7 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
             yield
     except KeyboardInterrupt as error:
         typer.echo(f"\nStopped. {go_on}", err=True)
-        raise typer.Exit(130) from error
+        raise typer.Exit(STOPPED) from error
     except (ValueError, ImportError, OSError) as error:
         typer.secho(str(error), fg="red", err=True)
         raise typer.Exit(1) from error

@@ -93,7 +93,7 @@ def serve_cli(
             start_model: Language | None = None
             if model is not None:
                 start_model = load_pipeline(model, code_path, use_gpu)
-                get_component(start_model, COMPONENT)
+                get_component(start_model, COMPONENT)  # raises an error if it has no such one
             session = AnnotationSession(
                 store, labels=label_list, lang=lang, start_model=start_model
             )
