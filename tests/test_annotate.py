@@ -1,4 +1,5 @@
-"""Annotation of files: each id once, with the answer of one plain process or an error."""
+"""Tests of `annotate`: each row of the input is there once, with the entities that a single process
+predicts, or with its error."""
 
 import errno
 import gc
@@ -36,20 +37,20 @@ N_DOCS = 52
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    """A pipeline on disk, for all tests of this file."""
+    """A pipeline that was saved to disk, for all tests of this file."""
     return annotating.save_pipeline(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
 def model(saved: Saved) -> Path:
-    """Where the pipeline is."""
+    """The folder of the saved pipeline."""
     return saved.model
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[Path]:
-    """A folder with b.jsonl and sub/a.txt. The text before the last fails; the last kills its
-    process if the file "died" isn't there, which it is."""
+    """A folder with b.jsonl and sub/a.txt. The last text but one raises an error. The last text
+    kills its process if there is no file "died" beside the pipeline; here it is there."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return [annotating.write_inputs(tmp_path / "in", *texts)]
@@ -59,7 +60,7 @@ def inputs(tmp_path: Path) -> list[Path]:
 
 
 def test_rows_have_the_texts_with_the_entities_of_the_pipeline(model: Path, tmp_path: Path) -> None:
-    """Ids are numbers of lines. The 6th line is empty."""
+    """The id of a row is the number of its line. Line 6 is empty and has no row."""
     texts = write_lines(tmp_path / "a.txt", [*SENTENCES[:5], "", *SENTENCES[5:]])
 
     summary = annotate(model, [texts], tmp_path / "out", n_rows=10)
@@ -109,8 +110,8 @@ def test_output_can_be_read_as_a_corpus(model: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def docs_as_jsonl_and_spacy(tmp_path: Path) -> tuple[Path, Path]:
-    """The same docs as lines with their tokens, and as a DocBin with annotation, which isn't
-    read."""
+    """Write the same docs to two files: as JSONL with their tokens, and as a DocBin with
+    annotation, which `annotate` ignores."""
     nlp = spacy.blank("xx")
     docs = [nlp.make_doc(text) for text in SENTENCES]
     docs[0].set_ents([Span(docs[0], 0, 1, label="other")])
@@ -135,7 +136,7 @@ def test_docs_of_a_docbin_are_annotated_as_lines_are(
 def test_output_can_be_a_docbin(
     model: Path, docs_as_jsonl_and_spacy: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Its docs have what the lines have."""
+    """Its docs have the same entities as the rows of JSONL."""
     jsonl, _ = docs_as_jsonl_and_spacy
     annotate(model, [jsonl], tmp_path / "lines")
     annotate(model, [jsonl], tmp_path / "docs", form="spacy")
@@ -183,7 +184,8 @@ without an id has its number as the id."""
 
 
 def read_rows_of_form(output: Path, form: str) -> list[dict[str, Any]]:
-    """A part of the output, whose rows have "id" and, where it failed, "error"."""
+    """Read the rows of a part of the output in any form. A row has "id" and, if its text failed,
+    "error"."""
     path = output / f"a.jsonl-00000.{form}"
     if form == "spacy":
         return [doc.user_data for doc in DocBin().from_disk(path).get_docs(Language().vocab)]
@@ -220,7 +222,7 @@ def test_what_fails_is_a_row_with_its_error(model: Path, tmp_path: Path, form: s
 def test_with_on_error_raise_what_fails_stops_the_command(
     model: Path, tmp_path: Path, form: str
 ) -> None:
-    """Nothing is written of its part. The fifth text fails."""
+    """The fifth text fails, so nothing is written of its part."""
     path = write_lines(tmp_path / "a.jsonl", [*SENTENCES[:4], "poison"])
     with pytest.raises(ValueError, match=r"a\.jsonl: id 'd4': RuntimeError: poisoned"):
         annotate(model, [path], tmp_path / "out", form=form, on_error="raise")
@@ -234,7 +236,8 @@ LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories
 def test_parts_have_each_line_once(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], n_rows: int, end: str
 ) -> None:
-    """With its number, without empty lines. Equal lines at another place are another part."""
+    """The id of a row is the number of its line; empty lines have no row. A part is recognised by
+    its lines and their place: the same lines at another place are another part."""
     path = tmp_path_factory.mktemp("lines") / "a.txt"
     path.write_bytes(("\n".join(lines) + end).encode())
 
@@ -263,8 +266,8 @@ def test_white_space_is_text_but_byte_order_marks_and_carriage_returns_are_not(
 
 
 def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
-    """The same files from one process and from two, one of which is killed by the last text. The
-    pipeline is loaded once in each."""
+    """The last text kills one of two processes. The files are the same as those of one process.
+    Each process loads the pipeline once."""
     settings: Any = {"code_path": saved.code, "n_rows": 7}
     undisturbed = annotate(saved.model, inputs, tmp_path / "one", **settings)
     for path in [tmp_path / "died", *saved.loads.iterdir()]:
@@ -287,7 +290,7 @@ def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_p
 def test_a_killed_command_leaves_no_process_and_is_taken_up_again(
     saved: Saved, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """It is killed once three parts of a line each are written."""
+    """A part is one line here. The command is killed as soon as three parts are written."""
     output = tmp_path / "out"
     manifest = output / "manifest.jsonl"
     command = [sys.executable, "-m", "spacy", "costner", "annotate", saved.model, *inputs]
@@ -343,8 +346,9 @@ def test_a_second_run_writes_parts_that_are_missing_or_cut_off(
 
 
 def test_a_second_run_follows_its_input(model: Path, inputs: list[Path], tmp_path: Path) -> None:
-    """b.jsonl has 11 lines instead of 26: the first part is as before, the second changed, the
-    third gone. Parts of files that a run doesn't name stay."""
+    """b.jsonl had 26 lines in the first run and has 11 in the second. So its first part is kept,
+    the second one is changed, and the third one is removed. Parts of files that the second run
+    doesn't read stay."""
     annotate_in_tens(model, inputs, tmp_path / "out")
     texts = [*SENTENCES[:10], "The Red Sox won."]
     jsonl = write_lines(tmp_path / "in" / "b.jsonl", texts)
@@ -364,7 +368,7 @@ def test_a_second_run_follows_its_input(model: Path, inputs: list[Path], tmp_pat
 def test_another_setting_of_the_output_changes_all_parts(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """But not `on_error`: what is written is kept."""
+    """The setting `on_error` changes nothing, as it has no effect on what is written."""
     annotate_in_tens(model, inputs, tmp_path / "out")
     without_text = annotate_in_tens(model, inputs, tmp_path / "out", with_text=False)
     other_errors = annotate_in_tens(
@@ -382,7 +386,7 @@ def test_another_setting_of_the_output_changes_all_parts(
 def test_damaged_lines_of_the_manifest_do_not_count(
     model: Path, inputs: list[Path], tmp_path: Path, last_line: bytes
 ) -> None:
-    """Nor does the first, whose number of bytes is none: its part is written again."""
+    """Neither does an entry whose number of bytes isn't a number: its part is written again."""
     manifest = tmp_path / "out" / "manifest.jsonl"
     annotate_in_tens(model, inputs, tmp_path / "out")
     first_line, *other_lines = manifest.read_bytes().splitlines(keepends=True)
@@ -400,7 +404,8 @@ def test_damaged_lines_of_the_manifest_do_not_count(
 def test_the_manifest_removes_nothing_outside_of_the_output(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """Files that it names and that the input has no more are removed: not by another path."""
+    """A run removes output files that the manifest names and the input no longer has. A path that
+    leads out of the folder is not one of these."""
     manifest = tmp_path / "out" / "manifest.jsonl"
     annotate_in_tens(model, inputs, tmp_path / "out")
     entry = json.loads(manifest.read_bytes().splitlines()[0])
@@ -439,7 +444,8 @@ def test_a_changed_model_does_all_again(model: Path, inputs: list[Path], tmp_pat
 def test_a_model_is_read_where_a_killed_process_has_left_it(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """A process that was killed as it saved "copy" can leave the one before beside it."""
+    """A process that was killed while it saved the folder "copy" may leave only the old folder,
+    under a hidden name."""
     copy = shutil.copytree(model, tmp_path / "copy")
     annotate_in_tens(copy, inputs, tmp_path / "before")
     copy.rename(tmp_path / ".copy.0123abcd.old")
@@ -458,8 +464,9 @@ with_one_and_two_jobs = pytest.mark.parametrize(
 def test_an_input_that_changes_after_the_plan_fails_alone(
     saved: Saved, inputs: list[Path], tmp_path: Path, jobs: int
 ) -> None:
-    """b.jsonl loses its end, and c.spacy can't be read. Each process compares what it reads. As
-    both are whole again, a second run writes what is missing."""
+    """After the parts are planned, b.jsonl loses its end, and c.spacy can no longer be read. A
+    worker checks that its part is as it was planned. When both files are whole again, a second run
+    writes the missing parts."""
     jsonl = inputs[0] / "b.jsonl"
     lines = jsonl.read_bytes()
     docbin = DocBin(docs=[Language().make_doc(SENTENCES[0])])
@@ -516,7 +523,8 @@ def test_a_model_that_changes_after_the_plan_writes_nothing(
 def test_a_worker_does_not_write_to_a_folder_of_its_own(
     saved: Saved, inputs: list[Path], tmp_path: Path, jobs: int
 ) -> None:
-    """A worker of another machine may have no such folder, or one without the manifest."""
+    """On another machine, a worker may not see the output folder of the command, or may see another
+    folder under the same path, without the manifest."""
     output = tmp_path / "out"
     executor = call_first((output / "manifest.jsonl").unlink, partial(local, jobs))
 
@@ -549,7 +557,7 @@ def test_one_command_at_a_time_writes_to_a_folder(
 def test_a_folder_that_cannot_be_locked_is_written_to(
     model: Path, inputs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network file system has no locks on folders."""
+    """Some network file systems have no locks on folders."""
     no_locks = Mock(side_effect=OSError(errno.EBADF, "Bad file descriptor"))
     monkeypatch.setattr("fcntl.flock", no_locks)
     assert annotate_in_tens(model, inputs, tmp_path / "out").docs == N_DOCS
@@ -568,13 +576,13 @@ def test_what_is_frozen_for_the_garbage_collector_is_unfrozen(
 
 @pytest.fixture
 def command(saved: Saved, inputs: list[Path], tmp_path: Path) -> list[Any]:
-    """The arguments that annotate `inputs`, to the folder "out"."""
+    """The words of a command that annotates `inputs`, with the output folder "out"."""
     output = tmp_path / "out"
     return ["annotate", saved.model, *inputs, "-o", output, "--code", saved.code]
 
 
 def test_the_command_says_what_it_has_done(command: list[Any]) -> None:
-    """A second run keeps both parts."""
+    """The second run keeps both parts of the first one."""
     first = run(*command)
     second = json.loads(run(*command, "--json").stdout)
 
@@ -634,7 +642,7 @@ def test_other_forms_of_output_are_refused(inputs: list[Path], tmp_path: Path) -
 
 
 def read_table(output: Path, name: str) -> list[dict[str, Any]]:
-    """The rows of all parts of a file, without empty cells."""
+    """Read the rows of all parts of a Parquet file, without empty cells."""
     parquet = pytest.importorskip("pyarrow.parquet")
     table_rows = []
     for path in sorted(output.glob(f"{name}.*")):
@@ -648,14 +656,16 @@ TEXTS_OF_TABLE = [*SENTENCES, None, "poison"]
 
 @pytest.fixture
 def table() -> Any:
-    """26 rows, with ids and texts in columns of other names, and another column."""
+    """A table of 26 rows. Its columns for ids and texts have unusual names, and there is a third
+    column."""
     pyarrow = pytest.importorskip("pyarrow")
     keys = [f"d{i}" for i in range(26)]
     return pyarrow.table({"key": keys, "body": TEXTS_OF_TABLE, "x": range(26)})
 
 
 def test_parquet_has_the_rows_of_jsonl(model: Path, table: Any, tmp_path: Path) -> None:
-    """Its row groups have 4 rows: two of them are a part. What was annotated is kept."""
+    """A row group has 4 rows, and two row groups are a part. A second run keeps what is
+    annotated."""
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=4)
     jsonl = write_lines(tmp_path / "a.jsonl", TEXTS_OF_TABLE)
@@ -688,7 +698,7 @@ def test_rows_of_parquet_without_ids_have_their_numbers(
 
 
 def test_parquet_that_cannot_be_read_fails_alone(model: Path, table: Any, tmp_path: Path) -> None:
-    """One file is cut off, one has no such column, one is right."""
+    """Of three files, one is cut off, one doesn't have the column of the text, and one is right."""
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(table, tmp_path / "a.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
@@ -706,7 +716,7 @@ def test_parquet_that_cannot_be_read_fails_alone(model: Path, table: Any, tmp_pa
 
 
 def test_ids_of_64_bits_are_kept_in_parquet(model: Path, tmp_path: Path) -> None:
-    """The largest without a sign, 2^64 - 1."""
+    """The largest unsigned number of 64 bits is 2^64 - 1."""
     pytest.importorskip("pyarrow")
     path = tmp_path / "large.jsonl"
     path.write_text('{"key": 18446744073709551615, "body": "a"}')

@@ -1,4 +1,5 @@
-"""Audits: held-out docs stay held out, planted mistakes are found, accepted ones are corrected."""
+"""Tests of `audit`: held-out docs have no effect on their model, planted mistakes are found, and
+accepted suggestions are applied."""
 
 import json
 import random
@@ -47,7 +48,8 @@ CITIES = ["Oslo", "Lima", "New York", "Rome", "Quito", "San Jose", "Tunis"]
 
 
 class Planted(NamedTuple):
-    """A mistake that was put into the annotation of a doc."""
+    """A mistake that was put into the annotation of a doc. Entities are (first token, end,
+    label)."""
 
     doc: int
     kind: str
@@ -56,28 +58,29 @@ class Planted(NamedTuple):
 
 
 def make_config(name: str = "sparse", **overrides: Any) -> Config:
-    """A config of the repository, of short training."""
+    """A config of the repository, with few epochs."""
     changes = {"nlp.lang": "xx", "training.max_epochs": 4, **overrides}
     return load_config(CONFIGS / f"{name}.cfg", overrides=changes, interpolate=False)
 
 
 def entities_of(doc: Doc) -> list[Any]:
-    """First token, end and label of each entity."""
+    """The entities of a doc: the first token, the end and the label of each."""
     return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
 def all_entities(docs: Sequence[Doc]) -> list[list[Any]]:
-    """Those of each doc."""
+    """The entities of each doc: see `entities_of`."""
     return [entities_of(doc) for doc in docs]
 
 
 def set_entities(doc: Doc, entities: Sequence[Any]) -> None:
-    """Give a doc other entities: first token, end and label of each."""
+    """Replace the entities of a doc by others: the first token, the end and the label of each."""
     doc.set_ents([Span(doc, begin, end, label=label) for begin, end, label in entities])
 
 
 def make_doc(*parts: Any) -> Doc:
-    """A doc of texts, and of pairs of a text and its label, which are its entities."""
+    """Make a doc of parts. A part is a text outside of entities, or a pair of the text of an entity
+    and its label."""
     words = []
     tags = []
     for part in parts:
@@ -92,15 +95,16 @@ def make_doc(*parts: Any) -> Doc:
 
 
 def right_docs() -> list[Doc]:
-    """49 docs such as "Mr Ana Lee went to Oslo by train ." in which each of 7 people goes to each
-    of 7 cities."""
+    """49 docs without mistakes, such as "Mr Ana Lee went to Oslo by train .": each of 7 people goes
+    to each of 7 cities."""
     pairs = [((name, "person"), (city, "city")) for name, city in product(PEOPLE, CITIES)]
     random.Random(0).shuffle(pairs)
     return [make_doc("Mr", person, "went to", city, "by train .") for person, city in pairs]
 
 
 def docs_with_mistakes() -> tuple[list[Doc], list[Planted]]:
-    """The docs above with a mistake of each kind, in docs far from each other."""
+    """The docs of `right_docs` with one mistake of each kind, in docs far from each other. Returns
+    the docs and the mistakes."""
     docs = right_docs()
     # A city of two words, whose first word is left out: the doc has one token more than others.
     long_doc = next(i for i in range(20, 49) if len(docs[i]) > 9)
@@ -126,7 +130,7 @@ def docs_with_mistakes() -> tuple[list[Doc], list[Planted]]:
 
 
 class Audited(NamedTuple):
-    """Docs with planted mistakes, and what the audit suspects."""
+    """Docs with planted mistakes, and the result of their audit."""
 
     docs: list[Doc]
     mistakes: list[Planted]
@@ -134,13 +138,13 @@ class Audited(NamedTuple):
 
     @property
     def top(self) -> list[Suspect]:
-        """As many as there are mistakes."""
+        """The most probable suspects: as many as there are planted mistakes."""
         return self.suspects[: len(self.mistakes)]
 
 
 @pytest.fixture(scope="module")
 def audited() -> Audited:
-    """The docs with a mistake of each kind, and what the audit says of them."""
+    """The docs of `docs_with_mistakes`, and the result of their audit."""
     docs, mistakes = docs_with_mistakes()
     return Audited(docs, mistakes, audit(make_config(), docs).suspects)
 
@@ -171,7 +175,7 @@ def test_places_of_suspects_do_not_overlap(audited: Audited) -> None:
 
 
 def test_a_suspect_counts_the_same_words_elsewhere(audited: Audited) -> None:
-    """The city that is annotated as a person is a city in other docs."""
+    """A city is annotated as a person in one doc, and as a city in the others."""
     (suspect,) = (suspect for suspect in audited.top if suspect.kind == "wrong label")
     city = audited.docs[suspect.doc][slice(*suspect.extent)].text
     n_elsewhere = sum(city in doc.text for doc in audited.docs) - 1
@@ -198,7 +202,8 @@ def test_missing_annotation_is_no_mistake() -> None:
 
 @pytest.mark.parametrize("label", ["city", "${paths.train}"])
 def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
-    """An entity over two lines can't be predicted. A label isn't interpolated as a setting."""
+    """An entity that is on two lines can't be predicted. A label that looks like a variable of the
+    config is not replaced by the value of the variable."""
     docs = right_docs()
     for doc in docs:
         (person, (begin, end, _)) = entities_of(doc)
@@ -228,7 +233,8 @@ def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
 @pytest.mark.parametrize(("n_docs", "n_folds"), [(2, 2), (7, 3), (49, 5)])
 @pytest.mark.parametrize("seed", [None, 1])
 def test_folds_have_the_same_size(n_docs: int, n_folds: int, seed: int | None) -> None:
-    """To within a doc, and none is empty. Without a seed docs stay in order."""
+    """The sizes differ by at most one doc, and no fold is empty. Without a seed, docs stay in
+    order."""
     folds = assign_folds(n_docs, n_folds, seed)
 
     sizes = numpy.bincount(folds, minlength=n_folds)
@@ -240,7 +246,8 @@ def test_folds_have_the_same_size(n_docs: int, n_folds: int, seed: int | None) -
 
 
 def held_out_scores(docs: Sequence[Doc], i: int, config_name: str) -> Any:
-    """The scores of the tokens of doc i by the model that was trained without it."""
+    """The scores of the tokens of the doc with the index `i`, by the model that was trained without
+    it."""
     config = make_config(config_name, **{"training.max_epochs": 1})
     folds = cross_fit(config, docs, n_folds=3)
     (fold,) = (fold for fold in folds if i in fold.docs)
@@ -251,7 +258,8 @@ def held_out_scores(docs: Sequence[Doc], i: int, config_name: str) -> Any:
 
 @pytest.mark.parametrize("config_name", ["sparse", "sparse_document"])
 def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(config_name: str) -> None:
-    """But that of a doc of another fold has: the 5th doc is in the first third, the 40th isn't."""
+    """The annotation of a doc of another fold has an effect. Doc 5 is in the first of three folds,
+    doc 40 is not."""
     docs = right_docs()
     before = held_out_scores(docs, 5, config_name)
 
@@ -264,7 +272,8 @@ def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(config_name: s
 
 
 def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
-    """A city stands twice in a doc. The first becomes a person: scores of the second change."""
+    """A city occurs twice in a doc. When the annotation of the first occurrence is changed to a
+    person, the scores of the second one change, and those of the first don't."""
     docs = []
     for name in CITIES * 3:
         city = (name, "city")
@@ -284,8 +293,8 @@ def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
 
 
 def test_score_of_a_suspect_is_the_log_of_the_odds(audited: Audited) -> None:
-    """Of what is suggested against what is annotated. The odds of a missing entity are changed, as
-    annotators miss more than they make up."""
+    """The odds are those of the suggestion against the annotation. For a missing entity they are
+    multiplied by MISSING_ODDS, as annotators overlook more than they make up."""
     for suspect in audited.suspects:
         odds = log(suspect.prob_suggested + SMOOTHING) - log(suspect.prob_annotated + SMOOTHING)
         if not suspect.annotated:
@@ -295,10 +304,11 @@ def test_score_of_a_suspect_is_the_log_of_the_odds(audited: Audited) -> None:
 
 
 def test_mistakes_that_cost_nothing_come_last_and_expensive_ones_first(audited: Audited) -> None:
-    """Here it costs 100 to annotate nothing where an entity is, and nothing to annotate an entity
-    where none is, or another label."""
+    """In this test, to overlook an entity costs 100; to annotate one where there is none, or with
+    the wrong label, costs nothing."""
 
     def cost(right: Any, annotated: Any) -> float:
+        """The cost of annotating these entities in place of the right ones."""
         if not annotated:
             return 100.0 if right else 0.0
         if not right:
@@ -313,8 +323,8 @@ def test_mistakes_that_cost_nothing_come_last_and_expensive_ones_first(audited: 
 
 
 def test_temperature_of_a_fold_is_that_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The geometric mean of the temperatures fitted to the other two folds, .01 being raised to the
-    lowest that counts, .5."""
+    """It is the geometric mean of the temperatures of the other two folds. The temperature 0.01
+    counts as 0.5, the lowest that is allowed."""
     fitted = iter([Temperature(1.0), Temperature(4.0), Temperature(0.01)])
     monkeypatch.setattr(f"{audit.__module__}.fit_temperature", lambda *_, **__: next(fitted))
 
@@ -339,18 +349,18 @@ def test_cost_of_a_mistake_is_the_sum_over_its_tokens() -> None:
 
 
 def write_lines(suspects: Sequence[Suspect], docs: Sequence[Doc], path: Path) -> list[Any]:
-    """Write the file of an audit, and return its lines."""
+    """Write the file of an audit with these suspects. Returns its lines, read as JSON."""
     write_tasks(path, [suspect_to_task(suspect, docs) for suspect in suspects])
     return read_json_lines(path)
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of a file of JSON lines."""
+    """Read a JSONL file."""
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 
 
 def save_lines(lines: Sequence[Any], path: Path) -> None:
-    """Write a line of JSON for each value."""
+    """Write values to a JSONL file."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf8")
 
 
@@ -398,13 +408,14 @@ def test_a_rejected_suggestion_leaves_its_doc_as_it_is(audited: Audited, tmp_pat
 
 
 def docs_with_other_entities(docs: Sequence[Doc]) -> list[int]:
-    """The numbers of the docs whose entities aren't the right ones."""
+    """The indices of the docs whose entities differ from those of `right_docs`."""
     pairs = enumerate(zip(docs, right_docs(), strict=True))
     return [i for i, (doc, right) in pairs if entities_of(doc) != entities_of(right)]
 
 
 def test_an_edited_suggestion_is_applied_as_edited(audited: Audited, tmp_path: Path) -> None:
-    """The spans of the wrong label are deleted, so the doc has no entities."""
+    """Somebody has removed all spans of the suggestion before accepting it, so the doc has no
+    entities afterwards."""
     docs = docs_with_mistakes()[0]
     lines = write_lines(audited.top, docs, tmp_path / "audit.jsonl")
     (line,) = (line for line in lines if line["kind"] == "wrong label")
@@ -416,8 +427,9 @@ def test_an_edited_suggestion_is_applied_as_edited(audited: Audited, tmp_path: P
 
 
 def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> None:
-    """122 tokens: 61 people of two words each, but "Oslo" and a line break, the tokens 60 and 61,
-    are the 31st. The cut is through other people, who stay as they are."""
+    """The doc has 122 tokens: 61 people of two tokens each. The suspect is in the 31st one, "Oslo"
+    and a line break, which are the tokens 60 and 61. The shown part cuts through other people at
+    both ends; these stay as they are."""
     words = [*["Ana", "Lee"] * 30, "Oslo", "\n", *["Bo", "Roth"] * 30]
     doc = Doc(VOCAB, words=words)
     people = [(i, i + 2, "person") for i in range(0, 122, 2)]
@@ -456,7 +468,7 @@ BO = {"start": 3, "end": 5, "label": "person"}
 def test_lines_that_do_not_fit_the_docs_are_refused(
     changes: list[dict[str, Any]], message: str, tmp_path: Path
 ) -> None:
-    """Each of `changes` makes a line of LINE."""
+    """Each item of `changes` is a line of the file: LINE with these changes."""
     doc = make_doc("Mr Bo went home")
     save_lines([{**LINE, **change} for change in changes], tmp_path / "audit.jsonl")
     with pytest.raises(CorpusError, match=re.escape(message)):
@@ -523,7 +535,8 @@ def test_page_says_of_a_suspect_where_it_is_and_how_probable() -> None:
 
 
 def test_page_marks_all_places_of_a_doc() -> None:
-    """First as annotated, then as suggested: correct entities, the suspect, and other suspects."""
+    """The doc is shown first as annotated, then as suggested. Correct entities, the suspect, and
+    other suspects have different marks."""
     doc = make_doc(("Bo", "person"), "saw", ("Lima", "person"), "&", "<b>Rome")
     suspects = [
         Suspect(0, "wrong label", 1.0, [(2, 3, "person")], [(2, 3, "<i>city")], 0.1, 0.9),
@@ -543,7 +556,7 @@ def test_page_marks_all_places_of_a_doc() -> None:
 
 
 def test_page_has_the_lines_of_the_file(audited: Audited, tmp_path: Path) -> None:
-    """Whatever the texts are: markup doesn't end the script that has them."""
+    """The lines are data of a script in the page. Markup in a text doesn't end the script."""
     doc = make_doc("so", ("</script><b>Rome\u2028</b>", "city"), "&lt;")
     docs = [*audited.docs, doc]
     of_doc = Suspect(len(docs) - 1, "spurious entity", 0.1, [(1, 2, "city")], [], 0, 1)
@@ -561,7 +574,8 @@ def test_page_has_the_lines_of_the_file(audited: Audited, tmp_path: Path) -> Non
 @needs_chromium
 @pytest.mark.slow
 def test_answers_are_given_by_keys_and_saved(audited: Audited, tmp_path: Path) -> None:
-    """The first is accepted, the second accepted and then rejected, the third rejected."""
+    """Keys accept the first suspect, accept and then reject the second one, and reject the third
+    one."""
     path = tmp_path / "audit.html"
     path.write_text(audit_page(audited.top, audited.docs), encoding="utf8")
     saved = tmp_path / "answers.jsonl"
@@ -596,7 +610,7 @@ SHORT = ["--nlp.lang", "xx", "--folds", 3, "--places", 4, "--training.max_epochs
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """49 docs, saved, with a mistake of each kind."""
+    """A file with the docs of `docs_with_mistakes`."""
     DocBin(docs=docs_with_mistakes()[0]).to_disk(tmp_path / "corpus.spacy")
     return tmp_path / "corpus.spacy"
 

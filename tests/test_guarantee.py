@@ -1,4 +1,5 @@
-"""A guaranteed pipeline: its sets, what it promises, when it stops to promise."""
+"""Tests of `guarantee`: what it promises, the sets that a pipeline then writes, and when the
+promise is dropped."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -74,13 +75,14 @@ class Place(NamedTuple):
 
 
 def guaranteed_places(doc: Doc) -> list[Place]:
-    """The places of the guaranteed set of a doc."""
+    """The spans of the guaranteed set of a doc."""
     return [Place(span.start, span.end, span.label_) for span in doc.spans[KEY]]
 
 
 def is_found(ent: Any, spans: list[Any], found: str, by_label: bool) -> bool:
-    """The definition: the set has the entity itself ("exact"), or covers each of its tokens. With
-    `by_label` only spans of its label count."""
+    """The definition of "found": the set has the entity itself ("exact"), or its spans cover each
+    token of the entity ("covered"). With `by_label`, only spans with the label of the entity
+    count."""
     if by_label:
         spans = [span for span in spans if span.label_ == ent.label_]
     if found == "exact":
@@ -97,8 +99,9 @@ def is_found(ent: Any, spans: list[Any], found: str, by_label: bool) -> bool:
 def test_the_sets_keep_the_promise_on_the_calibration_docs(
     unsure: Path, found: str, per_label: bool, by_group: str | None
 ) -> None:
-    """With n docs whose mean share of missed entities is m, (n m + 1) / (n + 1) is promised: each
-    group and label keeps the limit by what the pipeline writes to docs."""
+    """Conformal risk control promises a limit if (n m + 1) / (n + 1) is at most the limit, where m
+    is the mean share of missed entities of n docs. The sets that the pipeline writes to the docs
+    keep that for each group and each label."""
     nlp = load(unsure)
     limit = 0.25 if by_group else 0.15  # groups have fewer docs
     examples = calibration_docs(nlp)
@@ -149,7 +152,7 @@ def test_the_promise_is_saved_in_the_meta(guaranteed: Language, tmp_path: Path) 
 
 
 def test_guaranteed_spans_are_sorted_and_have_their_probabilities(guaranteed: Language) -> None:
-    """They are the entities and more, each once."""
+    """The set has the predicted entities and others, and no span twice."""
     ner: Any = guaranteed.get_pipe("ner")
 
     doc = guaranteed("I like London and Berlin.")
@@ -171,9 +174,10 @@ def test_guaranteed_spans_are_sorted_and_have_their_probabilities(guaranteed: La
 )
 @given(posterior=posterior())
 def test_scores_of_spans_by_definition(posterior: Posterior, found: str, by: str) -> None:
-    """The score of a span with a label: its probability, smoothed over the labels; if it is enough
-    to cover entities, the likeliest label has the probability of all labels, and others none.
-    By doc it is divided by the root of the number of entities expected in the sequence."""
+    """The score of a span with a label is its probability, smoothed over the labels. If entities
+    only have to be covered, the likeliest label gets the probability of all labels together, and
+    the others have no score. If the miss rate is by doc, the score is divided by the square root of
+    the number of entities that are expected in the sequence."""
     spans, probs = posterior.likely_entities(FINEST, least=FINEST)
     prob_of = {(begin, end, label): p for begin, end, label, p in zip(*spans, probs)}
     n_labels = len(posterior.tags.labels)
@@ -222,7 +226,8 @@ KEEP_OR_REPLACE_SHIFT_SCORES = ["calibrate", "tune", "set_decoding"]
 
 @pytest.fixture
 def changed(guaranteed: Language, tmp_path: Path, request: pytest.FixtureRequest) -> Language:
-    """The guaranteed pipeline, saved and loaded, after the change that the test names."""
+    """The guaranteed pipeline, saved and loaded again, after the change that a test gives as its
+    parameter."""
     guaranteed.to_disk(tmp_path)
     nlp = spacy.load(tmp_path)
     assert KEY in nlp("London").spans
@@ -299,7 +304,7 @@ def test_a_promise_that_was_edited_on_disk_is_refused(guaranteed: Language, tmp_
 
 
 def test_processes_and_threads_keep_the_promise(guaranteed: Language) -> None:
-    """No warning says that it is dropped: warnings are errors here."""
+    """If the promise were dropped there would be a warning, and warnings are errors here."""
     expected = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS)]
     in_processes = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS, n_process=2)]
     with ThreadPoolExecutor(4) as threads:
@@ -332,7 +337,8 @@ GROUPED_TEXT = "Who like Khan the Sox lost and London is Berlin"
 
 
 class Grouped(NamedTuple):
-    """A saved pipeline that promises by the key n of docs, and what GROUPED_TEXT should have."""
+    """A saved pipeline that promises for each value of the key n of docs, and the set that
+    GROUPED_TEXT should have in each group."""
 
     model: Path
     places_of_group: dict[str, list[Place]]
@@ -340,7 +346,8 @@ class Grouped(NamedTuple):
 
 @pytest.fixture
 def grouped(unsure: Path, tmp_path: Path) -> Grouped:
-    """Of the groups 0 and 1; the threshold of the group 1 is 0.9, far from that of the other."""
+    """A pipeline with a promise for the groups 0 and 1. The threshold of group 1 is set to 0.9, so
+    that the two groups have different sets."""
     nlp = load(unsure)
     promise = guarantee(nlp, calibration_docs(nlp, 120), miss=0.2, by_group="n").promise
     promise.groups["1"] = replace(promise.groups["1"], threshold=0.9)
@@ -358,7 +365,7 @@ def grouped(unsure: Path, tmp_path: Path) -> Grouped:
 
 
 def test_groups_have_thresholds_of_their_own(unsure: Path) -> None:
-    """A doc without the key isn't counted."""
+    """A doc without the key doesn't count."""
     nlp = load(unsure)
     examples = calibration_docs(nlp, 120)
     examples[0].reference.user_data.clear()
@@ -375,7 +382,8 @@ def test_groups_have_thresholds_of_their_own(unsure: Path) -> None:
     "options", [{}, {"n_process": 2, "batch_size": 1}], ids=["one process", "two processes"]
 )
 def test_each_doc_has_the_set_of_its_group(grouped: Grouped, options: dict[str, int]) -> None:
-    """A doc of another group, 2, or without the key has none."""
+    """A doc without the key has no set, and neither has a doc of a group (2) that nothing was
+    promised for."""
     nlp = spacy.load(grouped.model)
     metadata: Any = [{"n": 0}, {"n": 1}, {"n": 2}, {}]
     docs = [with_metadata(nlp.make_doc(GROUPED_TEXT), keys) for keys in metadata]
@@ -408,7 +416,7 @@ def test_annotate_writes_the_sets_of_groups_and_warns_of_docs_without(
 
 
 def example_with_missing_tag(nlp: Language) -> Example:
-    """Khan is a person; "lost" isn't annotated."""
+    """A doc where Khan is annotated as a person, and "lost" has no annotation."""
     doc = Doc(nlp.vocab, words=["Khan", "is", "lost"])
     return Example.from_dict(doc, {"entities": ["U-PERSON", "O", "-"]})
 
@@ -423,7 +431,7 @@ def test_docs_with_missing_tags_do_not_count(unsure: Path) -> None:
     assert promise.docs == 60
 
 
-def test_no_docs_that_count_are_refused(unsure: Path) -> None:
+def test_it_is_an_error_if_no_docs_count(unsure: Path) -> None:
     nlp = load(unsure)
     with pytest.raises(ValueError, match="not trained on, got 1 docs with missing tags"):
         guarantee(nlp, [example_with_missing_tag(nlp)], miss=0.1)
@@ -432,7 +440,8 @@ def test_no_docs_that_count_are_refused(unsure: Path) -> None:
 
 
 def test_training_docs_are_refused() -> None:
-    """A model with label memory knows them. The empty one of the four has missing tags."""
+    """A model with label memory recognises its training docs. Of the three docs here, two are
+    training docs, and the empty one counts as a doc with missing tags."""
     features = {**SPARSE["features"], "memory": {"LOWER": 1}}
     nlp = pipeline(model={**SPARSE, "features": features})
     train(nlp, steps=3)
@@ -456,7 +465,8 @@ def test_training_docs_are_refused() -> None:
     ],
 )
 def test_terms_that_cannot_be_promised_are_refused(unsure: Path, terms: Any, message: str) -> None:
-    """With 60 docs, of which more than 50 have entities. Nothing is promised afterwards."""
+    """There are 60 docs, and between 50 and 59 of them have entities. After the error, nothing is
+    promised."""
     nlp = load(unsure)
     with pytest.raises(ValueError, match=message):
         guarantee(nlp, calibration_docs(nlp), **terms)
@@ -465,8 +475,8 @@ def test_terms_that_cannot_be_promised_are_refused(unsure: Path, terms: Any, mes
 
 
 def test_too_few_docs_cannot_be_enough(unsure: Path) -> None:
-    """A limit of .05 needs 1 / .05 - 1 = 19 docs, however good the scores. The lowest for 18 is
-    1 / 19 = .0526, rounded up."""
+    """A limit of 0.05 takes at least 1 / 0.05 - 1 = 19 docs, even if nothing is missed. With 18
+    docs, the lowest limit is 1 / 19 = 0.0526, which is rounded up."""
     nlp = load(unsure)
     examples = [eg for eg in calibration_docs(nlp) if eg.reference.ents]
 
@@ -479,7 +489,8 @@ def test_too_few_docs_cannot_be_enough(unsure: Path) -> None:
 
 
 def test_two_groups_share_what_may_fail(unsure: Path) -> None:
-    """A confidence of .7 for both is one of .85 for each, from its own docs alone."""
+    """A confidence of 0.7 for both groups is a confidence of 0.85 for each, which only depends on
+    its own docs."""
     nlp = load(unsure)
     examples = calibration_docs(nlp, 120)
     expected = []
@@ -494,7 +505,8 @@ def test_two_groups_share_what_may_fail(unsure: Path) -> None:
 
 
 def test_three_labels_share_what_may_fail(unsure: Path) -> None:
-    """A confidence of .7 for all is one of .9 for each, and not of .7."""
+    """A confidence of 0.7 for all three labels is a confidence of 0.9 for each label, not of
+    0.7."""
     nlp = load(unsure)
     ner: Any = nlp.get_pipe("ner")
     examples = calibration_docs(nlp, 120)
@@ -504,7 +516,7 @@ def test_three_labels_share_what_may_fail(unsure: Path) -> None:
     scored = score_spans(nlp, ner, examples, result.promise)
 
     def parts_with(confidence: float) -> list[Any]:
-        """The part of each label, as if it were the only one."""
+        """What is promised of each label with this confidence, if it were the only label."""
         terms = replace(result.promise, confidence=confidence)
         parts = []
         for i, label in enumerate(ner.labels):
@@ -522,12 +534,14 @@ def test_three_labels_share_what_may_fail(unsure: Path) -> None:
 def test_an_entity_is_found_at_the_highest_threshold_that_leaves_spans_which_find_it(
     posterior: Posterior, rng: numpy.random.Generator, found: str, per_label: bool
 ) -> None:
-    """6 random entities and 6 random spans with scores from .1 to .8."""
+    """Tests `thresholds_to_find` on 6 random entities and 6 random spans with scores from 0.1 to
+    0.8."""
     n_labels = len(posterior.tags.labels)
     n_tokens = len(posterior.scores.emissions)
     assume(n_tokens)
 
     def random_entities(least_label: int) -> Entities:
+        """Six random entities. `least_label` is the lowest index of a label."""
         begin = rng.integers(n_tokens, size=6)
         end = [b + 1 + rng.integers(min(3, n_tokens - b)) for b in begin]
         label = rng.integers(least_label, n_labels, size=6)
@@ -553,7 +567,7 @@ def test_an_entity_is_found_at_the_highest_threshold_that_leaves_spans_which_fin
 
 
 def test_a_limit_of_false_alarms_leaves_probable_spans_and_few_wrong_ones(unsure: Path) -> None:
-    """The mean share of wrong spans of a doc is below the limit of .3, but not 0."""
+    """The mean share of wrong spans in a set is below the limit of 0.3, but isn't 0."""
     nlp = load(unsure)
     examples = calibration_docs(nlp, 200)
 

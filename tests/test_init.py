@@ -1,4 +1,5 @@
-"""`costner init`: every config that it writes trains; what doesn't go together is refused."""
+"""Tests of `init`: every config that it writes can be trained, and options that don't go together
+are refused."""
 
 import json
 import re
@@ -45,8 +46,8 @@ TINY_TOK2VEC = {"embed": {"rows": [50, 50, 50, 50]}, "encode": {"width": 8, "dep
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of 4 docs with cities and countries, label trees, cost matrices; and corpora without
-    entities, of few sentences, and of enough."""
+    """A folder with label trees, cost matrices and corpora: one of 4 docs with cities and
+    countries, one without entities, one with few sentences, and one with enough."""
     path = tmp_path_factory.mktemp("init")
     make_corpus(path / "corpus.spacy")
     (path / "tree.json").write_text('{"place": {"city": {}, "country": {}}}')
@@ -60,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_docs(path: Path, docs: Sequence[tuple[str, str]]) -> Path:
-    """Docs of words and tags, both separated by spaces."""
+    """Write docs to a file. A doc is given by its words and its tags, both separated by spaces."""
     vocab = spacy.blank("xx").vocab
     docbin = DocBin()
     for words, tags in docs:
@@ -71,7 +72,7 @@ def write_docs(path: Path, docs: Sequence[tuple[str, str]]) -> Path:
 
 @pytest.fixture(autouse=True)
 def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tests run in the folder above."""
+    """All tests of this file run in the folder of the fixture `folder`."""
     monkeypatch.chdir(folder)
 
 
@@ -104,7 +105,7 @@ TRAINED: list[tuple[str, str, str, str, str]] = [
 def test_configs_train_for_a_step(
     model: Any, loss: str, cost: str, decoding: Any, aim: str
 ) -> None:
-    """And the pipeline is scored by cost if one is given, or is the aim."""
+    """If a cost is given, or is the aim, the pipeline is also scored by cost."""
     text = init(
         lang="xx",
         train_path=CORPUS,
@@ -158,7 +159,8 @@ def test_options_that_do_not_go_together_are_refused(options: str, reason: str) 
 
 
 def block(text: str, path: str) -> Any:
-    """A block or setting of a config, with variables filled in; None if there is none."""
+    """A block or a setting of a config, with variables filled in. None if the config doesn't have
+    it."""
     value: Any = Config().from_str(text)
     for name in path.split("."):
         value = value.get(name)
@@ -197,8 +199,8 @@ FEW = {"train_path": Path("few.spacy")}
 def test_losses_and_decodings_are_those_that_which_loss_md_recommends(
     options: Any, losses: str, decoding: str, cost_weight: float | None
 ) -> None:
-    """`losses` are the stages of training. `cost_weight` is how the cost is weighed when the best
-    model is chosen: -1 minimises it, 0 shows it alone, None has none."""
+    """`losses` are the losses of the schedule. `cost_weight` is the weight of the cost when the
+    best model is chosen: -1 if it is minimised, 0 if it is only shown, None if there is no cost."""
     text = init(**{"lang": "xx", **options})
 
     loss = block(text, "components.ner.loss")
@@ -265,7 +267,7 @@ def test_losses_are_found_by_any_spelling_of_their_names(loss_name: str) -> None
 
 @pytest.mark.parametrize("loss_name", LOSSES)
 def test_losses_have_the_first_line_of_their_docstring_as_a_comment(loss_name: str) -> None:
-    """A loss that has to start from a trained model is the second of a schedule."""
+    """A loss that needs a trained model to start from is the second one of a schedule."""
     text = init(loss=loss_name)
 
     loss = block(text, "components.ner.loss")
@@ -295,7 +297,8 @@ def test_costs_are_found_by_any_spelling_of_their_names() -> None:
 def test_texts_of_several_sentences_get_features_of_the_document(
     n_sents: int, document: Any, tmp_path: Path
 ) -> None:
-    """And so a second pass. That a doc has several sentences is seen without sentence starts."""
+    """With these features, the model has a second pass. Sentences are counted even if the docs have
+    no sentence starts."""
     path = tmp_path / "train.jsonl"
     line = {"text": "She went to Oslo in May. " * n_sents, "label": [[12, 16, "city"]]}
     path.write_text(f"{json.dumps(line)}\n" * 20, encoding="utf8")
@@ -314,7 +317,7 @@ SIZES = [*product(MODELS, [1, 60, 700], [20]), ("hybrid", 3000, 20), ("linear", 
 def test_models_are_evaluated_once_an_epoch_at_least(
     model: Any, n_docs: int, n_words: int, tmp_path: Path
 ) -> None:
-    """And training doesn't end before the end of an epoch for want of patience."""
+    """And training doesn't end before the end of an epoch because it has too little patience."""
     doc = ("Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1))
     path = write_docs(tmp_path / "train.spacy", [doc] * n_docs)
     config = Config().from_str(init(lang="xx", model=model, train_path=path, dev_path=path))
@@ -333,7 +336,7 @@ def test_models_are_evaluated_once_an_epoch_at_least(
 def test_batches_steps_and_embeddings_of_a_hybrid_model_grow_with_the_corpus(
     tmp_path: Path,
 ) -> None:
-    """60,000 words."""
+    """The corpus has 60,000 words."""
     doc = ("Oslo" + " rain" * 19, "B-city" + " O" * 19)
     path = write_docs(tmp_path / "train.spacy", [doc] * 3000)
     text = init(lang="xx", model="hybrid", train_path=path, dev_path=path)
@@ -354,7 +357,8 @@ def test_with_many_labels_o_is_one_tag(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_without_options_it_is_the_config_in_configs(model: Any) -> None:
-    """A change of the template is made there, too. The head of the files differs."""
+    """If the template is changed, the files in configs/ have to be changed, too. Only their heads
+    differ."""
     name = "sparse" if model == "linear" else model
     text = (ROOT / "configs" / f"{name}.cfg").read_text("utf8")
     start = "# The corpora.\n"
@@ -380,7 +384,8 @@ def test_sections_have_comments_and_lines_are_short(model: Any, loss: str) -> No
 
 @pytest.fixture
 def my_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A path with a space, in an empty folder but for the corpus, which is the current one."""
+    """A path with a space, for a new config. The working directory is an empty folder that only has
+    the corpus."""
     write_docs(tmp_path / "corpus.spacy", [("Oslo", "B-city")])
     monkeypatch.chdir(tmp_path)
     return Path("my config.cfg")
@@ -390,7 +395,7 @@ OPTIONS = ["--train", "corpus.spacy", "--miss", "5", "--aim", "precision=0.9", "
 
 
 def command_in_head(text: str) -> str:
-    """The line of a config that has the command which made it."""
+    """The line at the head of a config with the command that made it."""
     return next(line for line in text.splitlines() if "costner init" in line)
 
 
@@ -406,7 +411,7 @@ def test_the_command_writes_a_config_that_says_what_to_run_next(my_config: Path)
 
 
 def test_the_head_of_a_config_has_the_command_that_makes_it_again(my_config: Path) -> None:
-    """With --force: the file exists."""
+    """The command needs --force in addition, as the file exists."""
     run("init", my_config, *OPTIONS)
     text = my_config.read_text(encoding="utf8")
     words = shlex.split(command_in_head(text).lstrip("# "))
@@ -432,7 +437,8 @@ def test_options_are_in_the_docs() -> None:
 
 
 def test_a_dash_prints_the_config() -> None:
-    """The scores of a perceptron are no probabilities: nothing to calibrate."""
+    """The scores of a perceptron are not probabilities, so the head names no command that
+    calibrates."""
     result = run("init", "-", "--loss", "perceptron")
     assert result.exit_code == 0
     assert not Path("-").exists()
@@ -442,7 +448,7 @@ def test_a_dash_prints_the_config() -> None:
 
 
 def test_next_commands_check_fit_calibrate_and_evaluate(my_config: Path) -> None:
-    """As they are printed; the first two are run."""
+    """The commands are tested as they are printed. The first two are also run."""
     corpus = Path("corpus.spacy")
     make_corpus(corpus)
     result = run("init", my_config, "--train", corpus, "--dev", corpus, "--miss", 3)
@@ -470,13 +476,13 @@ def test_next_commands_check_fit_calibrate_and_evaluate(my_config: Path) -> None
 def test_decisions_by_expected_cost_are_not_calibrated(
     options: list[str], is_calibrated: bool
 ) -> None:
-    """Calibration doesn't change the best path. It makes decisions by expected cost worse."""
+    """Calibration doesn't change the best path, but makes decisions by expected cost worse."""
     output = run("init", "-", "--miss", 5, *options).output
     assert ("costner calibrate" in output) is is_calibrated
 
 
 def test_next_commands_say_what_costs_count() -> None:
-    """If there is a cost."""
+    """Only if there is a cost."""
     with_cost = run("init", "-", "--miss", 5).output
     assert "Costs count tokens. `costner tune --recall 0.8`" in with_cost
     assert "Costs count tokens" not in run("init", "-").output
@@ -484,7 +490,8 @@ def test_next_commands_say_what_costs_count() -> None:
 
 @pytest.fixture
 def prefixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The arguments that make a tree of a corpus whose labels have prefixes, in a new folder."""
+    """The words of a command that makes a label tree of a corpus whose labels have prefixes. The
+    corpus is in a new working directory."""
     monkeypatch.chdir(tmp_path)
     labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
     write_docs(Path("train.spacy"), [("a", f"B-{label}") for label in labels])
@@ -492,7 +499,7 @@ def prefixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_tree_by_prefix_is_written_and_used(prefixed: list[str]) -> None:
-    """Labels with the same text before the first "_" are under a node of that name."""
+    """Labels with the same text before the first "_" are below a node with that name."""
     assert run(*prefixed).exit_code == 0
     assert json.loads(Path("tree.json").read_text("utf8")) == {
         "drug": {"drug_dose": {}, "drug_name_new": {}},

@@ -1,4 +1,5 @@
-"""A promise for new texts, from docs that were drawn from them."""
+"""Tests of `guarantee --drawn`: a promise for new texts, made with docs that were drawn from
+them."""
 
 import json
 from pathlib import Path
@@ -24,7 +25,7 @@ LIMIT = 0.2
 
 
 def make_texts(nlp: Language, n: int = 150) -> list[Doc]:
-    """Texts whose entities the model finds more or less easily."""
+    """Texts with entities, some of which are easier to find for the model than others."""
     rng = numpy.random.default_rng(3)
     texts: list[Doc] = []
     for _ in range(n):
@@ -47,23 +48,27 @@ def answer(nlp: Language, drawn: DrawnDoc) -> Example:
 
 @pytest.fixture
 def nlp(unsure: Path) -> Language:
+    """A pipeline without a promise."""
     return load(unsure)
 
 
 @pytest.fixture
 def drawn(nlp: Language) -> list[DrawnDoc]:
+    """The docs of 80 drawings from 150 texts."""
     return draw(nlp, make_texts(nlp), n=80, seed=1)
 
 
 @pytest.fixture
 def answers(nlp: Language, drawn: list[DrawnDoc]) -> list[Example]:
+    """The drawn docs with their annotation."""
     return [answer(nlp, doc) for doc in drawn]
 
 
 def test_the_threshold_is_that_of_the_weighted_docs(
     nlp: Language, drawn: list[DrawnDoc], answers: list[Example]
 ) -> None:
-    """A doc has the weight 1 / (2 D q) for each time that it was drawn."""
+    """A doc has the weight 1 / (2 D q) for each time that it was drawn, with the probability q from
+    D = 150 texts."""
     ner: Any = nlp.get_pipe("ner")
     scored = score_spans(nlp, ner, answers, Terms(miss=LIMIT))
     weights = numpy.asarray(
@@ -85,7 +90,8 @@ def test_the_threshold_is_that_of_the_weighted_docs(
 
 
 def test_docs_needed_are_enough(nlp: Language, answers: list[Example]) -> None:
-    """If there were so many times as many docs, each with the same weights."""
+    """The message says how many docs a limit takes. So many docs like the drawn ones are enough,
+    and 3 % fewer are not."""
     with pytest.raises(ValueError, match=r"0\.01 takes about") as error:
         guarantee(nlp, answers, miss=0.01, drawn=True)
     needed = int(str(error.value).split("takes about ")[1].split(" docs")[0].replace(",", ""))
@@ -102,11 +108,11 @@ def test_docs_needed_are_enough(nlp: Language, answers: list[Example]) -> None:
 
 
 @pytest.mark.parametrize("by", ["doc", "any"])
-def test_the_miss_rate_of_the_set_before_is_that_of_the_drawn_docs(
+def test_the_miss_rate_of_the_earlier_promise_is_estimated(
     nlp: Language, drawn: list[DrawnDoc], answers: list[Example], by: str
 ) -> None:
-    """By what the pipeline writes to docs: its mean over the docs with entities, each with its
-    weight."""
+    """The miss rate is computed here from the sets that the pipeline writes: it is the weighted
+    mean over the docs with entities."""
     calibration = [Example(eg.predicted.copy(), eg.reference.copy()) for eg in answers[:30]]
     for eg in calibration:
         eg.reference.user_data.clear()
@@ -147,8 +153,8 @@ def test_drawn_docs_are_known_and_all_needed(nlp: Language, answers: list[Exampl
 def test_training_docs_among_the_texts_count(
     nlp: Language, answers: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were drawn with the others, for the same pipeline: without them the rest would be no
-    sample of the texts."""
+    """Training docs that were drawn with the others are not left out, as the rest would be no
+    random sample of the texts."""
     monkeypatch.setattr("spacy_costner.analysis.guarantees.is_known_doc", lambda known, doc: True)
     promise = guarantee(nlp, answers, miss=LIMIT, drawn=True).promise
     assert promise.docs == len(answers)
@@ -164,7 +170,8 @@ def test_a_promise_for_drawn_docs_is_saved(
 
 
 def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:
-    """Of docs that are drawn q D times as often, 1 / q D as many are left."""
+    """The last 4000 docs were drawn with four times the probability of the others, so about a
+    quarter of them is kept."""
     weights = numpy.asarray([1.0] * 1000 + [0.25] * 4000)
     chosen = draw_uniformly(weights)
     assert (chosen < 1000).sum() == 1000

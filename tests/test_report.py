@@ -1,4 +1,4 @@
-"""The report: what it finds, and the page that it makes of it."""
+"""Tests of `report`: the numbers and mistakes that it finds, and the page that is made of them."""
 
 import json
 import re
@@ -73,7 +73,8 @@ CORPUS_OF_9_ENTITIES = [
 
 
 def pipeline_that_answers(tag_of_word: dict[str, str] = ANSWERS, **settings: Any) -> Language:
-    """A sparse pipeline, scored by COST_SCORER, that predicts these tags, and O for other words."""
+    """A linear pipeline, scored by COST_SCORER, that predicts the given tag for each of these
+    words, and O for all other words."""
     nlp = spacy.blank("xx")
     config = {"model": SPARSE, "scheme": "IOB2", "scorer": COST_SCORER, **settings}
     ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
@@ -90,7 +91,8 @@ def pipeline_that_answers(tag_of_word: dict[str, str] = ANSWERS, **settings: Any
 
 
 def pipeline_with_noise() -> Language:
-    """A pipeline with entities of all probabilities, some of them correct."""
+    """A pipeline that predicts entities with all sorts of probabilities, some of which are
+    correct."""
     nlp = pipeline_that_answers()
     emissions = linear_part(nlp.get_pipe("ner").model)[1].emissions
     noise = numpy.random.default_rng(0).normal(size=emissions.shape)
@@ -99,18 +101,18 @@ def pipeline_with_noise() -> Language:
 
 
 def report_on(nlp: Language, docs: Sequence[tuple[str, str]] = CORPUS, **settings: Any) -> Report:
-    """The report of a pipeline on docs of words and tags."""
+    """The report of a pipeline on docs. A doc is given by its words and its tags."""
     return report(nlp, examples_of(nlp, docs), **settings)
 
 
 @pytest.fixture(scope="module")
 def corpus_report() -> Report:
-    """Of CORPUS, with the answers ANSWERS and the costs of TREE."""
+    """The report on CORPUS of a pipeline that predicts ANSWERS, with the costs of TREE."""
     return report_on(pipeline_that_answers())
 
 
 def tp_fp_fn(scores: Any) -> tuple[int, int, int]:
-    """How many entities are correct, spurious and missing."""
+    """The numbers of correct, spurious and missing entities."""
     return scores.tp, scores.fp, scores.fn
 
 
@@ -118,7 +120,7 @@ def tp_fp_fn(scores: Any) -> tuple[int, int, int]:
 
 
 def test_report_says_what_was_evaluated(corpus_report: Report) -> None:
-    """The empty doc of the corpus is none; the other five have 15 tokens."""
+    """The empty doc of the corpus doesn't count. The other five docs have 15 tokens."""
     assert corpus_report.pipeline == "xx_pipeline"
     assert corpus_report.docs == 5
     assert corpus_report.tokens == 15
@@ -134,8 +136,8 @@ def test_report_says_what_was_evaluated(corpus_report: Report) -> None:
 
 
 def test_report_counts_correct_spurious_and_missing_entities(corpus_report: Report) -> None:
-    """Correct: Rome. Spurious: Georgia as a city, May, Oslo. Missing: Georgia, Old Oslo, Lima. One
-    level up in the tree Georgia is correct: a place."""
+    """Rome is correct. Georgia as a city, May and Oslo are spurious. Georgia, Old Oslo and Lima are
+    missing. One level up in the tree, Georgia is correct, as both labels are below "place"."""
     assert tp_fp_fn(corpus_report.total) == (1, 3, 3)
     counts_of_label = {label: tp_fp_fn(score) for label, score in corpus_report.labels.items()}
     assert counts_of_label == {"city": (1, 2, 2), "country": (0, 0, 1), "person": (0, 1, 0)}
@@ -144,7 +146,7 @@ def test_report_counts_correct_spurious_and_missing_entities(corpus_report: Repo
 
 
 def test_scores_have_intervals_over_docs() -> None:
-    """Those of the counts of each doc. Five docs are too few."""
+    """They are computed from the counts of each doc. Five docs are too few for intervals."""
     nlp = pipeline_that_answers()
     few = report_on(nlp)
     assert few.intervals is None
@@ -185,7 +187,8 @@ def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None
 
 
 def test_report_lists_the_costliest_mistakes_first(corpus_report: Report) -> None:
-    """Of the same cost, those first that the pipeline is surest of (WEIGHTS)."""
+    """Of mistakes with the same cost, those come first that the pipeline is surest of, by
+    WEIGHTS."""
     mistakes = [(mistake.text, mistake.kind, mistake.cost) for mistake in corpus_report.mistakes]
     assert mistakes == [
         ("Nothing in May .", "spurious entity", 4),
@@ -207,7 +210,7 @@ def test_report_has_the_scores_of_evaluate(corpus_report: Report) -> None:
 
 
 def test_marks_of_a_mistake_have_probabilities_of_their_entities(corpus_report: Report) -> None:
-    """Annotated: Old Oslo. Predicted: Oslo, its token 11 of the corpus."""
+    """Old Oslo is annotated. Oslo is predicted, which is token 11 of the corpus."""
     mistake = corpus_report.mistakes[1]
     (annotated,) = mistake.annotated
     (predicted,) = mistake.predicted
@@ -226,11 +229,12 @@ def test_marks_of_a_mistake_have_probabilities_of_their_entities(corpus_report: 
 
 
 def test_marks_tell_the_mistake_from_others_and_from_correct_entities() -> None:
-    """Two mistakes in a doc: Lima is missing, May is spurious. Rome is correct."""
+    """The doc has two mistakes: Lima is missing, May is spurious. Rome is correct."""
     docs = [("Rome saw May and Lima .", "B-city O O O B-city O")]
     missing, spurious = report_on(pipeline_that_answers(), docs).mistakes
 
     def state_of_entity(mistake: Mistake, marks: Sequence[Any]) -> dict[str, str]:
+        """The state of each mark of a mistake, by the text of its entity."""
         return {mistake.text[mark.start : mark.end]: mark.state for mark in marks}
 
     assert state_of_entity(missing, missing.annotated) == {"Rome": "correct", "Lima": "error"}
@@ -250,7 +254,8 @@ THRESHOLD_OF_HALF = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold":
 def test_present_setting_lies_on_its_curve(
     settings: dict[str, Any], parameter: str, value: float
 ) -> None:
-    """One of four predicted entities is correct, and one of four annotated ones predicted: 1/4."""
+    """Four entities are predicted and four are annotated, and one of these is the same: precision
+    and recall are 1/4."""
     result = report_on(pipeline_that_answers(**settings))
 
     assert result.parameter == parameter
@@ -260,20 +265,20 @@ def test_present_setting_lies_on_its_curve(
 
 
 def page_without_figures(report: Report) -> str:
-    """The page, its figures empty: to draw them takes a second."""
+    """The page with empty figures, as it takes a second to draw them."""
     with patch("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>"):
         return report_page(report)
 
 
 def data_in_page(html: str) -> Any:
-    """What the scripts of the page read."""
+    """The data in the page that its scripts read."""
     (data,) = re.findall(r'(?s)<script type="application/json" id="data">(.*?)</script>', html)
     return json.loads(data)
 
 
 @pytest.fixture(scope="module")
 def data_of_noise() -> Any:
-    """What the scripts read on the page of `pipeline_with_noise`."""
+    """The data that scripts read on the page of `pipeline_with_noise`."""
     result = report_on(pipeline_with_noise(), CORPUS_OF_9_ENTITIES)
     return data_in_page(page_without_figures(result))
 
@@ -300,7 +305,8 @@ def test_sliders_have_the_points_of_tune(data_of_noise: Any) -> None:
 
 
 def test_sliders_have_the_scores_of_a_pipeline_with_that_threshold(data_of_noise: Any) -> None:
-    """Each seventh of the thresholds is tried. The counts vary, or else the test says little."""
+    """Every seventh threshold is tried. The counts must differ, as otherwise the test says
+    little."""
     rows = data_of_noise["thresholds"]
     for counts in list(zip(*rows))[1:]:
         assert len(set(counts)) > 2
@@ -317,7 +323,7 @@ def test_sliders_have_the_scores_of_a_pipeline_with_that_threshold(data_of_noise
 
 
 def test_page_has_the_command_that_tunes_the_threshold() -> None:
-    """The name of the folder has a space, so it is quoted."""
+    """The name of the folder has a space, so it is quoted in the command."""
     result = report_on(pipeline_that_answers(), source="my models/ner")
     command = data_in_page(page_without_figures(result))["command"]
     assert command == (
@@ -327,7 +333,8 @@ def test_page_has_the_command_that_tunes_the_threshold() -> None:
 
 
 def test_slider_starts_at_the_threshold_of_the_pipeline() -> None:
-    """At the closest step of .01; at .5, row 49, if the pipeline has no threshold."""
+    """It starts at the nearest step of 0.01. If the pipeline has no threshold, it starts at 0.5,
+    which is row 49."""
     decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.123}
     without_threshold = report_on(pipeline_that_answers())
     with_threshold = report_on(pipeline_that_answers(decoding=decoding))
@@ -411,8 +418,8 @@ def test_costs_of_mistakes_kinds_and_confusions_have_the_same_sum(scheme: str, s
 
 
 def pipeline_that_answers_place() -> Language:
-    """It decodes with minimum cost, and Rome is surely an entity, of any label: so its answer is
-    place, the node above all labels."""
+    """A pipeline that decodes by minimum expected cost. It is sure that Rome is an entity, but not
+    of which label. So it predicts "place", the node above all labels."""
     tree = {"place": {"city": {}, "country": {}, "person": {}}}
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
     nlp = pipeline_that_answers(
@@ -426,7 +433,8 @@ def pipeline_that_answers_place() -> Language:
 
 
 def test_answers_that_are_inner_nodes_are_counted_as_mistakes_and_at_their_level() -> None:
-    """Places are Rome, Georgia, whose label is wrong, and Oslo and May, which aren't annotated."""
+    """The predicted places are Rome, Georgia, which has the wrong label, and Oslo and May, which
+    aren't annotated."""
     result = report_on(pipeline_that_answers_place())
     (mistake,) = (mistake for mistake in result.mistakes if mistake.text == "Rome fell .")
 
@@ -439,7 +447,8 @@ def test_answers_that_are_inner_nodes_are_counted_as_mistakes_and_at_their_level
 
 
 def test_an_inner_node_that_is_annotated_is_counted_as_a_label() -> None:
-    """Rome, predicted as a place, and Georgia count as places no more: only Etna's label does."""
+    """Once Etna is annotated as a place, "place" counts as a label: Rome, which is predicted as
+    one, and Georgia don't count for it."""
     docs = [*CORPUS, ("Etna", "B-place")]
     result = report_on(pipeline_that_answers_place(), docs)
     assert tp_fp_fn(result.labels["place"]) == (1, 1, 0)
@@ -455,7 +464,7 @@ def test_minimum_cost_decoding_has_no_parameter_on_the_curves() -> None:
 
 
 def test_labels_that_only_the_corpus_has_are_missing_entities() -> None:
-    """The model knows no label volcano, and so no probability of it."""
+    """The model doesn't have the label volcano, so it has no probability for its entities."""
     docs = [*CORPUS, ("Etna smoked .", "B-volcano O O")]
     result = report_on(pipeline_that_answers(scorer=SCORER_WITHOUT_COST), docs)
 
@@ -483,8 +492,9 @@ def test_a_tree_without_a_label_of_the_corpus_is_refused() -> None:
 
 
 def test_what_is_not_annotated_does_not_count() -> None:
-    """Neither a doc without annotation, nor a token without it: May, which is predicted. Of the two
-    docs more, the second counts, with two tokens and Georgia, again a wrong label."""
+    """Two docs are added. The first has no annotation and doesn't count. The second counts with two
+    tokens and with Georgia, again a wrong label; its third token, May, is predicted, but not
+    annotated."""
     nlp = pipeline_that_answers()
     bare = Doc(nlp.vocab, words=["May", "in", "Rome"])
     partly = Doc(nlp.vocab, words=["May", "fell", "Georgia"], ents=["", "O", "B-city"])
@@ -509,7 +519,7 @@ def test_tokens_need_not_be_those_of_the_annotation() -> None:
 
 
 def test_entities_over_a_border_cannot_be_predicted() -> None:
-    """Lima Oslo is annotated, and Oslo begins a sentence."""
+    """Lima Oslo is annotated as one entity, but a sentence begins at Oslo."""
     nlp = pipeline_that_answers(sentence_boundaries=True)
     words = ["Rome", "fell", "in", "Lima", "Oslo", "."]
     tags = ["B-city", "O", "O", "B-city", "I-city", "O"]
@@ -586,7 +596,8 @@ NO_NUMBER = "\N{EN DASH}"
 
 
 def check_page(html: str) -> list[str]:
-    """Every page is well formed and needs nothing from elsewhere. Returns its elements' tags."""
+    """Check that a page is well formed and needs nothing from elsewhere. Returns the tags of its
+    elements."""
     assert html.startswith("<!DOCTYPE html>")
     text = re.sub("<!DOCTYPE html>|<meta .*?>|&middot;", "", html)  # what XML doesn't have
     root = ElementTree.fromstring(re.sub("(?s)(?<=<script>).*?(?=</script>)", "", text))
@@ -642,7 +653,8 @@ def test_page_shows_facts_and_figures_of_the_report(corpus_report: Report) -> No
 
 
 def test_tables_of_the_page_have_scores_and_counts(corpus_report: Report) -> None:
-    """Precision, recall, F, the numbers of annotated, predicted and correct entities."""
+    """A row has precision, recall and F, then the numbers of annotated, predicted and correct
+    entities."""
     html = page_without_figures(corpus_report)
     cells = {}
     for name, row in re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', html, re.DOTALL):
@@ -656,7 +668,7 @@ def test_tables_of_the_page_have_scores_and_counts(corpus_report: Report) -> Non
 
 
 def random_confusion(n_labels: int) -> Confusion:
-    """Costs of the labels l0, l1, ... and O."""
+    """Random costs of the labels l0, l1, ... and O."""
     shape = (n_labels + 1, n_labels + 1)
     cost = numpy.random.default_rng(n_labels).integers(0, 50, shape).astype("float64")
     return Confusion([*(f"l{i}" for i in range(n_labels)), "O"], cost)
@@ -687,13 +699,14 @@ def test_costliest_labels_are_shown_and_the_others_summed() -> None:
 
 
 def test_a_single_label_too_many_is_shown() -> None:
-    """A row "1 others" would be no shorter."""
+    """If only one label had to be summed, the row "1 others" would save no row."""
     confusion = random_confusion(MAX_LABELS + 1)
     assert sum_others(confusion) is confusion
 
 
 def transitions_of(n_tags: int) -> TransitionWeights:
-    """From tag t<i> to tag t<j> the weight is 1000 i + j."""
+    """Transition weights between `n_tags` tags. From the tag t<i> to the tag t<j> the weight is
+    1000 i + j."""
     names = [f"t{i}" for i in range(n_tags)]
     weights = [[1000.0 * i + j for j in range(n_tags)] for i in range(n_tags)]
     return TransitionWeights(names, names, weights)
@@ -702,7 +715,7 @@ def transitions_of(n_tags: int) -> TransitionWeights:
 def test_page_of_many_labels_sums_them_and_has_numbers_on_hover(
     corpus_report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """38 labels: 15 are shown, 23 are summed. 6 tags are as many as there is room for."""
+    """There are 38 labels: 15 are shown, and 23 are summed."""
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
     confusion = random_confusion(38)
     result = corpus_report._replace(confusion=confusion, transitions=transitions_of(6))
@@ -732,7 +745,8 @@ def test_page_of_too_many_tags_has_no_figure_of_transitions(
 
 
 def test_markup_is_text() -> None:
-    """In texts and labels of the corpus, the names of the pipeline, and paths."""
+    """Markup may be in texts and labels of the corpus, in the names of the pipeline, and in
+    paths."""
     words = "<script>alert(1)</script> & <b>Lima</b> {{0}} {%x%}"
     nlp = pipeline_that_answers(scorer=SCORER_WITHOUT_COST)
     nlp.meta["name"] = "<i>name</i>"
@@ -802,7 +816,7 @@ def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
 
 
 def test_style_sheet_has_the_colours_of_the_figures(corpus_report: Report) -> None:
-    """In the light; in the dark they are others."""
+    """The colours of figures are those of the light mode. The dark mode has others."""
     html = page_without_figures(corpus_report)
     for name, colour in COLOURS.items():
         ((light, dark),) = re.findall(rf"--{name}: light-dark\((#\w+), (#\w+)\);", html)
@@ -836,14 +850,15 @@ def test_numbers_are_rounded_for_readers(text: str, expected: str) -> None:
 
 @pytest.fixture
 def saved_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the pipeline of ANSWERS. Pages have no figures, which take a second."""
+    """The folder of the pipeline that predicts ANSWERS. Pages have no figures, as it takes a second
+    to draw them."""
     monkeypatch.setattr("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>")
     pipeline_that_answers().to_disk(tmp_path / "pipeline")
     return tmp_path / "pipeline"
 
 
 def save_docs(path: Path, corpus: Sequence[tuple[str, str]]) -> Path:
-    """Save docs of words and tags as a .spacy file. RETURNS (Path): The path."""
+    """Save docs to a .spacy file. A doc is given by its words and its tags. Returns the path."""
     DocBin(docs=[eg.reference for eg in examples_of(spacy.blank("xx"), corpus)]).to_disk(path)
     return path
 
@@ -885,7 +900,7 @@ def test_command_refuses_a_name_that_no_component_has(saved_pipeline: Path, tmp_
 
 
 def texts_of_sliders(tab: Browser) -> dict[str, str]:
-    """What the page says of its sliders: the text of each element with an id."""
+    """What the page says about its sliders: the text of each element that has an id."""
     return tab.run(
         "Object.fromEntries([...document.querySelectorAll('form [id]')]"
         ".map(element => [element.id, element.textContent]))"
@@ -893,7 +908,12 @@ def texts_of_sliders(tab: Browser) -> dict[str, str]:
 
 
 def expected_texts(row: Sequence[Any], cost_of_miss: float, total: Sequence[int]) -> dict[str, str]:
-    """What it should say of a threshold with its counts, and of those of the pipeline now."""
+    """What the page should say about a threshold.
+
+    row (Sequence[Any]): The threshold, with its numbers of correct, spurious and missing entities.
+    cost_of_miss (float): What a miss costs, in false alarms.
+    total (Sequence[int]): The same numbers of the pipeline as it is.
+    """
     threshold, tp, fp, fn = row
     _, fp_now, fn_now = total
     precision = f"{percent(tp / (tp + fp))} %" if tp + fp else NO_NUMBER
@@ -933,7 +953,7 @@ DOT_IS_IN_RING = """
 
 
 class SliderPage:
-    """The page in a tab, and what its sliders should say."""
+    """The page in a tab of the browser, and what its sliders should say."""
 
     def __init__(self, tab: Browser, data: dict[str, Any]) -> None:
         self.tab = tab
@@ -942,7 +962,8 @@ class SliderPage:
         self.command = data["command"]
 
     def check(self, row: Sequence[Any], cost_of_miss: float) -> None:
-        """The sliders are at the threshold of a row, and at a cost."""
+        """Check the texts of the page, whose sliders stand at the threshold of a row and at a cost
+        of a miss."""
         texts = texts_of_sliders(self.tab)
         texts["cost-now"] = re.findall(r"now (\S+);", texts["cost-note"])[0]
         for name, text in expected_texts(row, cost_of_miss, self.total).items():
@@ -952,8 +973,9 @@ class SliderPage:
         self.check_command(row, texts)
 
     def check_command(self, row: Sequence[Any], texts: dict[str, str]) -> None:
-        """The command asks `tune` for the precision of the row if its recall is lower than now, or
-        else for its recall; rounded down, so that it can be reached."""
+        """Check the command of the page. It tunes for the precision of the row if the recall of the
+        row is lower than the present one, and otherwise for its recall. The number is rounded down,
+        so that it can be reached."""
         _, tp, fp, fn = row
         precision = tp / (tp + fp) if tp + fp else 1.0
         recall = tp / (tp + fn)
@@ -971,8 +993,8 @@ class SliderPage:
 @needs_chromium
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
-    """On a wide screen in the light, and on a narrow one in the dark. A miss that costs c moves the
-    threshold to 1 / (1 + c)."""
+    """The page is tested on a wide screen in light mode, and on a narrow one in dark mode. If a
+    miss costs c, the best threshold is 1 / (1 + c)."""
     html = report_page(report_on(pipeline_with_noise(), CORPUS_OF_9_ENTITIES))
     path = tmp_path / "report.html"
     path.write_text(html, encoding="utf8")
