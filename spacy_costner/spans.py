@@ -1,7 +1,10 @@
 """Entities that may overlap: the spans under a key of `doc.spans`, as spaCy's `spancat` has them.
 
-Several components share the key, each with some of the labels. The spans of one component don't
-overlap, so to it they are the entities of the doc.
+Several components can share a key. Each of them has its own labels, and its spans don't overlap
+with each other. So a component can learn its spans as if they were the entities of the doc.
+
+The second half of the file reads and writes groups of spans with scores, even if tokens were merged
+or split since.
 """
 
 from bisect import bisect_left
@@ -24,14 +27,15 @@ Place = tuple[int, int, str]
 
 
 def missing_key(key: str) -> str:
-    """The key of `doc.spans` for the tokens whose annotation under another key is missing. In
-    `doc.ents` spaCy has this by token; spans have no place for it."""
+    """The name of the key of `doc.spans` for the tokens whose annotation under `key` is missing.
+    For entities, spaCy says of each token whether its annotation is missing. For spans there is no
+    such place, so we keep spans of these tokens under a key of their own."""
     return f"{key}_missing"
 
 
 def is_missing(doc: Doc, key: str) -> Array1d:
-    """True for the tokens whose annotation under a key of `doc.spans` is missing: all if the doc
-    doesn't have the key. Shape: (T,)"""
+    """True for the tokens whose annotation under a key of `doc.spans` is missing. If the doc
+    doesn't have the key, that's true of all. Shape: (T,)"""
     missing = numpy.full(len(doc), key not in doc.spans)
     for span in doc.spans.get(missing_key(key), ()):
         missing[span.start : span.end] = True
@@ -39,50 +43,53 @@ def is_missing(doc: Doc, key: str) -> Array1d:
 
 
 def missing_spans(doc: Doc, missing: Array1d) -> list[Span]:
-    """Make a span of each token whose annotation is missing, as `Doc.set_ents` takes them: where
-    `missing` is true, (T,)."""
+    """Make a span of each token whose annotation is missing, as `Doc.set_ents` expects. `missing`
+    is True for these tokens, (T,)."""
     return [doc[i : i + 1] for i in numpy.flatnonzero(missing).tolist()]
 
 
 def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span], list[Span]]:
-    """Make spans free of overlaps, as entities have to be: where some overlap, the longest is kept
-    or, of the same length, the first.
+    """Choose spans that don't overlap, as entities may not. Where spans overlap, the longest is
+    kept or, if several are as long, the first.
 
     doc (Doc): The doc.
     key (str): The key of its spans.
     labels (Labels): The labels of the spans that count. None: all.
-    RETURNS (tuple[list[Span], list[Span]]): The spans that are kept, and those that overlap with
-        them. Of spans with the same tokens and label the first counts.
+    RETURNS (tuple[list[Span], list[Span]]): The spans that are kept; and the others, each of which
+        overlaps with one that is kept. A second span with the same tokens and label is in neither
+        list.
     """
-    # Each span once, by its tokens and label. In the end those that overlap are left.
-    overlapping: dict[tuple[int, int, int], Span] = {}
+    # Spans by their tokens and label. Those that are kept are taken out again.
+    other_spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
-            overlapping.setdefault((span.start, span.end, span.label), span)
-    longest = filter_spans(overlapping.values())
-    for span in longest:
-        del overlapping[span.start, span.end, span.label]
-    return longest, list(overlapping.values())
+            other_spans.setdefault((span.start, span.end, span.label), span)
+    kept_spans = filter_spans(other_spans.values())
+    for span in kept_spans:
+        del other_spans[span.start, span.end, span.label]
+    return kept_spans, list(other_spans.values())
 
 
 def spans_as_entities(
     doc: Doc, key: str, labels: Labels = None, *, own_labels: Labels = None, longest: bool = False
 ) -> Doc:
-    """Copy a doc with its spans of some labels as entities, from which a component with a
-    `spans_key` learns. In a doc without the key their annotation is missing.
+    """Copy a doc, and make entities of its spans under a key. A component with a `spans_key` learns
+    from the copy. If the doc doesn't have the key, all annotation of the copy is missing.
 
     doc (Doc): The doc.
     key (str): The key of the spans.
     labels (Labels): The labels of the spans that become entities. None: all.
-    own_labels (Labels): The labels whose spans are all kept. A span of another label is kept if it
-        overlaps with none of them; where such spans overlap, the longest is kept. None: all.
-    longest (bool): Whether the longest is kept where spans of these labels overlap.
+    own_labels (Labels): The labels that the component writes. All spans with these labels become
+        entities. A span with another label becomes one only if it doesn't overlap with them; where
+        such spans overlap, the longest does. None: all labels are the component's own.
+    longest (bool): Whether, where spans with own labels overlap, only the longest becomes an
+        entity.
     RETURNS (Doc): The copy.
-    RAISES (ValueError): If they overlap otherwise.
+    RAISES (ValueError): If spans with own labels overlap, and `longest` is not set.
     """
     copy = doc.copy()
-    all_kept_labels = labels if own_labels is None else own_labels
-    entities, overlapping = keep_longest(copy, key, all_kept_labels)
+    labels_without_overlap = labels if own_labels is None else own_labels
+    entities, overlapping = keep_longest(copy, key, labels_without_overlap)
     if overlapping and not longest:
         raise ValueError(_overlap_message(copy, key, [*entities, *overlapping]))
     if own_labels is not None:
@@ -95,10 +102,10 @@ def spans_as_entities(
 
 
 def _overlap_message(doc: Doc, key: str, spans: Iterable[Span]) -> str:
-    """The message for spans some of which overlap, with the first two that do."""
+    """The error message for spans of which at least two overlap. It names the first two that do."""
     for span, next_span in pairwise(sorted(spans, key=_token_range)):
         if next_span.start < span.end:
-            break  # with these two
+            break  # `span` and `next_span` overlap
     return (
         f"doc.spans[{key!r}]: expected spans of one component that don't overlap, got "
         f"{_span_text(span)} and {_span_text(next_span)} in {doc[:8].text!r}: give their labels to "
@@ -107,21 +114,23 @@ def _overlap_message(doc: Doc, key: str, spans: Iterable[Span]) -> str:
 
 
 def _span_text(span: Span) -> str:
-    """A span for a message: label, text, and tokens."""
+    """A span as error messages show it: its label, text and tokens."""
     return f"{span.label_} {span.text!r} ({span.start}-{span.end})"
 
 
 def _other_spans(
     doc: Doc, key: str, labels: Labels, own_labels: Collection[str], own_spans: Iterable[Span]
 ) -> list[Span]:
-    """The spans of other labels that a component learns beside those of its own labels: those that
-    overlap with no own span and, the longest first, not with each other.
+    """Choose the spans with labels of other components that a component learns, too. They overlap
+    neither with its own spans nor with each other. Where they overlap with each other, the longest
+    is chosen.
 
     doc (Doc): The doc.
     key (str): The key of the spans.
-    labels (Labels): All labels that the component learns. None: any.
-    own_labels (Collection[str]): Those of them whose spans are all kept.
-    own_spans (Iterable[Span]): The spans of these.
+    labels (Labels): The labels that the component learns. None: all.
+    own_labels (Collection[str]): The labels that it writes.
+    own_spans (Iterable[Span]): The spans with these labels.
+    RETURNS (list[Span]): The chosen spans.
     """
     own_tokens: set[int] = set()
     for span in own_spans:
@@ -137,21 +146,21 @@ def _other_spans(
 
 
 def entities_as_spans(doc: Doc, key: str) -> Doc:
-    """Add the entities of a doc to its spans, if they are annotated and the doc lacks the key.
-    Missing annotation stays missing. Returns the doc."""
+    """Write the entities of a doc to a key of `doc.spans`, unless the doc has the key or its
+    entities are not annotated. Missing annotation stays missing. Returns the same doc."""
     if key not in doc.spans and doc.has_annotation("ENT_IOB"):
-        missing = doc.to_array(ENT_IOB) == 0  # spaCy's value of tokens that nobody has annotated
+        missing = doc.to_array(ENT_IOB) == 0  # spaCy's value for missing annotation
         annotate_spans(doc, key, doc.ents, missing_spans(doc, missing))
     return doc
 
 
 def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[Span]) -> None:
-    """Write spans to a doc as its annotation.
+    """Write annotation to a key of `doc.spans`.
 
     doc (Doc): The doc.
-    key (str): The key in `doc.spans`.
+    key (str): The key.
     spans (Iterable[Span]): The annotated spans.
-    missing (Sequence[Span]): Spans of the tokens that nobody has annotated.
+    missing (Sequence[Span]): Spans of the tokens whose annotation is missing: see `missing_spans`.
     """
     doc.spans[key] = list(spans)
     if missing:
@@ -161,12 +170,13 @@ def annotate_spans(doc: Doc, key: str, spans: Iterable[Span], missing: Sequence[
 def replace_spans(
     doc: Doc, key: str, spans: Sequence[Span], scores: Floats1d | None, labels: Iterable[str]
 ) -> None:
-    """Write the spans that a component has predicted, in place of other spans of its labels. Spans
-    of other labels under the key stay; their score is NaN if they have none.
+    """Write the spans that a component has predicted to a key of `doc.spans`. They replace all
+    spans there with labels of the component. Spans with other labels stay, with their scores, or
+    with NaN if they have none.
 
     doc (Doc): The doc.
-    key (str): The key in `doc.spans`.
-    spans (Sequence[Span]): The spans.
+    key (str): The key.
+    spans (Sequence[Span]): The predicted spans.
     scores (Floats1d | None): Their probabilities. None: they have none. Shape: (S,)
     labels (Iterable[str]): The labels of the component.
     """
@@ -185,23 +195,32 @@ def replace_spans(
     spans_and_scores.sort(key=lambda span_and_score: _token_range(span_and_score[0]))
     sorted_spans = [span for span, _ in spans_and_scores]
     sorted_scores = numpy.asarray([score for _, score in spans_and_scores], dtype="float64")
-    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])  # of the only group
+    (new_attrs,) = scored_attrs([(sorted_spans, sorted_scores)])  # of one group
     group = SpanGroup(doc, name=key, attrs={**attrs, **new_attrs}, spans=sorted_spans)
     doc.spans[key] = group
 
 
 def _token_range(span: Span) -> tuple[int, int]:
-    """The first token of a span, and the one after its last: spans are ordered by them."""
+    """The first token of a span, and the one after its last, by which spans are ordered."""
     return span.start, span.end
 
 
-# Groups of spans with scores. spaCy doesn't move the spans of a group when tokens are merged or
-# split: those of later tokens then have the wrong tokens, or raise IndexError (E035) when they are
-# read. Characters stay, so the attributes of a group keep those of its spans beside their scores.
+# Groups of spans with scores
+#
+# When tokens are merged or split, spaCy doesn't move the spans of a group. Spans after that place
+# then have the wrong tokens, or reading them raises an IndexError (E035). But the characters of a
+# span stay the same. So we keep the characters of all spans in the attributes of the group, beside
+# their scores.
 
 
 class ScoredSpan(NamedTuple):
-    """A span by its characters, and its score: NaN if it has none."""
+    """A span by its characters, with its score.
+
+    start_char (int): The first character.
+    end_char (int): The character after the last.
+    label (str): The label.
+    score (float): The score. NaN: it has none.
+    """
 
     start_char: int
     end_char: int
@@ -210,21 +229,21 @@ class ScoredSpan(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Its characters and its label."""
+        """The characters and the label, by which a span is known."""
         return self.start_char, self.end_char, self.label
 
 
 def scored_attrs(
     scored: Sequence[tuple[Sequence[Span], Floats1d | None]],
 ) -> Iterator[dict[str, Any]]:
-    """Make the attributes of groups of spans with scores, from which `read_group` reads them.
+    """Make the attributes of groups of spans with scores. `read_group` reads them.
 
-    scored (Sequence[tuple[Sequence[Span], Floats1d | None]]): The spans of each group, and their
-        scores, or None. Shape: (S,)
-    YIELDS (dict[str, Any]): The attributes of each group: a list for the characters at which its
-        spans begin, for those at which they end, and for their labels; and the scores.
+    scored (Sequence[tuple[Sequence[Span], Floats1d | None]]): The spans of each group; and their
+        scores, if they have some. Shape: (S,)
+    YIELDS (dict[str, Any]): The attributes of each group: the scores of its spans, their first
+        characters, the characters after their last, and their labels.
     """
-    # The lists are made once for all groups: making them for each would take twice as long.
+    # Making lists for all groups at once takes half the time of making them group by group.
     all_spans = list(chain.from_iterable(spans for spans, _ in scored))
     start_chars = [span.start_char for span in all_spans]
     end_chars = [span.end_char for span in all_spans]
@@ -242,8 +261,9 @@ def scored_attrs(
 
 
 def read_group(group: SpanGroup) -> list[ScoredSpan]:
-    """Read the spans of a group with their scores, also after tokens were merged or split. Spans
-    that others have put there then are left out if their tokens are no longer there."""
+    """Read the spans of a group with their scores, even if tokens were merged or split since. Other
+    code may have added spans to the group. They have no score, and are left out if they can't be
+    read any more."""
     scores = _read_scores(group.attrs)
     start_chars: Any = group.attrs.get("start_char")
     end_chars: Any = group.attrs.get("end_char")
@@ -256,7 +276,8 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     if len(scored_spans) == len(group):
         return scored_spans
 
-    # Other code has added spans to the group, or taken some out, so its spans say which there are.
+    # Other code has added spans to the group, or removed some. Only spans that are in the group now
+    # are returned.
     score_of_place = {span.place: span.score for span in scored_spans}
     present: list[ScoredSpan] = []
     for i in range(len(group)):
@@ -267,8 +288,9 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
 
 
 def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
-    """Read a group whose attributes don't have the characters of its spans: one of spaCy's
-    `spancat`, or saved by version 0.3. Scores that don't fit the spans are left out."""
+    """Read a group whose attributes don't have the characters of its spans, as it is from spaCy's
+    `spancat`, or was saved by version 0.3. If there are not as many scores as spans, the scores are
+    ignored."""
     if len(scores) != len(group):
         scores = [nan] * len(group)
     scored_spans: list[ScoredSpan] = []
@@ -280,17 +302,21 @@ def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSp
 
 
 def score_of(group: SpanGroup, place: Place) -> float | None:
-    """Find the score of the span of a group that has these characters and this label; None if it
-    has no score. The group is ordered by first characters."""
+    """Find the score of a span of a group by its characters and label.
+
+    group (SpanGroup): The group. Its spans are ordered by their first characters.
+    place (Place): The characters and the label of the span.
+    RETURNS (float | None): The score. None: the group has no such span, or it has no score.
+    """
     start_chars = group.attrs.get("start_char")
-    if start_chars is None:  # saved by 0.3
+    if start_chars is None:  # the doc was saved by version 0.3
         scores = {span.place: span.score for span in read_group(group)}
         score = scores.get(place, nan)
         return None if isnan(score) else score
     if group.attrs.get("scores") is None:
         return None
     start_char, end_char, label = place
-    # Several spans may begin there: they follow each other.
+    # Several spans may begin at the character. They stand side by side.
     i = bisect_left(start_chars, start_char)
     while i < len(start_chars) and start_chars[i] == start_char:
         if group.attrs["end_char"][i] == end_char and group.attrs["label"][i] == label:
@@ -300,20 +326,20 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
 
 
 def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[tuple[Span, float]]:
-    """Find the spans of a group, with their scores, on the tokens that its doc has now: tokens may
-    have been merged or split.
+    """Find the spans of a group, with their scores. If tokens were merged or split since, the spans
+    have the tokens that the doc has now.
 
     group (SpanGroup): The group.
-    alignment_mode (str): As of `Doc.char_span`: a span that ends within a token is left out if it
-        is "strict"; it has the whole token if it is "expand".
-    RETURNS (list[tuple[Span, float]]): The spans and their scores: NaN for none.
+    alignment_mode (str): What becomes of a span that ends within a token, as in `Doc.char_span`:
+        with "strict" it is left out, with "expand" it gets the whole token.
+    RETURNS (list[tuple[Span, float]]): The spans and their scores. NaN stands for no score.
     """
     scored_spans = read_group(group)
-    # No tokens were merged or split, and no spans added: those of the group are right.
+    # If no tokens were merged or split, the spans of the group are right as they are.
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored.score) for span, scored in zip(group, scored_spans)]
 
-    # Spans are made again from their characters. What else a span has is looked up by its place.
+    # Spans are made again from their characters. Their ids are those of the spans in the group.
     ids_of_place: dict[Place, dict[str, Any]] = {}
     for i in range(len(group)):
         place = _place(group, i)
@@ -330,8 +356,8 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
 
 
 def realign(doc: Doc) -> None:
-    """Put the spans of all groups of a doc on the tokens that it has now, in place. If tokens were
-    merged or split, what reads all groups fails otherwise, as `DocBin` does."""
+    """Give the spans of all groups of a doc the tokens that the doc has now. The doc is changed. If
+    tokens were merged or split, code that reads all groups, such as `DocBin`, fails otherwise."""
     for key, group in doc.spans.items():
         if is_stale(group):
             spans = [span for span, _ in spans_with_scores(group)]
@@ -339,8 +365,8 @@ def realign(doc: Doc) -> None:
 
 
 def is_stale(group: SpanGroup) -> bool:
-    """Whether spans of a group are no longer on their characters, as tokens of the doc were merged
-    or split. A span itself remembers its characters."""
+    """Whether the tokens of a span of a group are no longer at the characters of the span, as
+    tokens of the doc were merged or split. A span remembers its characters."""
     for i in range(len(group)):
         place = _place(group, i)
         if place is None:
@@ -353,8 +379,8 @@ def is_stale(group: SpanGroup) -> bool:
 
 
 def _place(group: SpanGroup, i: int) -> Place | None:
-    """The characters and the label of a span of a group, by its index. None if its doc has fewer
-    tokens now, so that the span can't be read."""
+    """The characters and the label of the span with the index i in a group. None: the span can't be
+    read, as the doc has fewer tokens now."""
     try:
         span = group[i]
     except IndexError:
@@ -363,7 +389,8 @@ def _place(group: SpanGroup, i: int) -> Place | None:
 
 
 def _read_scores(attrs: Mapping[str, Any]) -> list[float]:
-    """The scores in the attributes of a group, as an array or a list; empty if there are none."""
+    """Read the scores in the attributes of a group, where they are an array or a list. Empty: there
+    are none."""
     scores = attrs.get("scores")
     if scores is None:
         return []

@@ -1,12 +1,15 @@
-"""Tag schemes as data; tag sets; entities to tags and back.
+"""Tag schemes and tag sets, and converting entities to tags and back.
 
-A tag is O, or a scheme's prefix and a label. A tag set keeps the prefix and the label of each tag
-separately and never parses the name of a tag, so labels may have hyphens.
+A *scheme*, such as BILUO, says how tags encode entities. A *tag* is O, or a prefix of the scheme
+and a label, such as B-city. A tag set keeps the prefix and the label of each tag separately and
+never parses the name of a tag, so labels may have hyphens. A *path* is a tag for each token.
 
-With `outside = "before"`, O directly before an entity is a tag of its own, by the label of that
-entity: O-city. The split is a function of the other tags, so each sequence of entities still has
-one path. It is for the chain alone. Whatever has tags as annotation has them, such as costs, uses
-`Tags.collapsed`, where all of these are O again.
+With `outside = "before"`, O is split: a token directly before an entity has a tag O of its own for
+each label of that entity, such as O-city. Which tag of O a token has follows from the next token,
+so a sequence of entities still has exactly one path. Only the chain has these tags. Annotation and
+costs have `Tags.collapsed`, the tag set with a single O.
+
+In shapes, K is the number of tags, N that of tokens in a batch, E that of entities.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,20 +24,22 @@ from .types import Constraints, EntityTags
 OUTSIDE = "O"
 
 SINGLE = "single"
-"""The tag of all tokens outside of entities is O."""
+"""The setting `outside` that gives all tokens outside of entities the tag O."""
 
 BEFORE = "before"
-"""Directly before an entity of label l it is O-l, else O."""
+"""The setting `outside` that splits O: directly before an entity of label l a token has O-l."""
 
 
 class Scheme(NamedTuple):
-    """How tags encode entities. After a token that may be the last of an entity, a new entity or O
-    may follow.
+    """How tags encode entities.
 
-    name (str): Its name in configs.
-    begin, inside, last, unit (str): The prefixes of the first token of an entity, of those in the
-        middle, of the last token, and of the only one.
-    within (frozenset[tuple[str, str]]): The allowed transitions inside an entity, (from, to).
+    name (str): The name in configs.
+    begin (str): The prefix of the first token of an entity.
+    inside (str): The prefix of a token in the middle.
+    last (str): The prefix of the last token.
+    unit (str): The prefix of the only token.
+    within (frozenset[tuple[str, str]]): The prefixes that may follow each other inside an entity,
+        (from, to). After a prefix that may end an entity, a new entity or O may follow, too.
     """
 
     name: str
@@ -46,7 +51,7 @@ class Scheme(NamedTuple):
 
     @property
     def prefixes(self) -> tuple[str, str, str, str]:
-        """The prefixes by position; some schemes have one prefix in two positions."""
+        """The prefixes of the four positions in an entity. Two positions may have the same one."""
         return (self.begin, self.inside, self.last, self.unit)
 
     @property
@@ -55,19 +60,32 @@ class Scheme(NamedTuple):
         return frozenset([self.last, self.unit])
 
 
-BILUO_WITHIN = frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")])
 SCHEMES: dict[str, Scheme] = {
-    "BILUO": Scheme("BILUO", "B", "I", "L", "U", BILUO_WITHIN),
-    "IOB2": Scheme("IOB2", "B", "I", "I", "B", frozenset([("B", "I"), ("I", "I")])),
+    "BILUO": Scheme(
+        "BILUO",
+        begin="B",
+        inside="I",
+        last="L",
+        unit="U",
+        within=frozenset([("B", "I"), ("B", "L"), ("I", "I"), ("I", "L")]),
+    ),
+    "IOB2": Scheme(
+        "IOB2",
+        begin="B",
+        inside="I",
+        last="I",
+        unit="B",
+        within=frozenset([("B", "I"), ("I", "I")]),
+    ),
 }
 
 
 class Entities(NamedTuple):
     """The entities of a batch, in order and without overlap.
 
-    begin (Ints1d): First token of each entity, counted over the batch. Shape: (E,)
-    end (Ints1d): The token after its last. Shape: (E,)
-    label (Ints1d): Its label, as an index. Shape: (E,)
+    begin (Ints1d): The first token of each entity, counted over the batch. Shape: (E,)
+    end (Ints1d): The token after the last one of each entity. Shape: (E,)
+    label (Ints1d): The label of each entity, as an index. Shape: (E,)
     """
 
     begin: Ints1d
@@ -80,30 +98,35 @@ class Entities(NamedTuple):
         return Entities(self.begin[which], self.end[which], self.label[which])
 
     def trim(self, is_space: Array1d) -> "Entities":
-        """Remove white space from both ends of entities, and drop entities of white space only.
-        `is_space` is true for white space, (N,)."""
+        """Remove white space from both ends of entities, and drop entities that are nothing but
+        white space.
+
+        is_space (Array1d): True for tokens of white space. Shape: (N,)
+        RETURNS (Entities): The entities that are left.
+        """
         if not is_space.any():
             return self
-        # The tokens that are words, ascending. The end of the batch is as if a word followed, for
-        # entities of white space there.
+        # The indices of tokens that are words, ascending. The index after the last token is added,
+        # so that `searchsorted` finds something for white space at the end of the batch, too.
         words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
-        # The first word at or after the begin, and the last word before the end. Shapes: (E,)
-        first = words[numpy.searchsorted(words, self.begin)]
-        last = words[numpy.searchsorted(words, self.end) - 1]
-        has_words = first < self.end
-        return Entities(first, last + 1, self.label).select(has_words)
+        # The first word at `begin` or after it, and the last word before `end`. Shapes: (E,)
+        first_word = words[numpy.searchsorted(words, self.begin)]
+        last_word = words[numpy.searchsorted(words, self.end) - 1]
+        has_words = first_word < self.end
+        return Entities(first_word, last_word + 1, self.label).select(has_words)
 
 
 class Tags:
     """All tags of a scheme over some labels.
 
-    Tag 0 is O; then, label after label, the scheme's prefixes and, if O is split, O before that
-    label. Adding a label at the end doesn't change the numbers of the others.
+    Tag 0 is O. After it come the tags of the first label, those of the second, and so on: for each
+    label one tag with each prefix of the scheme and, if O is split, the O before an entity of the
+    label. So a label that is added at the end doesn't change the numbers of other tags.
 
-    prefix_of (tuple[str, ...]): The prefix of each tag, "O" outside of entities. Length: K
-    label_of (Ints1d): Its label, as an index; -1 outside of entities. Shape: (K,)
-    next_label_of (Ints1d): The label of the entity that has to follow; -1 if none has to.
-        Shape: (K,)
+    prefix_of (tuple[str, ...]): The prefix of each tag; "O" for tags outside of entities. Length: K
+    label_of (Ints1d): The label of each tag, as an index; -1 outside of entities. Shape: (K,)
+    next_label_of (Ints1d): For each tag the label of the entity that has to follow it; -1 if none
+        has to. Shape: (K,)
     """
 
     def __init__(self, labels: Iterable[str], scheme: str = "BILUO", outside: str = SINGLE) -> None:
@@ -126,11 +149,10 @@ class Tags:
             prefixes.append(OUTSIDE)
         self._prefixes_of_label = tuple(prefixes)
 
-        # Label after label, each with all prefixes.
         self.prefix_of: tuple[str, ...] = (OUTSIDE, *(self._prefixes_of_label * len(self.labels)))
         label_ids = numpy.repeat(numpy.arange(len(self.labels)), len(prefixes))
-        # The label in the name of each tag: that of O-city is city, though it is outside of
-        # entities; -1 for O. Shape: (K,)
+        # The label in the name of each tag; -1 for O. In the name of O-city it is city, though the
+        # tag is outside of entities. Shape: (K,)
         self._label_in_name: Ints1d = numpy.append(-1, label_ids).astype("int32")
         is_outside = self.having([OUTSIDE])
         self.label_of: Ints1d = numpy.where(is_outside, numpy.int32(-1), self._label_in_name)
@@ -145,9 +167,9 @@ class Tags:
         return self._make_names(self.prefix_of)
 
     def _make_names(self, prefixes: Sequence[str]) -> tuple[str, ...]:
-        """Make the names of the tags, with these prefixes: their own, or those of another scheme.
-        Length: K"""
-        names = [OUTSIDE]  # which has no label
+        """Make the names of the tags, with the prefix given for each: its own prefix, or that of
+        another scheme. Length: K"""
+        names = [OUTSIDE]  # tag 0 has no label
         for prefix, label in zip(prefixes[1:], self._label_in_name[1:]):
             names.append(f"{prefix}-{self.labels[label]}")
         return tuple(names)
@@ -159,53 +181,60 @@ class Tags:
 
     @cached_property
     def collapsed(self) -> "Tags":
-        """The tag set with a single O, as annotation and costs have it: itself if O is not
-        split."""
+        """The tag set with a single O, which annotation and costs have. If O is not split, it is
+        this tag set itself."""
         if not self.is_split:
             return self
         return Tags(self.labels, self.scheme.name)
 
     @property
     def finest(self) -> "Tags":
-        """The tags that distinguish most: the tag of a token in any scheme, with any `outside`,
-        follows from it."""
+        """The tag set of the same labels that makes the most distinctions: BILUO, with O split. The
+        tag of a token in any other tag set of these labels follows from its tag here."""
         return Tags(self.labels, "BILUO", BEFORE)
 
     def counts_as(self, other: "Tags") -> Ints1d:
-        """Find which tag of another set each tag of `finest` is. The other set has the same labels,
-        but may have another scheme: what is L-PER here is I-PER in IOB2. Shape: (K,)"""
-        # The prefix that the other scheme has in the position of each prefix of this one.
+        """Find the tag in another tag set that stands for each tag of this one. For example,
+        L-PER in BILUO is I-PER in IOB2. This tag set has to be a `finest` one.
+
+        other (Tags): The other tag set. It has the same labels, and any scheme.
+        RETURNS (Ints1d): The tag in the other set of each tag of this one. Shape: (K,)
+        """
+        # Prefixes of both schemes are matched by their positions in an entity.
         other_prefix_of = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
         other_prefix_of[OUTSIDE] = OUTSIDE
         other_names = self._make_names([other_prefix_of[prefix] for prefix in self.prefix_of])
         tag_of_name = {name: tag for tag, name in enumerate(other.names)}
-        # The name O-city isn't found where O is not split: there it is O, tag 0.
+        # If the other set doesn't split O, it has no O-city: that is O there, tag 0.
         other_tags = [tag_of_name.get(name, 0) for name in other_names]
         return numpy.asarray(other_tags, dtype="int32")
 
     @cached_property
     def collapsed_of(self) -> Ints1d:
-        """The tag of `collapsed` that each tag counts as: all tags of O are O there. Shape: (K,)"""
+        """The tag of `collapsed` that each tag counts as: each tag of O counts as its single O.
+        Shape: (K,)"""
         is_outside = self.label_of < 0
-        # The tags of entities keep their order after O, which is 0: they are numbered from 1.
-        rank = numpy.cumsum(~is_outside)
-        return numpy.where(is_outside, 0, rank).astype("int32")
+        # O is tag 0 of `collapsed`. The tags of entities come after it in the same order as here,
+        # so they are numbered from 1.
+        entity_tag_number = numpy.cumsum(~is_outside)
+        return numpy.where(is_outside, 0, entity_tag_number).astype("int32")
 
     def collapse(self, table: Array2d) -> Array2d:
-        """Sum the numbers of a table, or join its truth values, over the tags that are one in
-        `collapsed`. Shape: (N, K) to (N, tags of `collapsed`)"""
+        """Convert a table with a column for each tag to one for the tags of `collapsed`. The
+        columns of all tags of O are added up or, if they are truth values, joined by "or".
+        Shape: (N, K) to (N, tags of `collapsed`)"""
         if not self.is_split:
             return table
-        # Which tags each tag of `collapsed` stands for, as a mask, (K, tags of `collapsed`). The
-        # product with it sums over them.
-        is_part = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
-        return table @ is_part.astype(table.dtype)
+        # Whether a tag counts as a tag of `collapsed`. Shape: (K, tags of `collapsed`)
+        counts_as = self.collapsed_of[:, None] == numpy.arange(len(self.collapsed))
+        return table @ counts_as.astype(table.dtype)
 
     def index(self, prefix: str, label: Ints1d) -> Ints1d:
-        """Find the tags that have a prefix and some labels, by their indices: one label, or an
-        array. After tag 0, O, tags stand label after label, each with all of its prefixes."""
-        place = self._prefixes_of_label.index(prefix)
-        return 1 + label * len(self._prefixes_of_label) + place
+        """Find the tags that have a prefix and a label. `label` is the index of a label, or an
+        array of indices."""
+        # Tag 0 is O. After it all tags of one label follow those of another.
+        position = self._prefixes_of_label.index(prefix)
+        return 1 + label * len(self._prefixes_of_label) + position
 
     def having(self, prefixes: Iterable[str]) -> Array1d:
         """True for the tags that have one of these prefixes. Shape: (K,)"""
@@ -218,8 +247,8 @@ class Tags:
 
     @cached_property
     def continuing(self) -> Array1d:
-        """True for the tags that go on with the entity of the token before. Shape: (K,)"""
-        return self.having(to for _, to in self.scheme.within)
+        """True for the tags that continue the entity of the token before. Shape: (K,)"""
+        return self.having(next_prefix for _prefix, next_prefix in self.scheme.within)
 
     @cached_property
     def at_border(self) -> Array1d:
@@ -232,10 +261,12 @@ class Tags:
         """The transitions, starts and ends that the scheme allows."""
         may_start = (self.label_of < 0) | self.opening
         may_end = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
-        # From where a path may end to where one may start, and inside an entity.
+        # A tag with which a path may end can be followed by any with which one may start. Other
+        # transitions are within an entity.
         transitions = (may_end[:, None] & may_start) | self.within
         if self.is_split:
-            # No entity begins after O, tag 0, and one of label l has to begin after O-l.
+            # Only tags outside of entities follow O, which is tag 0. After O-l, only an entity of
+            # label l begins.
             is_announced = self.next_label_of[:, None] == self.label_of
             transitions[0] &= ~self.opening
             transitions |= self.opening & is_announced
@@ -243,7 +274,7 @@ class Tags:
 
     @cached_property
     def within(self) -> Array2d:
-        """True for the transitions inside an entity, [from, to]: between tags of one label, with
+        """True for the transitions inside an entity, [from, to]. Both tags have the same label, and
         prefixes that may follow each other. Shape: (K, K)"""
         has_same_label = (self.label_of[:, None] == self.label_of) & (self.label_of >= 0)
         has_prefixes = numpy.zeros((len(self), len(self)), dtype=bool)
@@ -253,39 +284,45 @@ class Tags:
 
     @cached_property
     def entity_tags(self) -> EntityTags:
-        """What the chain needs to find entities in paths."""
+        """What the native code needs to know of tags to find the entities of paths."""
         closing = self.having(self.scheme.closing)
         return EntityTags(self.label_of, self.opening, closing, self.within)
 
     @cached_property
     def opens_label(self) -> Floats2d:
-        """1 for the tags that begin an entity of each label, else 0. The product of the
-        probabilities of tags with it, (N, K) @ (K, labels), are those that a token begins an entity
-        of each label. Shape: (K, labels)"""
+        """For each tag and label, 1 if the tag begins an entity of the label, else 0. Multiply the
+        probabilities of tags by it, (N, K) @ (K, labels), to get the probabilities that a token
+        begins an entity of each label. Shape: (K, labels)"""
         return self.opening[:, None] * self.has_label[:, 1:]
 
     @cached_property
     def has_label(self) -> Floats2d:
-        """1 for the tags of O, in the first column, and for all tags of each label, in the others;
-        else 0. The product of the probabilities of tags with it are those of O and of labels.
-        Shape: (K, labels + 1)"""
+        """For each tag, 1 in the column of its label, else 0. The first column is for O. Multiply
+        the probabilities of tags by it, (N, K) @ (K, labels + 1), to get those of O and of the
+        labels. Shape: (K, labels + 1)"""
         columns = numpy.arange(-1, len(self.labels))
         return (self.label_of[:, None] == columns).astype("float32")
 
     def encode(self, entities: Entities, n_tokens: int) -> Ints1d:
-        """Convert entities to the tags of all tokens, of which there are `n_tokens`: O outside of
-        entities. Shape: (N,)"""
+        """Convert entities to tags. Tokens outside of entities have tag 0, even if O is split: see
+        `split_outside`.
+
+        entities (Entities): The entities.
+        n_tokens (int): The number of tokens, N.
+        RETURNS (Ints1d): The tag of each token. Shape: (N,)
+        """
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
-        # 1 where an entity begins, and 1 less after its end: up to a token in an entity, the sum of
-        # these is 1.
+        # The number of entities that begin at each token, less the number of those that end before
+        # it. The sum up to a token is 1 if it is in an entity, else 0.
         steps = numpy.zeros(n_tokens + 1, dtype="int8")
         steps[begin] = 1
         steps[end] -= 1
         in_entity = steps[:-1].cumsum(dtype="int8") == 1
 
-        # All tokens of entities first, then the first and the last, then the only ones.
+        # First all tokens of entities get the prefix for the inside. Then the first, the last and
+        # the only tokens get their own prefixes.
         tags[in_entity] = self.index(scheme.inside, numpy.repeat(label, end - begin))
         tags[begin] = self.index(scheme.begin, label)
         tags[end - 1] = self.index(scheme.last, label)
@@ -294,33 +331,42 @@ class Tags:
         return tags
 
     def gold_path(self, entities: Entities, is_annotated: Array1d) -> Ints1d:
-        """Convert annotation to the gold tag of each token, without the split of O: -1 where the
-        annotation is missing. Entities whose label the tag set doesn't have, -1, are O.
-        `is_annotated` is False for missing annotation, (N,). Shape: (N,)"""
+        """Convert annotation to the gold tag of each token. Tokens outside of entities have tag 0,
+        even if O is split: see `split_outside`.
+
+        entities (Entities): The annotated entities. Those with the label -1, which the tag set
+            doesn't have, count as O.
+        is_annotated (Array1d): False for tokens whose annotation is missing. Shape: (N,)
+        RETURNS (Ints1d): The tags; -1 where annotation is missing. Shape: (N,)
+        """
         has_label = entities.label >= 0
         path = self.encode(entities.select(has_label), len(is_annotated))
         return numpy.where(is_annotated, path, -1)
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
-        """True for the tokens that stand directly after a token that is known to be in an entity.
-        `path` has the tag of each token, -1 if it isn't known, (N,); `lengths` are those of the
-        docs, (B,). Shape: (N,)"""
+        """True for the tokens directly after a token that is known to be in an entity of the same
+        doc. Shape: (N,)
+
+        path (Ints1d): The tag of each token; -1 if it isn't known. Shape: (N,)
+        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+        """
         is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)
         follows[1:] = is_in_entity[:-1]
         return follows & has_token_before(lengths)
 
     def agreeing(self, path: Ints1d, lengths: Ints1d) -> Array2d:
-        """The tags that agree with annotation. Where it is missing, -1, all do, but the token after
-        an entity can't continue it.
+        """Find the tags that agree with annotation. If the annotation of a token is missing, all
+        tags agree. But if that token follows an annotated entity, it can't continue the entity.
 
-        path (Ints1d): The annotated tag of each token, or -1. Shape: (N,)
+        path (Ints1d): The annotated tag of each token; -1 if it is missing. Shape: (N,)
         lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
         RETURNS (Array2d): True for the tags that agree. Shape: (N, K)
         """
         is_missing = path < 0
-        # All tags that count as the annotated tag, as O may be split. Where it is missing, -1 finds
-        # some tag, which the next line makes irrelevant. (N, K)
+        # A tag agrees if it counts as the same tag as the annotated one. These may be several, as O
+        # may be split. Where annotation is missing the index -1 finds a wrong tag, but that doesn't
+        # matter, as there all tags agree. Shape: (N, K)
         agrees = self.collapsed_of[path][:, None] == self.collapsed_of
         agreeing = is_missing[:, None] | agrees
         is_after_entity = is_missing & self.follows_entity(path, lengths)
@@ -328,13 +374,17 @@ class Tags:
         return agreeing
 
     def split_outside(self, path: Ints1d, lengths: Ints1d) -> Ints1d:
-        """Replace O directly before an entity by the O of its label, if O is split. `path` has the
-        tag of each token, -1 if it isn't known, (N,); `lengths` those of the sequences, (B,)."""
+        """If O is split, give each token directly before an entity the O of that entity's label.
+
+        path (Ints1d): The tag of each token; -1 if it isn't known. Shape: (N,)
+        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+        RETURNS (Ints1d): The path with these tags. Shape: (N,)
+        """
         if not self.is_split or not len(path):
             return path
         begins_entity = (path >= 0) & self.opening[path] & has_token_before(lengths)
         is_single_outside = path == 0
-        # The tokens of O whose next token begins an entity.
+        # The tokens with the tag O whose next token begins an entity.
         before_entity = numpy.flatnonzero(begins_entity[1:] & is_single_outside[:-1])
         next_label = self.label_of[path[before_entity + 1]]
         split_path = path.copy()
@@ -342,37 +392,47 @@ class Tags:
         return split_path
 
     def decode(self, tags: Ints1d, lengths: Ints1d) -> Entities:
-        """Convert the tags of tokens, (N,), as the scheme allows them, to entities. `lengths` are
-        those of the sequences, (B,)."""
+        """Convert the tags of tokens to entities.
+
+        tags (Ints1d): The tag of each token. They have to follow each other as the scheme allows.
+            Shape: (N,)
+        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+        RETURNS (Entities): The entities.
+        """
         begin, end = runs(self.opening[tags], self.continuing[tags], lengths)
         return Entities(begin, end, self.label_of[tags[begin]])
 
 
 def has_token_before(lengths: Ints1d) -> Array1d:
     """True for the tokens that are not the first of their sequence. Shapes: (B,) to (N,)"""
-    # One place more than tokens: the last sequences may be empty, and then begin after all tokens.
-    is_later = numpy.ones(int(lengths.sum()) + 1, dtype=bool)
-    is_later[lengths.cumsum() - lengths] = False
-    return is_later[:-1]
+    # The array has room for one more token, as an empty sequence at the end of the batch begins
+    # after the last token.
+    has_one_before = numpy.ones(int(lengths.sum()) + 1, dtype=bool)
+    begins = lengths.cumsum() - lengths
+    has_one_before[begins] = False
+    return has_one_before[:-1]
 
 
 def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Find the runs of tokens that an opening token begins and continuing ones go on with. A run
-    never leaves its sequence.
+    """Find runs of tokens, such as entities. A run consists of an opening token and of the
+    continuing tokens that follow it in the same sequence.
 
     opening (Array1d): True for the tokens that begin a run. Shape: (N,)
-    continuing (Array1d): True for those that go on with the run of the token before. Shape: (N,)
-    lengths (Ints1d): Tokens of each sequence. Shape: (B,)
+    continuing (Array1d): True for the tokens that continue the run of the token before.
+        Shape: (N,)
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
     RETURNS (tuple[Ints1d, Ints1d]): The first token of each run, and the one after its last.
     """
-    # Methods in place of functions of numpy, as this is a good part of the time of a short text.
+    # Methods of arrays are called in place of NumPy's functions. They are faster, and this takes a
+    # good part of the time of a short text.
     begin = opening.nonzero()[0]
     if not len(begin):
         return begin, begin
-    # A run stops before the next token that doesn't continue it or that begins a sequence, and at
-    # the end of all tokens. Shape: (N + 1,)
-    stops = numpy.ones(len(continuing) + 1, dtype=bool)
-    numpy.logical_not(continuing, out=stops[:-1])
-    stops[lengths.cumsum()] = True
-    stopping = stops.nonzero()[0]
-    return begin, stopping[stopping.searchsorted(begin, side="right")]
+    # A run ends before the next token that doesn't continue it, or that begins a sequence. There is
+    # one more entry, which is True, for the end of all tokens. Shape: (N + 1,)
+    ends_run = numpy.ones(len(continuing) + 1, dtype=bool)
+    numpy.logical_not(continuing, out=ends_run[:-1])
+    ends_run[lengths.cumsum()] = True
+    possible_ends = ends_run.nonzero()[0]
+    # The end of a run is the first one after its beginning.
+    return begin, possible_ends[possible_ends.searchsorted(begin, side="right")]

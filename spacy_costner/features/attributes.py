@@ -1,6 +1,6 @@
-"""Features of attributes of tokens, of spaCy and of users.
+"""Features of attributes of tokens: spaCy's, such as POS, and extension attributes of users.
 
-A key is the hash of the value that a token has, 0 for none. A column maps keys to the ids of its
+A *key* is the hash of the value that a token has, 0 for none. A column maps keys to the ids of its
 values.
 """
 
@@ -18,8 +18,9 @@ from .tokens import HashOf, TokenBatch
 
 
 class KeyColumn(StringColumn, BatchColumn):
-    """Values that `TokenReader` reads as one hash for each token, in `Tokens.keys[name]`. A class
-    that derives from it says what is read."""
+    """A column whose values `TokenReader` reads, as one hash for each token. They stand in
+    `Tokens.keys` under the name of the column. The classes that derive from this one say what is
+    read."""
 
     def set_values(self, values: list[str]) -> None:
         """Set the values, and make the map from their hashes to their ids."""
@@ -27,16 +28,16 @@ class KeyColumn(StringColumn, BatchColumn):
         self._ids = string_id_map(values)
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the frequent values from the counts of what was read under its name."""
+        """Take the values that are frequent in the training docs."""
         self.collect_frequent(counts.count_strings(self.name))
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look the hashes of the values of tokens up. Shape: (N, 1)"""
+        """Look up the ids of the values of tokens by their hashes."""
         value_ids[:, 0] = self._ids.find(batch.tokens.keys[self.name])
 
 
 class AttributeColumn(KeyColumn):
-    """An attribute of spaCy's tokens, such as POS, or an extension attribute, "_.name"."""
+    """The column of an attribute of tokens, such as POS, or of an extension attribute, "_.name"."""
 
     def __init__(self, attribute: str, window: Window) -> None:
         super().__init__(attribute, window)
@@ -44,14 +45,14 @@ class AttributeColumn(KeyColumn):
 
 
 class CaselessColumn(KeyColumn):
-    """The word in lower case, in docs all in lower case or all in capitals."""
+    """The column of words in docs that are all in lower case or all in capitals. The value of a
+    token is its word in lower case. In other docs tokens have no value."""
 
     reads_docs = True
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """The hashes of words in lower case; 0 in docs with both cases.
-        Shape: (N,)"""
-        # The first array is empty, for a batch without docs.
+        """Read the hash of each word in lower case; 0 in docs with both cases. Shape: (N,)"""
+        # The first array is empty, so that there is one even in a batch without docs.
         keys_of_docs = [numpy.zeros(0, dtype="uint64")]
         for doc in docs:
             if doc.text.islower() or doc.text.isupper():

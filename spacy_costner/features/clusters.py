@@ -1,7 +1,8 @@
-"""Features of clusters of words, from files or by the k-means of static vectors.
+"""Features of clusters of words. Clusters are read from a file, or made of static vectors by
+k-means.
 
-A cluster has a name, such as "64:12" for the cluster 12 of 64. Names are the values of the column,
-and a cluster id is the index of the name among them. A word key is the hash of a word.
+A cluster has a name, such as "64:12" for the cluster 12 of 64. The names are the values of the
+column, and the id of a cluster is the index of its name. A *word key* is the hash of a word.
 """
 
 import json
@@ -24,25 +25,26 @@ from .ids import LOWEST_32_BITS, id_map, pack, pack_hashes, unpack, unpack_hashe
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
-"""Of the path of a Brown cluster, these first bits are clusters, too (Ratinov & Roth, 2009)."""
+"""A Brown cluster is a path of bits in a binary tree. Its first so many bits are coarser clusters,
+which become features, too (Ratinov & Roth, 2009)."""
 
 N_SHOWN = 4
-"""The number of words in the name of a cluster that people read."""
+"""The number of words that are shown as examples of a cluster."""
 
 N_ITER = 15
-"""The steps of k-means, which stops after them even if words still change their cluster."""
+"""The number of steps of k-means. It stops then, even if words still change their cluster."""
 
 PER_CLUSTER = 50
-"""Centres are learned from at most this number of words for each."""
+"""The largest number of words for each cluster from which k-means learns the centres."""
 
 CHUNK = 1 << 14
-"""Words whose distances are computed at a time, so that memory stays small."""
+"""The number of words whose distances to centres are computed at once. It limits the memory."""
 
 
 class ClusterColumn(StringColumn, BatchColumn):
-    """The clusters of a word. A word has them as it is written or, if it has none, in lower case.
-    The model saves the words and their clusters. Where they come from is said by the classes that
-    derive from it."""
+    """The column of the clusters of words. A word has the clusters of its text or, if that has
+    none, of its text in lower case. The model saves all words that have clusters. The classes that
+    derive from this one say where the clusters come from."""
 
     attributes = ("LOWER",)
 
@@ -52,22 +54,31 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(no_words, numpy.full((0, 1), -1, dtype="int32"))
 
     def _set_words(self, word_keys: Array1d, cluster_ids: Ints2d) -> None:
-        """Set the D words that have clusters: their hashes, and the ids of their clusters, -1 for
-        none. Of hashes the lowest 32 bits are known, or all in models that were saved up to 0.3.0.
-        Shapes: (D,), (D, width)"""
+        """Set the words that have clusters.
+
+        word_keys (Array1d): The lowest 32 bits of the hash of each word; all 64 bits in models that
+            were saved up to 0.3.0. Shape: (D,)
+        cluster_ids (Ints2d): The ids of the clusters of each word, -1 in the last columns if the
+            word has fewer than others. Shape: (D, width)
+        """
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
         self._has_long_keys = bool((word_keys > LOWEST_32_BITS).any())
-        # The last row is for words without clusters. Shape: (D + 1, width)
+        # A row of -1 is added for unknown words, which have the id -1. Shape: (D + 1, width)
         self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)
 
     @abstractmethod
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """The names of the clusters of each word, by the hash of the word."""
+        """Get the words that have clusters.
+
+        counts (TrainingCounts): What was counted in the training docs.
+        RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the
+            word.
+        """
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the clusters that are frequent in the training docs, and all their words, those that
-        are in no training doc as well."""
+        """Take the clusters whose words are frequent in the training docs, with all their words.
+        Most of these words are in no training doc."""
         clusters_of_word = self.read_words(counts)
         self.collect_frequent(count_clusters(clusters_of_word, counts))
         id_of_cluster = {cluster: i for i, cluster in enumerate(self.values)}
@@ -75,12 +86,13 @@ class ClusterColumn(StringColumn, BatchColumn):
         for word_key, clusters in clusters_of_word.items():
             ids = []
             for cluster in clusters:
-                if cluster in id_of_cluster:  # it is frequent
+                if cluster in id_of_cluster:  # the cluster is frequent
                     ids.append(id_of_cluster[cluster])
             if ids:
                 ids_of_word[word_key] = ids
 
-        # As an array, with a row for each word: -1 where it has fewer clusters than others.
+        # Make an array with a row for each word, which ends with -1 if the word has fewer clusters
+        # than others.
         width = max(map(len, ids_of_word.values()), default=1)
         cluster_ids = numpy.full((len(ids_of_word), width), -1, dtype="int32")
         for row, ids in zip(cluster_ids, ids_of_word.values()):
@@ -89,23 +101,24 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(word_keys & LOWEST_32_BITS, cluster_ids)
 
     def select(self, selection: Selection) -> "ClusterColumn":
-        """Leave out clusters, but no words: a word without clusters would get those that it has in
-        lower case."""
+        """A copy of the column with only the clusters that are kept. It has all words, even those
+        without clusters: otherwise they would get the clusters of their text in lower case."""
         kept_ids = selection.ids[self.name]
         column = copy(self)
         column.set_values([self.values[i] for i in kept_ids.tolist()])
-        # The new id of each cluster, -1 for those that are left out. The last entry is for -1.
+        # The new id of each cluster, -1 for clusters that are left out. The last entry is the new
+        # id of -1.
         new_ids = numpy.full(self.n_values + 1, -1, dtype="int32")
         new_ids[kept_ids] = numpy.arange(column.n_values)
-        cluster_ids = self._cluster_ids[:-1]  # without the row for other words
+        cluster_ids = self._cluster_ids[:-1]  # without the row for unknown words
         column._set_words(self._word_keys, new_ids[cluster_ids])
         return column
 
     def save(self, saved: Saved) -> None:
         """Write the values and, for each word, its hash and the ids of its clusters."""
         super().save(saved)
-        # Without the last row, which is for other words. Column after column, so that `pack` stores
-        # differences within a column.
+        # The row for unknown words is left out. The array is saved column after column, so that
+        # `pack` compresses the differences between numbers of the same column.
         cluster_ids = self._cluster_ids[:-1].T.reshape(-1)
         if self._has_long_keys:
             saved_keys = {"keys": self._word_keys.astype("<u8").tobytes()}
@@ -118,7 +131,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         }
 
     def load(self, saved: Saved) -> None:
-        """Read what `save` wrote, also in the form of models up to 0.3.0."""
+        """Read what `save` wrote, also in models that were saved up to 0.3.0, and check it."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]
         if "short_keys" in saved_words:
@@ -126,7 +139,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         else:  # up to 0.3.0
             word_keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
         width = saved_words["width"]
-        # They are saved column after column. Shape: (D, width)
+        # The array was saved column after column. Shape: (D, width)
         cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(word_keys)).T
         is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
         if width < 1 or not is_id.all():
@@ -145,25 +158,27 @@ class ClusterColumn(StringColumn, BatchColumn):
         return self._cluster_ids.shape[1]
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the clusters of each token's word: as it is written, or else in lower case."""
-        as_written = self._find_words(batch.tokens.orth)
-        in_lower_case = self._find_words(batch.tokens.keys["LOWER"])
-        word_ids = numpy.where(as_written < 0, in_lower_case, as_written)
-        value_ids[:] = self._cluster_ids[word_ids]  # -1 is the last row
+        """Look up the clusters of each token's word: those of its text or, if that has none, of its
+        text in lower case."""
+        ids_of_text = self._find_words(batch.tokens.orth)
+        ids_of_lower = self._find_words(batch.tokens.keys["LOWER"])
+        word_ids = numpy.where(ids_of_text < 0, ids_of_lower, ids_of_text)
+        value_ids[:] = self._cluster_ids[word_ids]  # the id -1 finds the last row
 
     def _find_words(self, hashes: Array1d) -> Ints1d:
-        """The index of each word, -1 for those without clusters, by its hash. Shape: (N,)"""
+        """Look words up by their hashes. Returns the index of each, -1 if it has no clusters.
+        Shape: (N,)"""
         if not self._has_long_keys:
             hashes = hashes & LOWEST_32_BITS
         return self._word_ids.find(hashes)
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """The first few words of each cluster, by its id. Words are saved as hashes, so it takes a
-        string store that has them: that of the pipeline."""
+        """The first few words of each cluster, by the id of the cluster. The column knows only the
+        hashes of words, so the words come from a string store, such as that of the pipeline."""
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
         for word, row in self._rows_of_words(strings):
             for cluster_id in self._cluster_ids[row].tolist():
-                # -1 where the word has fewer clusters than others.
+                # -1 stands for no cluster.
                 if cluster_id >= 0 and len(words_of_cluster[cluster_id]) < N_SHOWN:
                     words_of_cluster[cluster_id].append(word)
         return {cluster_id: " ".join(words) for cluster_id, words in words_of_cluster.items()}
@@ -173,8 +188,9 @@ class ClusterColumn(StringColumn, BatchColumn):
         return [word for word, _ in self._rows_of_words(strings)]
 
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
-        """The words of a string store that have clusters, with their rows, in order of these."""
-        # The bits of the hashes of words that word keys have.
+        """Yield the words of a string store that have clusters, each with its row in
+        `_cluster_ids`, in the order of the rows."""
+        # The bits of a hash that a word key has.
         bits_of_keys = int(LOWEST_32_BITS)
         if self._has_long_keys:
             bits_of_keys = (1 << 64) - 1
@@ -185,7 +201,7 @@ class ClusterColumn(StringColumn, BatchColumn):
 
 
 class FileClusterColumn(ClusterColumn):
-    """The clusters of a file.
+    """The column of the clusters in a file.
 
     path (str): The file. It is needed in training only.
     """
@@ -201,10 +217,10 @@ class FileClusterColumn(ClusterColumn):
 
 
 class VectorClusterColumn(ClusterColumn):
-    """Clusters of the words that have a static vector, by k-means.
+    """The column of clusters that k-means makes of the words with a static vector.
 
-    sizes (Sequence[int]): Numbers of clusters to divide the words into. A word has one cluster for
-        each number.
+    sizes (Sequence[int]): The numbers of clusters. The words are divided once for each number, so a
+        word has one cluster for each.
     """
 
     def __init__(self, name: str, window: Window, sizes: Sequence[int]) -> None:
@@ -212,15 +228,16 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Divide the words of the training docs' vocab into clusters by their vectors."""
+        """Divide the words in the vocab of the training docs into clusters by their vectors."""
         if not counts.word_counts:
-            return {}  # no docs, no vocab
+            return {}  # there are no docs, and so no vocab
         return cluster_vectors(counts.vocabs[0], self.sizes)
 
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
-    """How often words of each cluster are in the training docs. As in `find_values`, a word has
-    clusters as it is written or, if it has none, in lower case."""
+    """Count how often words of each cluster occur in the training docs. As in
+    `ClusterColumn.find_values`, a word has the clusters of its text or, if that has none, of its
+    text in lower case."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
         lexeme = counts.lexemes[word_key]
@@ -233,14 +250,16 @@ def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCount
 
 
 def read_clusters(path: str | Path) -> dict[str, list[str]]:
-    """Read the clusters of words.
+    """Read the clusters of words from a file in one of two forms:
 
-    path (str | Path): A file in UTF-8: JSON, an object of words with the number or the path
-        of their cluster, or the names of their clusters, in a list; or
-        lines of the path, the word and more, separated by tabs, as Brown clustering does.
-    RETURNS (dict[str, list[str]]): The clusters of each word: of a path of bits, its prefixes
-        from the longest.
-    RAISES (ValueError): If it can't be read.
+    - JSON: an object whose keys are words. The value of a word is the number of its cluster, the
+      path of its Brown cluster, or a list with the names of its clusters.
+    - Lines, as programs for Brown clustering write them: the path of bits, a TAB, the word, and
+      whatever else follows.
+
+    path (str | Path): The file, in UTF-8.
+    RETURNS (dict[str, list[str]]): The names of the clusters of each word: see `cluster_names`.
+    RAISES (ValueError): If the file can't be read.
     """
     try:
         text = Path(path).read_text(encoding="utf8")
@@ -268,8 +287,12 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """The names of the clusters of a word, from what a file has for the word: names, a number, or a
-    path of bits. An empty list if it is nothing of that."""
+    """Name the clusters of a word.
+
+    cluster (Any): What a file has for the word: a list of names, a number, or a path of bits.
+    RETURNS (list[str]): The names. For a path of bits these are its prefixes, the longest first.
+        Empty: the file has something else.
+    """
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -280,19 +303,19 @@ def cluster_names(cluster: Any) -> list[str]:
         return []
     is_path = set(cluster) <= {"0", "1"} and len(cluster) > 1
     if is_path:
-        # Each prefix once: a short path has the same for several sizes.
+        # A short path has the same prefix for several sizes. Each prefix is one cluster.
         return list(dict.fromkeys(cluster[:size] for size in PREFIXES))
     return [cluster]
 
 
 def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[int, list[str]]:
-    """Cluster the words that have a vector, once for each number of clusters.
+    """Divide the words that have a static vector into clusters, once for each number of clusters.
 
     vocab (Vocab): The vocab with the vectors.
     sizes (Sequence[int]): The numbers of clusters.
     seed (int): The seed of k-means.
-    RETURNS (dict[int, list[str]]): The clusters of each word, by its hash: "64:12" is cluster 12 of
-        64.
+    RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the word:
+        "64:12" is cluster 12 of 64.
     RAISES (ValueError): If there are no vectors.
     """
     clusters_of_word: dict[int, list[str]] = {}
@@ -307,7 +330,7 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
             "as initialize.vectors has, there are none"
         )
 
-    # A point for each word, in the order of `clusters_of_word`. (D, W)
+    # A point for each of D words, in the order of `clusters_of_word`. Shape: (D, W)
     points = to_unit_length(to_numpy(vocab.vectors.data)[rows])
     for size in sizes:
         number_of_word = k_means(points, size, seed=seed).tolist()
@@ -317,22 +340,26 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
 
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
-    """Cluster D points of W coordinates and unit length, (D, W), by the angle between them
-    (spherical k-means). The first centres are random points. Returns the number of the cluster of
-    each point, (D,).
+    """Divide points into clusters by the angles between them (spherical k-means). The first centres
+    are random points.
+
+    points (Floats2d): The points, of unit length. Shape: (D, W)
+    n_clusters (int): The number of clusters.
+    seed (int): The seed of the random points.
+    RETURNS (Ints1d): The number of the cluster of each point. Shape: (D,)
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """
     rng = numpy.random.default_rng(seed)
     order = rng.permutation(len(points))
     sample = points[order[: PER_CLUSTER * n_clusters]]
-    centres = sample[:n_clusters]  # random points, as the sample is in random order
+    centres = sample[:n_clusters]  # the sample is in random order
     for _ in range(N_ITER):
         nearest = nearest_centres(sample, centres)
-        # The sum of the points of each cluster, which has the direction of its new centre.
+        # The new centre of a cluster has the direction of the sum of its points.
         sums = numpy.zeros_like(centres)
         numpy.add.at(sums, nearest, sample)
-        # A centre that is nearest to no point stays where it is.
+        # A cluster without points keeps its centre.
         is_used = sums.any(axis=1)
         sums[~is_used] = centres[~is_used]
         centres = to_unit_length(sums)
@@ -340,8 +367,13 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
-    """The centre with the largest cosine to each point, the first of equal ones. All have unit
-    length, so that a cosine is a product. Shapes: (D, W), (n_clusters, W) to (D,)"""
+    """Find the centre that is nearest to each point: the one with the largest cosine, or the first
+    of several. Points and centres have unit length, so that a cosine is a scalar product.
+
+    points (Floats2d): The points. Shape: (D, W)
+    centres (Floats2d): The centres. Shape: (number of clusters, W)
+    RETURNS (Ints1d): The number of the centre for each point. Shape: (D,)
+    """
     nearest = []
     for start in range(0, len(points), CHUNK):
         cosines = points[start : start + CHUNK] @ centres.T
@@ -350,7 +382,7 @@ def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
 
 
 def to_unit_length(rows: Floats2d) -> Floats2d:
-    """Divide rows by their lengths; rows of zeros stay as they are. Shape: (D, W)"""
+    """Divide rows by their lengths. Rows of zeros stay as they are. Shape: (D, W)"""
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
     lengths[lengths == 0] = 1
     return (rows / lengths).astype("float32")

@@ -1,7 +1,7 @@
-"""Columns get their values: from training docs, or from a saved model.
+"""Give columns their values, from training docs or from a saved model.
 
-Values are collected in two steps. First the training docs are counted once, for all columns
-together; then each column takes its values from the counts.
+Values are collected from training docs in two steps. First the docs are read once, and everything
+that any column needs is counted. Then each column takes its values from the counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,35 +17,41 @@ from .template import Template
 from .tokens import join_tokens
 
 N_DOCS = 256
-"""Number of docs that are read together."""
+"""The number of docs that are read at once."""
 
 ALWAYS_SAVED = ("values", "pairs", "phrases")
+"""The parts of what is saved of columns that are always there: see `Saved`."""
+
 SAVED_IF_ANY = ("memory", "clusters", "labels", "static_vectors")
-"""The parts of a saved model. Those of the second kind are left out where no column has one."""
+"""The parts that are left out if no column has saved anything there."""
 
 
 def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
-    """Make the columns of a template, with their values from docs with their entities. Docs are
-    read once, and not kept."""
+    """Make the columns of a template, and collect their values.
+
+    docs (Iterable[Doc]): The training docs with their entities. They are read once, and not kept.
+    template (Template): The template.
+    RETURNS (list[Column]): The columns.
+    """
     columns = template.make_columns()
     for column in columns:
         column.prepare()
 
     counts = _count(docs, template, columns)
-    # In this order: some columns are made of values of columns before them.
+    # The order matters: some columns are made of the values of columns before them.
     for column in columns:
         column.collect(counts)
     return columns
 
 
 def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -> TrainingCounts:
-    """Count what columns need of docs, a batch at a time."""
+    """Count everything in docs that columns need, batch by batch."""
     wants_labels = any(column.wants_labels for column in columns)
     wants_all_tokens = any(column.wants_all_tokens for column in columns)
     counts = TrainingCounts(LabelCounts([*template.memory], template.memory_unit), StringStore())
     reader = reader_of(columns)
 
-    token_batches = [reader.read([])]  # for a corpus without docs
+    token_batches = [reader.read([])]  # one without docs, so that there is always one to join
     for batch in minibatch(docs, N_DOCS):
         tokens = reader.read(batch, strings=counts.strings)
         counts.add(tokens)
@@ -61,7 +67,13 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
 def recount_labels(
     docs: Sequence[Doc], template: Template, columns: Sequence[Column]
 ) -> list[Column]:
-    """The same columns, of which label memory is that of some docs, not of all training docs."""
+    """Make columns whose label memory has counted only some of the training docs.
+
+    docs (Sequence[Doc]): These docs.
+    template (Template): The template of the columns.
+    columns (Sequence[Column]): The columns of all training docs. They aren't changed.
+    RETURNS (list[Column]): The columns.
+    """
     labels = LabelCounts([*template.memory], template.memory_unit)
     reader = reader_of([column for column in columns if column.wants_labels])
     for batch in minibatch(docs, N_DOCS):
@@ -70,7 +82,7 @@ def recount_labels(
 
 
 def save_columns(columns: Sequence[Column]) -> Saved:
-    """What is saved of the values of columns: see `Saved`."""
+    """Collect what is saved of columns: see `Saved`."""
     saved: Saved = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
     for column in columns:
         column.save(saved)
@@ -81,7 +93,10 @@ def save_columns(columns: Sequence[Column]) -> Saved:
 
 
 def load_columns(saved: Saved, template: Template) -> list[Column]:
-    """Make the columns of a template, with saved values. Raises an error if they are damaged."""
+    """Make the columns of a template, with the values that were saved.
+
+    RAISES (Exception): If the values are damaged: an error of any kind.
+    """
     columns = template.make_columns()
     for column in columns:
         column.load(saved)

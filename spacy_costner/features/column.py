@@ -1,8 +1,8 @@
-"""The base classes of columns, which say what every kind of feature has to define.
+"""The base classes of columns. They say what every kind of feature has to define.
 
-A column is a kind of value of tokens, such as the word in lower case. Each of its values has an id.
-A value at an offset, such as "of" at the token before, is a feature, which has a row of weights. A
-key is the hash of a value.
+A *column* is a kind of value of tokens, such as the word in lower case. Each of its values has an
+id. A value at an offset is a feature, such as "of" at the token before, and has a row of weights. A
+*key* is the hash of a value.
 """
 
 from abc import ABC, abstractmethod
@@ -21,17 +21,17 @@ from .label_counts import LabelCounts
 from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
 Saved = dict[str, Any]
-"""What a saved model has of the columns: parts such as "values", each with an entry for each column
-that has such a part, by name."""
+"""What is saved of all columns of a model. It has several parts, such as "values" and "clusters".
+Each part is a dictionary, from the names of columns to what they have saved in this part."""
 
 
 class Selection(NamedTuple):
-    """Which values of columns are kept, by the names of the columns, where others are left out.
+    """Which values a slim model keeps. Every field has an entry for each column, by its name.
 
-    is_used (dict[str, Array1d]): Whether each value of a column has a weight. Shapes: (n_values,)
-    ids (dict[str, Ints1d]): The ids of the values that are kept, ascending: those with a weight,
-        and those that values of other columns are made of.
-    columns (dict[str, Column]): The columns with these values only, as far as they are made.
+    is_used (dict[str, Array1d]): Whether each value is needed. Shapes: (n_values,)
+    ids (dict[str, Ints1d]): The ids of the values that are kept, ascending.
+    columns (dict[str, Column]): The new columns, with the kept values only. Columns get in one
+        after another, so a column finds those before it here.
     """
 
     is_used: "dict[str, Array1d]"
@@ -40,10 +40,11 @@ class Selection(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Where the values of a column are used, and which of them.
+    """At which offsets from a token the values of a column are features, and how frequent a value
+    has to be.
 
-    offsets (tuple[int, ...]): The offsets of its slots, 0 for the token itself.
-    min_count (int): How often a value has to be in the training data to be a feature.
+    offsets (tuple[int, ...]): The offsets: 0 is the token itself, -1 the token before.
+    min_count (int): How often a value has to occur in the training docs to be a feature.
     """
 
     offsets: tuple[int, ...]
@@ -53,34 +54,38 @@ class Window(NamedTuple):
 class Column(ABC):
     """A kind of value of tokens, such as the word in lower case.
 
-    The template makes a column without values. `collect` takes them from training docs, `load` from
-    a saved model. After that it doesn't change, so that threads can share it. Values have ids from
-    0, in the order of `value_names`. A token has up to `width` of them.
+    The template makes a column without values. `collect` takes its values from training docs, and
+    `load` takes them from a saved model. After that the column doesn't change, so that threads can
+    share it. The ids of values count from 0, in the order of `value_names`. A token has up to
+    `width` values.
 
     `Lookup` finds the values of a `WordColumn` once for each word, those of a `BatchColumn` for
     each batch, and those of a `LabelColumn` after a first pass.
 
-    name (str): The start of the names of its features.
-    window (Window): Where its values are used.
+    name (str): The name, with which the names of its features begin.
+    window (Window): The offsets of its features, and how frequent values have to be.
     """
 
     attributes: Sequence[str] = ()
-    """The attributes and extension attributes of tokens that it reads: see `Tokens.keys`."""
+    """The attributes and extension attributes of tokens that the column needs: see
+    `Tokens.keys`."""
 
     lexeme_attributes: Sequence[str] = ()
-    """The attributes of lexemes that it reads besides the word itself: see `Tokens.word_keys`."""
+    """The attributes of lexemes that the column needs, besides the word itself: see
+    `Tokens.word_keys`."""
 
     reads_docs: ClassVar[bool] = False
-    """Whether it reads docs by itself, with `read`."""
+    """Whether the column has a method `read` that reads its values from docs."""
 
     wants_labels: ClassVar[bool] = False
-    """Whether it collects the labels of training docs."""
+    """Whether `collect` needs the labels of the training docs."""
 
     wants_all_tokens: ClassVar[bool] = False
-    """Whether it collects from all training tokens, not from counts of them."""
+    """Whether `collect` needs all training tokens, as counts of their values are not enough."""
 
     text_ids: Array1d = numpy.zeros(0, dtype="uint64")
-    """The hashes of the training docs, if it remembers them: see `text_id`. Shape: (D,)"""
+    """The hashes of the texts of the training docs, if the column remembers them: see `text_id`.
+    Shape: (D,)"""
 
     def __init__(self, name: str, window: Window) -> None:
         self.name = name
@@ -90,12 +95,16 @@ class Column(ABC):
     # In training
 
     def prepare(self) -> None:  # noqa: B027 (few columns need a file)
-        """Read what it needs from files, before docs are read."""
+        """Read the files that the column needs, before docs are read."""
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Read the value of each token of docs, as the hash that `hash_of` makes of it; 0 for none.
-        `TokenReader` calls it where `reads_docs` is set. Batches have what it returns as
-        `Tokens.keys[name]`. Shape: (N,)"""
+        """Read the values of the tokens of docs. Columns that set `reads_docs` define it:
+        `TokenReader` calls it, and puts the result into `Tokens.keys[name]`.
+
+        docs (Sequence[Doc]): The docs.
+        hash_of (HashOf): Hashes a value.
+        RETURNS (Array1d): The hash of each token's value; 0 for none. Shape: (N,)
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -103,31 +112,35 @@ class Column(ABC):
         """Take the values from what was counted in the training docs."""
 
     def recount(self, labels: LabelCounts) -> "Column":
-        """The same column with the labels of other training docs, for a model that is trained on
-        some of them. A column that remembers no labels stays as it is."""
+        """The column for a model that is trained on some of the training docs: one that has counted
+        only the labels of these docs. A column that counts no labels returns itself."""
         return self
 
-    # Slim models: see `select_values`
+    # For slim models: see `select_values`.
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (few are made so)
-        """Mark the values of another column that the needed values of this one are made of. Has for
-        each column whether its values are needed. Shapes: (n_values,)"""
+        """If the values of this column are made of the values of another one, mark those of which
+        needed values are made.
+
+        is_needed (dict[str, Array1d]): Whether each value of a column is needed, by the name of the
+            column. The entry of the other column is changed. Shapes: (n_values,)
+        """
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the values that have to stay: all, unless a class can do with fewer."""
+        """The ids of the values that have to be kept. These are all, unless a class overrides the
+        method. The argument is that of `mark_needed`."""
         return numpy.arange(self.n_values)
 
     def select(self, selection: Selection) -> "Column":
-        """The same column with some of its values only, which are numbered anew, in the same
-        order."""
+        """The column with only the values that are kept. They get new ids, in the same order."""
         return self
 
-    # Saved models
+    # For saved models.
 
     @property
     def layout(self) -> list[Any]:
-        """What in the template decides which feature a row of weights is. Models are saved with it,
-        and loaded only with a template that agrees."""
+        """The settings of the template that decide which feature a row of weights is. They are
+        saved with a model. It can be loaded only if those of the config are the same."""
         return [self.name, list(self.offsets)]
 
     @abstractmethod
@@ -136,7 +149,10 @@ class Column(ABC):
 
     @abstractmethod
     def load(self, saved: Saved) -> None:
-        """Read the values from the parts of `saved`. Raises an error if they are damaged."""
+        """Read the values from the parts of `saved`, and check them.
+
+        RAISES (Exception): If they are damaged: an error of any kind.
+        """
 
     # In prediction
 
@@ -156,19 +172,22 @@ class Column(ABC):
         return 1
 
     def slot_name(self, offset: int) -> str:
-        """The start of the names of its features at an offset: "LOWER[-1]"."""
+        """The name of the slot at an offset, such as "LOWER[-1]", or "LOWER" for the token itself.
+        The names of features begin with it."""
         if not offset:
             return self.name
         return f"{self.name}[{offset:+d}]"
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """Examples of what values stand for, such as words of a cluster, by the id of the value.
-        Most columns have none, as the names of their values say it."""
+        """Examples of what values stand for, such as some words of a cluster, by the ids of the
+        values. Most columns have none, as the names of their values say enough.
+
+        strings (StringStore): Has the strings of words that the column knows by their hashes.
+        """
         return {}
 
     def words_in(self, strings: StringStore) -> Sequence[str]:
-        """The words of a string store that the column knows by hashes alone, and that
-        `examples_of_values` can show."""
+        """The words of a string store that `examples_of_values` can show."""
         return ()
 
 
@@ -177,12 +196,17 @@ class BatchColumn(Column):
 
     @abstractmethod
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the ids of the values of the tokens of a batch, at least one, to `value_ids`, which
-        has -1 throughout. Shape: (N, width)"""
+        """Find the values of the tokens of a batch.
+
+        batch (TokenBatch): The tokens, at least one, with the values of the columns before this
+            one.
+        value_ids (Ints2d): The ids are written to this array, which is all -1 before. A token with
+            fewer than `width` values keeps -1 in the other places. Shape: (N, width)
+        """
 
 
 class StringColumn(Column):
-    """A column of which each value is a string, its name."""
+    """A column whose values are strings. The name of a value is the value itself."""
 
     def __init__(self, name: str, window: Window) -> None:
         super().__init__(name, window)
@@ -194,22 +218,22 @@ class StringColumn(Column):
         return self.values
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values. Classes that look ids up in a map of their own override it, and make the
-        map, too."""
+        """Set the values. A class that has a map from values to ids overrides this method, and
+        makes the map here."""
         self.values = values
 
     def collect_frequent(self, value_counts: Counter[str]) -> None:
-        """Take the values that occur at least `min_count` times, in alphabetical order, so that
-        their ids don't depend on the order of the docs."""
+        """Take the values that occur at least `min_count` times. They are sorted, so that their ids
+        don't depend on the order of the docs."""
         frequent = [value for value, count in value_counts.items() if count >= self.min_count]
         self.set_values(sorted(frequent))
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the values that are marked as needed."""
+        """The ids of the values that are needed."""
         return numpy.flatnonzero(is_needed[self.name])
 
     def select(self, selection: Selection) -> "StringColumn":
-        """A copy with the needed values only."""
+        """A copy of the column with only the values that are kept."""
         column = copy(self)
         column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
         return column
@@ -233,19 +257,30 @@ class LabelColumn(Column):
 
     @abstractmethod
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
-        """The group of each token, within which tokens see each other's labels; -1 for none.
-        Shape: (N,)"""
+        """Group the tokens of a batch: each token sees the labels that the first pass predicts for
+        the other tokens of its group.
+
+        batch (TokenBatch): The tokens.
+        RETURNS (Ints1d): The number of each token's group; -1 for a token that sees no labels.
+            Shape: (N,)
+        """
 
     @abstractmethod
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
-        """The ids of the values of tokens, -1 for none, from the probabilities of O and of the L
-        labels of a first pass. Shapes: (N, L + 1), (N,) to (N, width)"""
+        """Find the values of tokens, after a first pass.
+
+        probabilities (Floats2d): The probabilities of O and of the labels, by the first pass.
+            Shape: (N, L + 1)
+        labels (Sequence[str]): The L labels.
+        groups (Ints1d): The groups that `group_tokens` has returned. Shape: (N,)
+        RETURNS (Ints2d): The ids of the values, -1 for none. Shape: (N, width)
+        """
 
 
 def reader_of(columns: Sequence[Column]) -> TokenReader:
-    """Make the reader that reads of docs all that some columns need."""
+    """Make a reader of everything in docs that these columns need."""
     attributes: list[str] = []
     lexeme_attributes: list[str] = []
     doc_readers: dict[str, ReadDocs] = {}
@@ -261,7 +296,12 @@ def reader_of(columns: Sequence[Column]) -> TokenReader:
 
 
 def check_strings(name: str, strings: Any) -> None:
-    """Check that what was loaded of a column, or of a part of the model, is a list of strings."""
+    """Check that something that was loaded is a list of strings.
+
+    name (str): The name of the column or of the part of the model, for the error.
+    strings (Any): What was loaded.
+    RAISES (ValueError): If it isn't a list of strings.
+    """
     is_list = isinstance(strings, list)
     if not is_list or not all(isinstance(string, str) for string in strings):
         raise ValueError(f"{name}: expected a list of strings, got {type(strings).__name__}")

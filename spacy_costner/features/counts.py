@@ -1,6 +1,6 @@
-"""What is counted in the training docs, for columns to take their values from.
+"""Count words and values in the training docs, from which columns take their values.
 
-Words and values are counted by hash: a word key is the hash of a word, a value key that of a value.
+They are counted by their hashes. A *word key* is the hash of a word, a *value key* that of a value.
 """
 
 from collections import Counter
@@ -18,16 +18,16 @@ from .tokens import Tokens, string_of
 
 @dataclass
 class TrainingCounts:
-    """How often words and values are in the training docs. Docs are counted batch by batch, and not
-    kept.
+    """How often words and values occur in the training docs. Docs are counted batch by batch, and
+    not kept.
 
-    labels (LabelCounts): The labels of values, if a column wants them.
-    strings (StringStore): The strings of values that docs don't have as hashes.
-    vocabs (list[Vocab]): The vocabs of the docs, mostly a single one.
-    word_counts (Counter[int]): How often each word is there, by its word key: see `Tokens`.
-    lexemes (dict[int, Lexeme]): The lexemes of these words, by word key.
-    value_counts (dict[str, Counter[int]]): For each name of `Tokens.keys`, how often each value is
-        there, by its hash.
+    labels (LabelCounts): How often values had each label, if a column wants labels.
+    strings (StringStore): The strings of values that the vocabs of docs may not have.
+    vocabs (list[Vocab]): The vocabs of the docs. Mostly it is a single one.
+    word_counts (Counter[int]): How often each word occurs, by its word key: see `Tokens`.
+    lexemes (dict[int, Lexeme]): The lexeme of each word, by its word key.
+    value_counts (dict[str, Counter[int]]): How often each value occurs, by its value key: for each
+        attribute or column in `Tokens.keys`.
     tokens (Tokens | None): All training tokens, if a column wants them.
     """
 
@@ -43,7 +43,7 @@ class TrainingCounts:
         """Count the words and the values of a batch."""
         self.word_counts.update(count_hashes(tokens.word_keys))
 
-        # The lexeme of each word that no batch before had, by the first of its tokens.
+        # The lexeme of a new word is that of the first token that has the word.
         word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
         is_new = [word_key not in self.lexemes for word_key in word_keys.tolist()]
         new_words = numpy.flatnonzero(is_new)
@@ -54,14 +54,17 @@ class TrainingCounts:
             counts = self.value_counts.setdefault(name, Counter())
             counts.update(count_hashes(value_keys))
 
-        # By identity, as vocabs don't compare by what they have.
+        # Vocabs are compared by identity, as they have no equality of their own.
         for vocab in tokens.vocabs:
             if not any(vocab is known_vocab for known_vocab in self.vocabs):
                 self.vocabs.append(vocab)
 
     def count_strings(self, name: str) -> Counter[str]:
-        """How often each value of an attribute or column is there, as text, by its name in
-        `Tokens.keys`. Hash 0, for tokens without a value, is left out."""
+        """How often each value of an attribute or column occurs, by the text of the value.
+
+        name (str): The name of the attribute or column in `Tokens.keys`.
+        RETURNS (Counter[str]): The counts. Tokens without a value, whose key is 0, don't count.
+        """
         stores = [self.strings]
         for vocab in self.vocabs:
             stores.append(vocab.strings)
@@ -73,6 +76,6 @@ class TrainingCounts:
 
 
 def count_hashes(hashes: Array1d) -> dict[int, int]:
-    """Count how often each hash is in an array. Shape: (N,)"""
+    """Count how often each hash occurs in an array, (N,)."""
     distinct_hashes, counts = numpy.unique(hashes, return_counts=True)
     return dict(zip(distinct_hashes.tolist(), counts.tolist()))

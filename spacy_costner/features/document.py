@@ -1,7 +1,8 @@
 """Features of the labels that a first pass predicts for the other occurrences of a word in its doc.
 
-A first pass is a model of its own: see `ml.first_pass`. Tokens of a doc that have the same value of
-an attribute, such as the word in lower case, are occurrences of each other, and form a group.
+A *first pass* is a model of its own, which predicts all docs before the model with these features
+does: see `ml.first_pass`. Tokens of a doc that have the same value of an attribute, such as the
+word in lower case, are *occurrences* of this value, and form a *group*.
 """
 
 from collections.abc import Sequence
@@ -17,16 +18,16 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 WIDTH = 8
-"""The largest number of features that a token has: one of its most probable label, and one for each
-of up to 7 labels."""
+"""The largest number of these features that a token has: one for its most probable label, and one
+for each of up to 7 labels, whether or not it is the most probable one."""
 
 
 class DocumentColumn(LabelColumn):
-    """The labels that a first pass predicts for the other occurrences of a capitalised word, or of
-    a word with a digit.
+    """The column of the labels that a first pass predicts for the other occurrences of a word. Only
+    capitalised words and words with a digit have such features.
 
-    attribute (str): An attribute or extension attribute of tokens. Tokens of the same value are
-        occurrences of each other.
+    attribute (str): An attribute or extension attribute of tokens. Tokens of a doc with the same
+        value of it are occurrences of the same word.
     """
 
     wants_labels = True
@@ -42,7 +43,7 @@ class DocumentColumn(LabelColumn):
         self.labels = counts.labels.labels
 
     def save(self, saved: Saved) -> None:
-        """Write the labels. All document columns have the same."""
+        """Write the labels, which are the same for all columns of this class."""
         saved["labels"] = self.labels
 
     def load(self, saved: Saved) -> None:
@@ -57,11 +58,12 @@ class DocumentColumn(LabelColumn):
 
     @property
     def width(self) -> int:
-        """The same for all tokens, whatever the labels are."""
+        """The largest number of features that a token has."""
         return WIDTH
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
-        """Group the occurrences of words with a capital or a digit, by the attribute's value."""
+        """Group the tokens of each doc by the value of the attribute. Only capitalised words and
+        words with a digit are in a group."""
         keys = batch.tokens.keys[self.attribute]
         takes_part = (batch.is_capitalised | batch.has_digit) & (keys != 0)
         return number_occurrences(keys, takes_part, batch.tokens.lengths)
@@ -70,8 +72,9 @@ class DocumentColumn(LabelColumn):
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
     ) -> Ints2d:
         """Find the shares of labels at the other occurrences of each token's value."""
-        # Ids count the labels of training, so these need a probability each, in their order. One
-        # that the first pass lacks has 0, that of a last column (index -1), which is added.
+        # The ids of features follow from the order of the labels in training, so the probabilities
+        # are put in this order. A label that the first pass lacks has the probability 0: a column
+        # of zeros is added at the end, where the index -1 finds it.
         index_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
         indices = [index_of_label.get(label, -1) for label in self.labels]
         zeros = numpy.zeros_like(probabilities[:, :1])
@@ -80,8 +83,9 @@ class DocumentColumn(LabelColumn):
 
 
 def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
-    """Give all occurrences of a value in a doc the same number; tokens without other occurrences
-    have -1. The arguments are those of `group_occurrences`. Shape: (N,)"""
+    """Number the groups of tokens that have the same value in a doc. Returns the number of each
+    token's group, -1 for a token that is alone. The arguments are those of `group_occurrences`.
+    Shape: (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups
@@ -89,12 +93,13 @@ def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> I
 
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
-    """Find the features of the mean probability of each label at the other occurrences of a token.
+    """Find the features of tokens from the mean probability that each label has at the other tokens
+    of their group.
 
     probabilities (Floats2d): The probabilities of O and of the L labels, by the first pass.
         Shape: (N, L + 1)
-    groups (Ints1d): The number that all occurrences of a value in a doc have, -1 for tokens without
-        other occurrences: see `number_occurrences`. Shape: (N,)
+    groups (Ints1d): The number of each token's group, -1 for none: see `number_occurrences`.
+        Shape: (N,)
     RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, WIDTH)
     """
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
@@ -102,9 +107,10 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     if not len(tokens):
         return ids
     group_of_token = groups[tokens]
+    # The sums of the probabilities in each group. Shape: (number of groups, L + 1)
     sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
-    numpy.add.at(sums, group_of_token, probabilities[tokens])  # the sum of each group
-    # The sum over the other occurrences: that of the group without the token itself.
+    numpy.add.at(sums, group_of_token, probabilities[tokens])
+    # The sums over the other tokens of the group, without the token itself.
     sums_elsewhere = sums[group_of_token] - probabilities[tokens]
     ids[tokens] = share_ids(sums_elsewhere, WIDTH)
     return ids

@@ -1,7 +1,7 @@
 """Features of the other occurrences of a word in its doc: the words beside them.
 
-Tokens of a doc that have the same value, such as the same word, are occurrences of each other. They
-form a group. Of the N tokens of a batch, M occur again in their doc.
+Tokens of a doc that have the same value, such as the same word, are *occurrences* of this value,
+and form a *group*. Of the N tokens of a batch, M are in a group of at least two.
 """
 
 from copy import copy
@@ -17,13 +17,13 @@ from .tokens import TokenBatch
 
 
 class ElsewhereColumn(BatchColumn):
-    """The values of another column before or after the nearest other occurrences of a capitalised
-    word.
+    """The column of the words beside other occurrences. A capitalised word has the values, in
+    another column, of the tokens before (or after) its nearest other occurrences in the doc.
 
-    base (Column): The other column, of an attribute of tokens. It stands before this one. Tokens of
-        the same value are occurrences of each other.
-    side (int): -1 for before, 1 for after.
-    n_nearest (int): The number of other occurrences.
+    base (Column): The other column, of an attribute of tokens. It stands before this one. It also
+        says which tokens are occurrences of the same word: those with the same value.
+    side (int): -1 for the tokens before other occurrences, 1 for those after them.
+    n_nearest (int): The largest number of other occurrences that count for a token.
     """
 
     def __init__(self, base: Column, *, side: int, n_nearest: int) -> None:
@@ -37,22 +37,22 @@ class ElsewhereColumn(BatchColumn):
         """Take nothing: its values are those of the other column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
-        """Mark the values of the other column that have weights here."""
+        """Mark the values of this column in the other column, which has the same values."""
         is_needed[self.base.name] |= is_needed[self.name]
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids that the other column keeps: values are the same in both."""
+        """The ids of the values that the other column keeps, as both have the same values."""
         return self.base.needed_ids(is_needed)
 
     def select(self, selection: Selection) -> "ElsewhereColumn":
-        """A copy that refers to the other column with its selected values."""
+        """A copy of the column that refers to the new other column."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         return column
 
     @property
     def layout(self) -> list[Any]:
-        """As of other columns, and the number of occurrences."""
+        """The layout as in other columns, and the number of occurrences."""
         return [*super().layout, self.n_nearest]
 
     def save(self, saved: Saved) -> None:
@@ -68,52 +68,52 @@ class ElsewhereColumn(BatchColumn):
 
     @property
     def width(self) -> int:
-        """A value for each of the nearest occurrences."""
+        """One value for each of the nearest occurrences."""
         return self.n_nearest
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
         """Find the values beside the nearest other occurrences of each token's word."""
-        # The columns of both sides need the same occurrences.
+        # The column of the other side needs the same occurrences, so they are shared.
         key = ("nearest_elsewhere", self.base.name, self.n_nearest)
         tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))
-        if len(tokens):  # in most short docs there are none
+        if len(tokens):  # most short docs have no such tokens
             base_ids = batch.value_ids_of(self.base.name)
             lengths = batch.tokens.lengths
             value_ids[tokens] = values_beside(base_ids, occurrences, lengths, self.side)
 
     def _find_occurrences(self, batch: TokenBatch) -> tuple[Ints1d, Ints2d]:
-        """The capitalised words of a batch that occur again, and where: see `nearest_elsewhere`.
-        Shapes: (M,), (M, n_nearest)"""
+        """Find the capitalised words of a batch that occur again in their doc, and their nearest
+        other occurrences: see `nearest_elsewhere`. Shapes: (M,), (M, n_nearest)"""
         keys = batch.tokens.keys[self.base.name]
         takes_part = batch.is_capitalised & (keys != 0)
         return nearest_elsewhere(keys, takes_part, batch.tokens.lengths, self.n_nearest)
 
 
 def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """Find the values that occur several times in a doc.
+    """Group the tokens of a doc that have the same value. Groups of a single token are left out.
 
     keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): Whether the token counts as an occurrence. Shape: (N,)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The tokens that occur again in their doc, those of the same doc
-        and value side by side, from the left; and the number of the group that these make.
-        Shapes: (M,)
+    takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The tokens that are in a group, group after group, and within a
+        group from left to right; and the number of the group of each. Shapes: (M,)
     """
     tokens = takes_part.nonzero()[0]
     key_of_token = keys[tokens]
     if len(set(key_of_token.tolist())) == len(tokens):
-        # No value is there twice, as in most short docs. This saves the sort.
+        # No value occurs twice, as in most short docs. There is no need to sort.
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
 
-    # Sort by doc, then by value, so that occurrences stand side by side; equal ones stay in order.
+    # Sort tokens by doc, and then by value. Tokens of a group then stand side by side, still from
+    # left to right.
     doc_of_token = sequence_ids(lengths)[tokens]
     order = numpy.lexsort((key_of_token, doc_of_token))
     tokens = tokens[order]
     key_of_token = key_of_token[order]
     doc_of_token = doc_of_token[order]
 
-    # A group begins where the value or the doc is another than at the token before.
+    # A group begins where the value or the doc differs from that of the token before.
     is_other_value = key_of_token[1:] != key_of_token[:-1]
     is_other_doc = doc_of_token[1:] != doc_of_token[:-1]
     group_of_token = numpy.append(0, numpy.cumsum(is_other_value | is_other_doc))
@@ -125,58 +125,63 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> tuple[Ints1d, Ints2d]:
-    """Find the nearest other occurrences of values in their docs. The arguments are those of
-    `group_occurrences`. Time and memory are linear in tokens, but for a sort of those that take
-    part.
+    """Find the nearest other occurrences of each token's value in its doc.
 
-    RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; for each of them the
-        tokens of the nearest ones, the left one first of two that are equally near, -1 for none.
-        Shapes: (M,), (M, n_nearest)
+    keys (Array1d), takes_part (Array1d), lengths (Ints1d): See `group_occurrences`.
+    n_nearest (int): The largest number of other occurrences of a token.
+    RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; and the other
+        occurrences of each, the nearest first, -1 for none. Of two that are equally near the left
+        one comes first. Shapes: (M,), (M, n_nearest)
     """
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
 
-    # Occurrences of a group stand side by side, in order. So the nearest ones of a token are among
-    # those up to `n_steps` places before and after it. Shape: (M, 2 n_steps)
+    # The tokens of a group stand side by side in `tokens`, from left to right. So the nearest
+    # occurrences of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps
+    # in this array. Those of other groups, and indices beyond its ends, don't count.
+    # Shapes: (M, 2 n_steps)
     largest_group = int(numpy.bincount(group).max())
     n_steps = min(n_nearest, largest_group - 1)
     steps = numpy.arange(1, n_steps + 1)
-    places = numpy.arange(len(tokens))[:, None] + numpy.concatenate([-steps, steps])
-    valid_places = places.clip(0, len(tokens) - 1)
-    is_in_group = (places == valid_places) & (group[valid_places] == group[:, None])
-    occurrences = numpy.where(is_in_group, tokens[valid_places], -1)
+    neighbours = numpy.arange(len(tokens))[:, None] + numpy.concatenate([-steps, steps])
+    valid_neighbours = neighbours.clip(0, len(tokens) - 1)
+    is_valid = neighbours == valid_neighbours
+    is_in_group = is_valid & (group[valid_neighbours] == group[:, None])
+    occurrences = numpy.where(is_in_group, tokens[valid_neighbours], -1)
 
-    # What is no occurrence is farther away than any that is one.
+    # Sort by the distance in the text. What is no occurrence comes last, as no distance is larger
+    # than the number of tokens.
     distance = numpy.abs(occurrences - tokens[:, None])
     distance = numpy.where(is_in_group, distance, len(keys))
     by_distance = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
     nearest = numpy.take_along_axis(occurrences, by_distance, axis=1)
 
-    # Where groups are small there are fewer columns: fill up with -1 to (M, n_nearest).
+    # If all groups are small there are fewer than `n_nearest` columns: others of -1 are added.
     n_missing = n_nearest - nearest.shape[1]
     return tokens, numpy.pad(nearest, ((0, 0), (0, n_missing)), constant_values=-1)
 
 
 def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
-    """The values before (side -1) or after (side 1) some tokens, such as the other occurrences of a
-    word.
+    """Find the values of the neighbours of some tokens.
 
-    value_ids (Ints1d): The id of the value of each token, -1 for none. Shape: (N,)
-    tokens (Ints2d): The tokens, -1 for none. Shape: (M, n)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    RETURNS (Ints2d): In each row the ids of the values, each once, in descending order; -1 for
-        none. Shape: (M, n)
+    value_ids (Ints1d): The id of the value of each token of a batch, -1 for none. Shape: (N,)
+    tokens (Ints2d): M rows of up to n tokens, -1 for none. Shape: (M, n)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    side (int): -1: the neighbour is the token before. 1: it is the token after.
+    RETURNS (Ints2d): For each row the ids of the values of the neighbours, in descending order. A
+        value that several neighbours have is there once, and -1 in place of the others and of no
+        value. Shape: (M, n)
     """
-    # The value of each token's neighbour on this side; none at the border of a doc. The last entry
-    # is for the token -1. Shape: (N + 1,)
+    # The value of each token's neighbour on this side. A token at the border of a doc has no
+    # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)
     if side < 0:
         neighbour_ids[first_tokens(lengths)] = -1
     else:
         neighbour_ids[last_tokens(lengths)] = -1
 
-    # In descending order, equal values stand side by side: the first of them is kept.
+    # In descending order equal values stand side by side, and the first of them is kept.
     sorted_ids = -numpy.sort(-neighbour_ids[tokens], axis=1)
     is_repeated = sorted_ids[:, 1:] == sorted_ids[:, :-1]
     sorted_ids[:, 1:][is_repeated] = -1

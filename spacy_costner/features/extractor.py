@@ -1,8 +1,9 @@
-"""Extract features of docs as rows of weights, with an exact vocabulary.
+"""Find the features of the tokens of docs, as rows of weights.
 
-A column is a kind of value of tokens, such as the word in lower case. A slot is a column at some
-offset from the token. A slot and a value are one feature, such as "LOWER[-1]=of". It has a row of
-weights: one for each tag.
+A *column* is a kind of value of tokens, such as the word in lower case. A *slot* is a column at
+some offset from the token. A slot and a value are one feature, such as "LOWER[-1]=of". It has a row
+of weights: one for each tag. The vocabulary of features is exact: no two features share a row by
+hashing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,25 +29,25 @@ from .template import Template
 class FeatureBatch(NamedTuple):
     """The features of the tokens of a batch.
 
-    rows (Ints2d): The rows of weights of each token: one per slot, -1 for none. Shape: (N, S)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    groups (Sequence[Ints1d]): For each column that waits for the labels of a first pass, which
-        tokens see each other's labels: see `LabelColumn.group_tokens`. Shapes: (N,)
-    text_ids (Array1d | None): In training the hash of each doc. Shape: (B,)
-    value_ids (Ints2d | None): The ids of the values of tokens in each column, -1 for none. Rows are
-        gathered from them. Shape: (N, C)
-    word_cache (WordCache | None): All words so far, if `rows` lacks the slots that depend on the
-        word alone.
-    word_ids (Ints1d | None): The words of tokens in `word_cache`. Shape: (N,)
+    rows (Ints2d): The rows of weights of each token, one for each slot; -1 for none. Shape: (N, S)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    groups (Sequence[Ints1d]): For each column whose values come from the labels of a first pass,
+        the group of each token: see `LabelColumn.group_tokens`. Shapes: (N,)
+    text_ids (Array1d | None): In training, the hash of the text of each doc. Shape: (B,)
+    value_ids (Ints2d | None): The ids of the values of tokens in all columns, -1 for none. `rows`
+        was made of them. Shape: (N, C)
+    word_cache (WordCache | None): The words that were looked up so far, for models that keep the
+        sum of the weights of each word. `rows` then lacks the slots that depend on the word alone.
+    word_ids (Ints1d | None): The id of each token's word in `word_cache`. Shape: (N,)
     vectors (StaticVectors | None): The static vectors of words, if they are inputs.
-    vector_ids (Ints2d | None): The static vector of the word at each of O offsets from a token, by
-        its id in `vectors`; -1 for none. None if `word_cache` has them. Shape: (N, O)
-    hidden_ids (Ints2d | None): The same for a hidden layer, at its own offsets. None if there is no
-        such layer, too.
-    hidden_rows (Ints2d | None): The types of the words there, as rows of weights of the layer.
-        Shape: (N, O)
-    linear_scores (Potentials | None): The scores of the docs by weights that don't change, where a
-        hidden layer is trained on top of them.
+    vector_ids (Ints2d | None): For each of O offsets, the id in `vectors` of the static vector of
+        the word there; -1 for none. None: `word_cache` has them. Shape: (N, O)
+    hidden_ids (Ints2d | None): The same for the offsets of a hidden layer. None also if there is no
+        such layer.
+    hidden_rows (Ints2d | None): The types of the words at these offsets, as rows of weights of the
+        hidden layer. Shape: (N, O)
+    linear_scores (Potentials | None): The scores by weights that don't change, if a hidden layer is
+        trained on top of them.
     """
 
     rows: Ints2d
@@ -63,28 +64,29 @@ class FeatureBatch(NamedTuple):
     linear_scores: Potentials | None = None
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
-        """The rows and the vectors of some tokens. Lengths are not changed. Shape: (N,)"""
-        selected = {"rows": self.rows[is_selected]}
+        """A batch with the rows and the vectors of some of the tokens: those for which the mask is
+        True, (N,). Other fields stay as they are, so `lengths` still counts all tokens."""
+        selected_arrays = {"rows": self.rows[is_selected]}
         for name in ("vector_ids", "hidden_ids", "hidden_rows"):
             array = getattr(self, name)
             if array is not None:
-                selected[name] = array[is_selected]
-        return self._replace(**selected)
+                selected_arrays[name] = array[is_selected]
+        return self._replace(**selected_arrays)
 
 
 class Features(Shim):
-    """Extracts the features of tokens as rows of weights. It is a shim, so that the model saves and
-    copies the vocabulary of features with its weights.
+    """The vocabulary of features of a linear model, which finds the features of docs. It is a Thinc
+    shim, so that the model saves and copies the vocabulary together with its weights.
 
-    The values of a column that are frequent enough in training have ids. Each slot and value is one
-    feature with a row of its own:
+    The values of a column that are frequent enough in the training docs get ids. Each slot and
+    value is one feature with its own row of weights:
 
         row = first row of the slot + id of the value
 
-    Features of a word are computed once and cached.
+    The features that depend on a word alone are computed once for each word, and cached.
 
     template (Template): The template of the features.
-    dropout (float): The share of features that tokens lose in training.
+    dropout (float): The share of its features that a token loses at random in training.
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
@@ -96,12 +98,13 @@ class Features(Shim):
 
     @property
     def has_vocab(self) -> bool:
-        """Whether columns have values, from training docs or a saved model."""
+        """Whether the columns have their values, from training docs or from a saved model."""
         return self._columns is not None
 
     @property
     def text_ids(self) -> Array1d:
-        """The hashes of the training docs, if there is label memory: see `text_id`. Shape: (D,)"""
+        """The hashes of the texts of the training docs, if there is label memory: see `text_id`.
+        Empty otherwise. Shape: (D,)"""
         if self._columns is not None:
             for column in self._columns:
                 if len(column.text_ids):
@@ -109,31 +112,31 @@ class Features(Shim):
         return numpy.zeros(0, dtype="uint64")
 
     def __len__(self) -> int:
-        """V, the number of features."""
+        """The number of features, V. 0 before the columns have values."""
         if not self.has_vocab:
             return 0
         return self.lookup.n_rows
 
     @property
     def n_vector_rows(self) -> int:
-        """M, the number of rows of weights that static vectors have: one for each offset and each
-        of the D numbers of a vector, in this order."""
+        """The number of rows of weights of static vectors, M. The D numbers of a vector have a row
+        each at the first offset, then at the next, and so on."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.vector_column.n_rows
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of rows of weights of a hidden layer: those of the types of words, then those
-        of static vectors, at its own offsets. 0 if the model has no such layer."""
+        """The number of rows of weights of a hidden layer, 0 if the model has none. The rows of the
+        types of words come first, those of static vectors after them."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.n_type_rows + self.lookup.vector_column.n_hidden_rows
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """How many words of the training docs have a static vector. None if vectors are no inputs,
-        or the model was loaded."""
+        """How many words of the training docs have a static vector. None: vectors are no inputs, or
+        the model was loaded, and has not been trained since."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return None
         return self.lookup.vector_column.coverage
@@ -145,9 +148,9 @@ class Features(Shim):
 
         docs (Sequence[Doc]): The docs.
         is_train (bool): Whether the model learns from the labels of these docs. Label memory then
-            leaves out what it has from them.
-        by_word (bool): Whether to leave out of the rows those that depend on the word alone. The
-            batch then has the words, for models that keep the sum of the weights of each word.
+            ignores the labels that it has counted in them.
+        by_word (bool): Whether the model keeps the sum of the weights of each word. The batch then
+            has the ids of words in place of the rows that depend on the word alone.
         RETURNS (FeatureBatch): The features.
         """
         lookup = self.lookup
@@ -171,17 +174,27 @@ class Features(Shim):
         return self.add_vectors(batch, value_ids, tokens.lengths)
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d, *, by_word: bool = False) -> Ints2d:
-        """The rows of tokens, from the ids of the values in their windows; with `by_word`, without
-        those that depend on the word alone. Shapes: (N, C), (B,) to (N, S)"""
+        """Find the rows of weights of tokens.
+
+        value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
+        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+        by_word (bool): Whether to leave out the slots that depend on the word alone.
+        RETURNS (Ints2d): The rows, -1 for none. Shape: (N, S)
+        """
         slots = self.lookup.slots
         if by_word:
             slots = self.lookup.batch_slots
         return slots.gather(value_ids, lengths)
 
     def add_vectors(self, batch: FeatureBatch, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
-        """A batch with the static vectors in the windows of tokens, by their ids, and with what a
-        hidden layer sees, if there is one, from the ids of the values of tokens. Shapes: (N, C),
-        (B,)"""
+        """Add the ids of the static vectors in the windows of tokens and, if there is a hidden
+        layer, its inputs.
+
+        batch (FeatureBatch): The features so far. It isn't changed.
+        value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
+        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+        RETURNS (FeatureBatch): The batch with these ids.
+        """
         lookup = self.lookup
         batch = batch._replace(vector_ids=lookup.vector_slots.gather(value_ids, lengths))
         if not len(lookup.hidden_slots.offsets):
@@ -193,16 +206,15 @@ class Features(Shim):
 
     @property
     def reach(self) -> int:
-        """The largest number of tokens to either side from which a token has features or static
-        vectors."""
+        """The largest distance, in tokens, from which a token has features or static vectors."""
         lookup = self.lookup
-        slots = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
-        offsets = numpy.concatenate([some.offsets for some in slots])
+        slots_of_kinds = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
+        offsets = numpy.concatenate([slots.offsets for slots in slots_of_kinds])
         return int(numpy.abs(offsets).max(initial=0))
 
     def need_labels(self, batch: FeatureBatch) -> bool:
-        """Whether a token of the batch sees labels of a first pass. In a single sentence, where
-        hardly any word occurs twice, mostly none does."""
+        """Whether any token of the batch has features of the labels of a first pass. In a single
+        sentence mostly none has, as hardly any word occurs twice in it."""
         return any((groups >= 0).any() for groups in batch.groups)
 
     def add_labels(
@@ -214,7 +226,8 @@ class Features(Shim):
         batch (FeatureBatch): The features so far. It isn't changed.
         probabilities (Floats2d): The probabilities of O and of the labels at each token.
             Shape: (N, L + 1)
-        labels (Sequence[str]): The L labels. One that was not in the training docs has no features.
+        labels (Sequence[str]): The L labels. A label that was not in the training docs has no
+            features.
         RETURNS (FeatureBatch): The batch with these features.
         """
         assert batch.value_ids is not None
@@ -223,13 +236,14 @@ class Features(Shim):
         for column, groups in zip(lookup.label_columns, batch.groups):
             column_places = lookup.places[column.name]
             value_ids[:, column_places] = column.find_label_values(probabilities, labels, groups)
-        by_word = batch.word_cache is not None  # as the batch was
+        by_word = batch.word_cache is not None  # as it was when the batch was made
         rows = self.gather(value_ids, batch.lengths, by_word=by_word)
         return batch._replace(rows=rows, value_ids=value_ids)
 
     def names(self, strings: StringStore | None = None) -> list[str]:
-        """The names of the V features, such as "LOWER[-1]=of". With a string store, clusters are
-        followed by some of their words in it: "clusters:own=64:17 (Rome Oslo)"."""
+        """The names of the V features, such as "LOWER[-1]=of", in the order of their rows. If a
+        string store is given, a cluster has some of its words in its name:
+        "clusters:own=64:17 (Rome Oslo)"."""
         names: list[str] = []
         for column in self.lookup.columns:
             value_names = list(column.value_names)
@@ -243,13 +257,13 @@ class Features(Shim):
         return names
 
     def words_in(self, strings: StringStore) -> Iterator[str]:
-        """The words of a string store that names of features can show: see `names`."""
+        """Yield the words of a string store that names of features can show: see `names`."""
         for column in self._columns or []:
             yield from column.words_in(strings)
 
     def vector_names(self) -> list[str]:
-        """The names of the static vectors at each offset, such as "static_vectors[-1]"; none if
-        they are no inputs."""
+        """The name of the static vectors at each offset, such as "static_vectors[-1]". Empty if
+        vectors are no inputs."""
         column = self.lookup.vector_column
         if column is None:
             return []
@@ -260,8 +274,8 @@ class Features(Shim):
         self._set_columns(collect_columns(docs, self.template))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
-        """The same features with the label memory of some of the training docs, for a model that is
-        trained on these only. Without docs or memory, these features themselves."""
+        """Make features whose label memory has counted only some of the training docs, for a model
+        that is trained on these. Without docs or label memory, the same features are returned."""
         if not docs or not self.template.memory or self._columns is None:
             return self
         features = Features(self.template, self.dropout)
@@ -269,9 +283,12 @@ class Features(Shim):
         return features
 
     def select(self, has_weights: Array1d) -> tuple["Features", Ints1d]:
-        """Leave out the values that have no weights: see `select_values`. Returns the features that
-        are left, and the rows of weights, among those before, that they have. Shapes: (V,) to
-        (V',)"""
+        """Leave out the values that have no weights: see `select_values`.
+
+        has_weights (Array1d): Whether each row of weights has a weight other than 0. Shape: (V,)
+        RETURNS (tuple[Features, Ints1d]): The V' features that are left, and the row that each of
+            them has here. Shape: (V',)
+        """
         assert self._columns is not None
         columns, rows = select_values(self._columns, has_weights)
         features = Features(self.template, self.dropout)
@@ -279,14 +296,18 @@ class Features(Shim):
         return features, rows
 
     def _set_columns(self, columns: list[Column] | None) -> None:
-        """Set the columns. The lookup, which was made of the old ones, is made when needed."""
+        """Set the columns. The lookup of the old columns is dropped, and a new one is made when it
+        is needed."""
         self._columns = columns
         self._lookup = None
 
     @property
     def lookup(self) -> Lookup:
-        """The lookup in the vocabulary. Threads that ask at once for the first time each make one;
-        any of them will do."""
+        """The lookup of the columns. Several threads that need the first one at the same moment
+        each make one. They are alike, so it doesn't matter which of them is kept.
+
+        RAISES (ValueError): If the columns have no values yet.
+        """
         lookup = self._lookup
         if lookup is None:
             if self._columns is None:
@@ -297,7 +318,8 @@ class Features(Shim):
         return lookup
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: in place of the columns, whose maps of ids can't be, their bytes."""
+        """The state to pickle. The maps of ids in columns can't be pickled, so the bytes of
+        `to_bytes` take the place of the columns."""
         state = {**self.__dict__, "saved": self.to_bytes()}
         del state["_columns"]
         del state["_lookup"]
@@ -327,11 +349,17 @@ class Features(Shim):
         return srsly.msgpack_dumps(saved)
 
     def _layouts(self) -> list[list[Any]]:
-        """What in the template decides which feature a row is: see `Column.layout`."""
+        """The layout of each column of the template, by which a saved vocabulary is compared with
+        the template: see `Column.layout`."""
         return [column.layout for column in self.template.make_columns()]
 
     def from_bytes(self, data: bytes) -> "Features":
-        """Load the vocabulary. Raises a ValueError if it is damaged, or of another template."""
+        """Load the vocabulary.
+
+        data (bytes): What `to_bytes` returned.
+        RETURNS (Features): These features.
+        RAISES (ValueError): If the data is damaged, or was saved with another template.
+        """
         layouts = self._layouts()
         try:
             saved = srsly.msgpack_loads(data)

@@ -1,7 +1,7 @@
-"""Features of phrases in lists: gazetteers, such as a list of the names of cities.
+"""Features of gazetteers, which are lists of phrases, such as the names of cities.
 
-The value of a token is its position in a phrase: "B" (first), "I" (inside), "L" (last) or "U" (the
-only token).
+If a phrase of the list is in a doc, the value of each of its tokens is the position in the phrase:
+"B" for the first token, "I" for one inside, "L" for the last, or "U" for the only one.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ UNIT = "U"
 
 
 class GazetteerColumn(KeyColumn):
-    """The position of the token in the longest phrase of a gazetteer.
+    """The column of a gazetteer: the position of the token in a phrase of the list.
 
-    path (str): The file of phrases. It is needed in training only.
+    path (str): The file of phrases. It is needed in training only, as the model saves the phrases.
     """
 
     reads_docs = True
@@ -43,11 +43,12 @@ class GazetteerColumn(KeyColumn):
         self.gazetteer = Gazetteer.from_file(self.path)
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Find the phrases in docs: see `Gazetteer.find`."""
+        """Find the phrases in docs, and return the hash of each token's position: see
+        `Gazetteer.find`."""
         return self.gazetteer.find(docs, hash_of)
 
     def save(self, saved: Saved) -> None:
-        """Write the positions that are values, and the phrases."""
+        """Write the values, which are positions, and the phrases."""
         super().save(saved)
         saved["phrases"][self.name] = self.gazetteer.phrases
 
@@ -62,7 +63,8 @@ class GazetteerColumn(KeyColumn):
 
 
 class Gazetteer:
-    """A list of phrases. Of phrases that overlap in a doc, the longest is found."""
+    """A list of phrases, which are found in docs. Upper and lower case don't matter. Where phrases
+    overlap in a doc, the longest is found."""
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self.phrases = list(phrases)
@@ -70,7 +72,10 @@ class Gazetteer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Gazetteer":
-        """Read a file in UTF-8 with a phrase on each line."""
+        """Read a file in UTF-8 with a phrase on each line.
+
+        RAISES (ValueError): If it can't be read.
+        """
         try:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -86,8 +91,13 @@ class Gazetteer:
         return cls(phrases)
 
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Find phrases in docs. Returns the hash of the position of each token in its phrase, such
-        as "B" for the first; 0 for tokens outside of phrases. Shape: (N,)"""
+        """Find the phrases in docs.
+
+        docs (Sequence[Doc]): The docs.
+        hash_of (HashOf): Hashes a position.
+        RETURNS (Array1d): The hash of each token's position in its phrase, such as "B" for the
+            first token; 0 for tokens outside of phrases. Shape: (N,)
+        """
         n_tokens = sum(len(doc) for doc in docs)
         positions = numpy.zeros(n_tokens, dtype="uint64")
 
@@ -95,8 +105,8 @@ class Gazetteer:
         for doc in docs:
             matcher = self._matcher_of(doc.vocab)
             spans = matcher(doc, as_spans=True)
-            for span in filter_spans(spans):  # the longest of those that overlap
-                # Its first and its last token, counted over the batch.
+            for span in filter_spans(spans):  # of spans that overlap the longest is left
+                # The first and the last token of the span, counted over the batch.
                 first = first_of_doc + span.start
                 last = first_of_doc + span.end - 1
                 if first == last:
@@ -109,8 +119,9 @@ class Gazetteer:
         return positions
 
     def _matcher_of(self, vocab: Vocab) -> PhraseMatcher:
-        """The matcher for docs of a vocab. That of the last vocab is kept, as docs mostly have the
-        same. Other threads see it only when all phrases are in it; two may make it at once."""
+        """The matcher for docs of a vocab. The last matcher is kept, as docs mostly have the same
+        vocab. Several threads may make one at the same moment: each sets it only when it is
+        complete."""
         if self._matcher is not None:
             matcher_vocab, matcher = self._matcher
             if matcher_vocab is vocab:

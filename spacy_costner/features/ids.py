@@ -1,4 +1,8 @@
-"""Ids of values: maps from hashes to ids, and whole numbers as bytes in saved models."""
+"""Maps from hashes to ids, and compressing ids and hashes for saved models.
+
+A column knows its values by ids, which are 0, 1, 2 and so on. Hashes are those of spaCy, of 64
+bits. Where a hash only has to tell whether a model knows a word, its lowest 32 bits are kept.
+"""
 
 import zlib
 from collections.abc import Sequence
@@ -10,32 +14,34 @@ from thinc.types import Array1d, Ints1d
 from .. import sparse
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
-"""Of the hash of a word 32 bits are kept where it says which words a model knows: among 30,000
-words, two share them with a probability of .1, and one of 140,000 unknown words is taken for one of
-them."""
+"""Selects the bits of a hash that are kept. In a model that knows 30,000 words, two of them share
+these bits with a probability of .1, and one of 140,000 unknown words is taken for a known one."""
 
 AS_THEY_ARE = b"n"
+"""The first byte of packed numbers that were compressed as they are."""
+
 DIFFERENCES = b"d"
-"""The first byte of packed numbers: what was compressed. Up to 0.3.0 it was missing, and numbers
-were compressed as differences, by number and not by byte."""
+"""The first byte of packed numbers whose differences were compressed. Numbers that were packed up
+to 0.3.0 have neither byte: they are differences, compressed number by number, not byte by byte."""
 
 
 def id_map(keys: Array1d) -> sparse.IdMap:
-    """Make the map from each key to its index in the array, -1 for other keys. Shape: (V,)"""
+    """Make a map from each key in an array, (V,), to its index. Other keys are mapped to -1."""
     ids = sparse.IdMap()
     ids.set(keys, numpy.arange(len(keys), dtype="int32"))
     return ids
 
 
 def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
-    """Make the map from the hash of each string to its index in the list, -1 for other hashes."""
+    """Make a map from the hash of each string in a list to its index. Other hashes are mapped to
+    -1."""
     hashes = [get_string_id(string) for string in strings]
     return id_map(numpy.asarray(hashes, dtype="uint64"))
 
 
 def pack(numbers: Ints1d) -> bytes:
-    """Compress whole numbers of 32 bits to bytes: few, if they are small or if neighbours differ
-    little. Shape: (N,)"""
+    """Compress whole numbers of 32 bits, (N,). The fewer bytes are needed, the smaller the numbers
+    are, or the less neighbours differ."""
     numbers = numbers.astype("<i4")
     differences = numpy.diff(numbers, prepend=numpy.int32(0)).astype("<i4")
     as_they_are = AS_THEY_ARE + compress(numbers)
@@ -44,8 +50,10 @@ def pack(numbers: Ints1d) -> bytes:
 
 
 def unpack(data: bytes) -> Ints1d:
-    """The numbers that `pack` compressed, in int32. Raises an error if they are damaged.
-    Shape: (N,)"""
+    """The numbers that `pack` has compressed, in int32. Shape: (N,)
+
+    RAISES (Exception): If the data is damaged: an error of any kind.
+    """
     kind = data[:1]
     if kind == AS_THEY_ARE:
         return decompress(data[1:], "<i4").astype("int32")
@@ -57,15 +65,18 @@ def unpack(data: bytes) -> Ints1d:
 
 
 def compress(numbers: Ints1d) -> bytes:
-    """Compress whole numbers byte by byte: first the lowest byte of all, and so on. The high bytes
-    of small numbers are alike, and take next to nothing. Shape: (N,)"""
-    bytes_of_numbers = numbers.reshape(-1, 1).view("uint8")  # (N, itemsize), the lowest first
+    """Compress whole numbers, (N,), byte by byte: first the lowest byte of every number, then the
+    next byte of every number, and so on. The high bytes of small numbers are all alike, and need
+    next to no space."""
+    bytes_of_numbers = numbers.reshape(-1, 1).view("uint8")  # (N, itemsize), the lowest byte first
     return zlib.compress(bytes_of_numbers.T.tobytes(), level=9)
 
 
 def decompress(data: bytes, dtype: str) -> Ints1d:
-    """The numbers that `compress` compressed, of this type. Raises an error if they are damaged.
-    Shape: (N,)"""
+    """The numbers of this type that `compress` has compressed. Shape: (N,)
+
+    RAISES (Exception): If the data is damaged: an error of any kind.
+    """
     n_bytes = numpy.dtype(dtype).itemsize
     bytes_of_numbers = numpy.frombuffer(zlib.decompress(data), dtype="uint8")
     by_number = bytes_of_numbers.reshape(n_bytes, -1).T
@@ -73,10 +84,11 @@ def decompress(data: bytes, dtype: str) -> Ints1d:
 
 
 def pack_hashes(hashes: Array1d) -> bytes:
-    """Compress hashes of 32 bits. Ascending ones take two thirds. Shape: (N,)"""
+    """Compress hashes of 32 bits, (N,). If they are ascending, they need two thirds of the
+    space."""
     return pack(hashes.astype("<u4").view("<i4"))
 
 
 def unpack_hashes(data: bytes) -> Array1d:
-    """The hashes that `pack_hashes` compressed, in uint32. Shape: (N,)"""
+    """The hashes that `pack_hashes` has compressed, in uint32. Shape: (N,)"""
     return unpack(data).view("uint32")

@@ -1,11 +1,15 @@
-"""From the tokens of a batch to rows of weights, with array operations.
+"""Find the rows of weights of the features of tokens, for all tokens of a batch at once.
 
-A column gives each token the ids of its values, and has a slot at each of its offsets. The slot at
-offset -1 shows a token the values of the token before it. A slot and a value are one feature, which
-has a row of weights.
+A *column* is a kind of value of tokens, such as the word in lower case, and each of its values has
+an id. A *slot* is a column at some offset: at offset -1 it reads the value of the token before. A
+slot and a value are one feature, such as "LOWER[-1]=of", which has a row of weights.
 
-The ids of all columns stand side by side, C for each token. A place is one of these C. A word key
-is the hash of a word.
+A token has the ids of its values in all columns side by side: C ids, whose indices from 0 to C - 1
+are called *places*. `Lookup` finds these ids. `Slots` then reads the ids in the window of each
+token, and makes rows of weights of them.
+
+Some values depend on the word alone, whatever its doc. `WordCache` keeps them for each word. A
+*word key* is the hash of a word.
 """
 
 from collections.abc import Sequence
@@ -24,26 +28,29 @@ from .tokens import TokenBatch, Tokens
 from .words import CHARACTER_TYPES, TEXT_FLAGS, WordColumn, character_type
 
 MOST_WORDS = 1 << 16
-"""The number of words that are remembered, with their values and the sums of their weights. Above
-it all are forgotten."""
+"""The number of words whose values, and whose sums of weights, are kept. When there are more, all
+are dropped, and keeping begins again."""
 
 MOST_ROWS = (1 << 31) - 1
 """The largest number of features: rows are numbered in int32."""
 
 MARKS = ("is_first_upper", "has_digit")
-"""The flags of words that are found for each word, for the columns that look for other occurrences
-of such words in the doc: the columns of `TokenBatch.marks`."""
+"""The flags that `WordCache` has for each word beside its values. Some columns look for other
+occurrences of capitalised words, or of words with a digit: see `TokenBatch.marks`."""
 
 _ADDING = make_lock()
-"""Held while a thread adds words."""
+"""The lock that a thread holds while it adds words to a cache."""
 
 
 class Slots(NamedTuple):
-    """S slots: each is a column at some offset. A column of up to w values has w slots there.
+    """S slots, each of which reads one of the C value ids of the token at its offset. A column of
+    which a token can have several values has as many slots at each offset.
 
-    places (Ints1d): Which of the C ids in a row of value ids each slot reads. Shape: (S,)
-    offsets (Ints1d): How many tokens to the right it reads it. Shape: (S,)
-    first_rows (Ints1d): The row of weights of its value 0. Shape: (S,)
+    places (Ints1d): The place of the id that each slot reads. Shape: (S,)
+    offsets (Ints1d): The offset of the token that it reads the id from: 1 is the next token.
+        Shape: (S,)
+    first_rows (Ints1d): The row of weights of the value 0. The value i has the row first_rows + i.
+        Shape: (S,)
     """
 
     places: Ints1d
@@ -51,12 +58,17 @@ class Slots(NamedTuple):
     first_rows: Ints1d
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> Ints2d:
-        """The rows of weights of tokens, from the ids of their values and the lengths of docs; -1
-        for none. Shapes: (N, C), (B,) to (N, S)"""
+        """Find the rows of weights of tokens.
+
+        value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
+        lengths (Ints1d): The number of tokens of each doc. Windows end at the ends of docs.
+            Shape: (B,)
+        RETURNS (Ints2d): The row of each slot, -1 for none. Shape: (N, S)
+        """
         return sparse.gather_window(value_ids, lengths, self.places, self.offsets, self.first_rows)
 
     def select(self, is_selected: Array1d) -> "Slots":
-        """The slots for which this is True. Shape: (S,)"""
+        """The slots for which a mask is True. Shape: (S,)"""
         return Slots(
             places=self.places[is_selected],
             offsets=self.offsets[is_selected],
@@ -65,12 +77,15 @@ class Slots(NamedTuple):
 
 
 class WordSlots(NamedTuple):
-    """What a word adds to the scores of a token, by where it stands: the sum is the same for all
-    tokens, so it can be kept. Places are those in a row of `WordCache`.
+    """The slots whose values depend on the word alone. What a word adds to the scores of a token at
+    some offset from it is always the same sum of weights. So models keep these sums, one for each
+    word and offset. The places are those in a row of `WordCache.table`.
 
-    by_offset (dict[int, Slots]): At each offset from the token the slots of features, with offset
-        0, as words are looked up by themselves. The offsets of vectors are there, too.
-    vectors (Slots): The id of the static vector, at each offset where it is an input.
+    by_offset (dict[int, Slots]): The slots of features at each offset. In these `Slots` themselves
+        offsets are 0, as a word is looked up alone, and not in a window. An offset at which there
+        are only static vectors has no slots.
+    vectors (Slots): The slots that read the id of the static vector, one for each offset at which
+        vectors are inputs.
     """
 
     by_offset: dict[int, Slots]
@@ -78,9 +93,12 @@ class WordSlots(NamedTuple):
 
     @property
     def window(self) -> Slots:
-        """For a table with O rows for each word, one for each offset, such as the sums of weights.
-        From the first row of each token's own word, (N, 1), these slots gather the rows for the
-        words in the token's window, (N, O): at offset number i, row i of the word there."""
+        """The slots that gather the kept sums for the words in the window of a token.
+
+        They are for a table in which each word has O rows, one for each of the O offsets in
+        `by_offset`. From the first of these rows for each token's word, (N, 1), `gather` makes
+        (N, O): for the offset with the number i, row i of the word at that offset.
+        """
         offsets = to_int32([*self.by_offset])
         return Slots(
             places=numpy.zeros_like(offsets),
@@ -90,17 +108,19 @@ class WordSlots(NamedTuple):
 
 
 class WordCache:
-    """The values of the words so far, so that they are computed once for each word. Words have ids
-    in the order in which they come; `table` has a row for each, with the ids of its values.
+    """The values of the words that were looked up so far. Words are numbered in the order in which
+    they come: the number is the id of the word. `word_ids` maps word keys to ids, and `table` has a
+    row for each word, with the ids of its values: see `Lookup._rows_of_words`.
 
-    Any threads may read without waiting; those that add words wait for each other. A reader finds
-    the id of a word first, then its row. Rows are never changed and are there before `word_ids` has
-    their words. When `table` is full, a larger one with the same rows takes its place: so a reader
-    takes `table` after it found ids.
+    Threads can read without waiting, while threads that add words wait for each other. This needs
+    an order: a row is written before `word_ids` gets its word, and is never changed. When `table`
+    is full, a larger copy replaces it. So a thread first finds the ids of words, and only then
+    takes `table`.
 
-    width (int): The number of values of a word. A row of `table` has so many.
+    width (int): The number of columns of `table`.
     slots (WordSlots): The slots that depend on the word alone.
-    hidden_slots (WordSlots): Those of a hidden layer, which sees vectors only.
+    hidden_slots (WordSlots): The same for a hidden layer, which has its own weights for static
+        vectors and for the types of words.
     vectors (StaticVectors | None): The static vectors, if they are inputs.
     """
 
@@ -119,17 +139,17 @@ class WordCache:
         self.n_words = 0
 
     def add(self, word_keys: Array1d, rows: Ints2d) -> None:
-        """Add words, but for those that another thread has added in the meantime.
+        """Add words. Words that another thread has added in the meantime are left out.
 
-        word_keys (Array1d): What the words are known by: see `Tokens`. Shape: (W,)
-        rows (Ints2d): The ids of their values. Shape: (W, width)
+        word_keys (Array1d): The keys of the words: see `Tokens`. Shape: (W,)
+        rows (Ints2d): Their rows of the table. Shape: (W, width)
         """
         with _ADDING:
             is_new = self.word_ids.find(word_keys) < 0
             first_id = self.n_words
             end_id = first_id + int(is_new.sum())
             if end_id > len(self.table):
-                # Twice as large as what is needed now, so that it seldom grows.
+                # The new table is twice as large as needed, so that it seldom has to grow.
                 n_more = 2 * end_id - len(self.table)
                 self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
             self.table[first_id:end_id] = rows[is_new]
@@ -139,11 +159,11 @@ class WordCache:
 
 
 class Lookup:
-    """Finds the ids of the values of tokens, in all columns, and says which rows of weights these
-    are. Threads can share it.
+    """Finds the ids of the values of tokens in all columns, and numbers the rows of weights.
+    Threads can share it.
 
-    A row of value ids has C places: each column has as many, side by side, as a token has values of
-    it at most.
+    Each column has one or more of the C places: as many as the largest number of values that a
+    token can have in it (`Column.width`).
 
     columns (Sequence[Column]): The columns, with their values.
     """
@@ -163,13 +183,25 @@ class Lookup:
                 self.label_columns.append(column)
         self.vector_column = vector_column_of(columns)
 
-        # The places of word columns come first: they are copied from the rows of `WordCache` at
-        # once. After them come the id of the static vector, if vectors are inputs, and the number
-        # of the word's type, for a hidden layer.
+        self._number_places()
+        self.slots, self.n_rows = self._make_slots()
+        self.batch_slots, self._word_slots = self._divide_slots()
+        self._word_cache = self._empty_cache(None)
+        self._training_vectors: StaticVectors | None = None
+
+    def _number_places(self) -> None:
+        """Number the places of all columns, and make the slots of static vectors.
+
+        The places of a word come first, so that they can be copied from `WordCache` at once: those
+        of the word columns, then that of the id of the static vector, if vectors are inputs, then
+        that of the number of the word's type, if there is a hidden layer. The places of other
+        columns follow.
+        """
         self.places: dict[str, slice] = {}
         for i, word_column in enumerate(self.word_columns):
             self.places[word_column.name] = slice(i, i + 1)
         self.n_word_places = len(self.word_columns)
+
         self.vector_slots = slots_of_vectors(0, ())
         self.hidden_slots = slots_of_vectors(0, ())
         if self.vector_column is not None:
@@ -181,31 +213,28 @@ class Lookup:
         self.n_type_rows = len(self.type_slots.offsets) * len(CHARACTER_TYPES)
         if self.n_type_rows:
             self.n_word_places += 1
+
         self.n_places = self.n_word_places
         for column in [*self.batch_columns, *self.label_columns]:
-            first = self.n_places
+            first_place = self.n_places
             self.n_places += column.width
-            self.places[column.name] = slice(first, self.n_places)
-
-        self.slots, self.n_rows = self._make_slots()
-        self.batch_slots, self._word_slots = self._divide_slots()
-        self._word_cache = self._empty_cache(None)
-        self._training_vectors: StaticVectors | None = None
+            self.places[column.name] = slice(first_place, self.n_places)
 
     def _make_slots(self) -> tuple[Slots, int]:
-        """Make the slots of each column at each of its offsets, and number the rows of weights. A
-        slot has a row for each value of its column. Returns the slots and the number of rows."""
+        """Make the slots of each column at each of its offsets, and number the rows of weights: one
+        for each offset and value of a column. Returns the slots and the number of rows."""
         places: list[int] = []
         offsets: list[int] = []
         first_rows: list[int] = []
         n_rows = 0
         for column in self.columns:
             if isinstance(column, VectorColumn):
-                continue  # see `vector_slots`
+                continue  # `_number_places` has made its slots
             column_places = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
-                # Several values of a token have the same rows, whichever place they are in.
+                # A value has the same row of weights in whichever of the places of its column it
+                # stands.
                 for place in range(column_places.start, column_places.stop):
                     places.append(place)
                     offsets.append(offset)
@@ -219,17 +248,17 @@ class Lookup:
         return slots, n_rows
 
     def _divide_slots(self) -> tuple[Slots, WordSlots]:
-        """Divide the slots: those that depend on the batch; and those that depend on the word
-        alone. What static vectors add is part of the latter: their offsets are there, too, even if
-        no slots have them."""
-        # The places of word columns are the first ones, and the same in a row of `WordCache`.
-        is_of_word = self.slots.places < len(self.word_columns)
-        word_slots = self.slots.select(is_of_word)
+        """Divide the slots into those that depend on the batch and those that depend on the word
+        alone."""
+        # The places of word columns are the first ones. They are the same in `WordCache.table`.
+        is_word_slot = self.slots.places < len(self.word_columns)
+        word_slots = self.slots.select(is_word_slot)
         by_offset = group_by_offset(word_slots, self.vector_slots.offsets)
-        return self.slots.select(~is_of_word), WordSlots(by_offset, self.vector_slots)
+        return self.slots.select(~is_word_slot), WordSlots(by_offset, self.vector_slots)
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:
-        """A cache for the rows that `_rows_of_words` makes, with these vectors."""
+        """Make a cache without words, for the rows that `_rows_of_words` makes with these
+        vectors."""
         width = self.n_word_places + len(MARKS)
         types_by_offset = group_by_offset(self.type_slots)
         hidden_slots = WordSlots(types_by_offset, self.hidden_slots)
@@ -238,8 +267,9 @@ class Lookup:
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
         """Find the words of tokens in the cache, and add those that are new.
 
-        RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of the word of each token in it.
-            Another thread may begin a new cache: ids are of this one. Shape: (N,)
+        tokens (Tokens): The tokens.
+        RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of each token's word in it. Use
+            the ids with this cache, as another thread may begin a new one. Shape: (N,)
         """
         cache = self._cache_for(tokens)
         word_ids = cache.word_ids.find(tokens.word_keys)
@@ -250,7 +280,7 @@ class Lookup:
             self._word_cache = cache
             word_ids[:] = -1  # the new cache has no words
 
-        # The first token of each word that is new, to compute its values from its lexeme.
+        # The values of a word are computed from the lexeme of the first token that has it.
         new_tokens = numpy.flatnonzero(word_ids < 0)
         word_keys, first_indices = numpy.unique(tokens.word_keys[new_tokens], return_index=True)
         lexemes = tokens.lexemes(new_tokens[first_indices])
@@ -258,24 +288,26 @@ class Lookup:
         return cache, cache.word_ids.find(tokens.word_keys)
 
     def _cache_for(self, tokens: Tokens) -> WordCache:
-        """The cache to find the words of tokens in. It is a new one if static vectors are inputs
-        and those of the cache are others than those of the docs."""
+        """The cache to find the words of tokens in. If static vectors are inputs, and the vocab of
+        the docs has other vectors than the cache, it is a new one."""
         cache = self._word_cache
         if self.vector_column is None or not tokens.vocabs:
             return cache
         source = vectors_of(tokens)
-        has_vectors = cache.vectors is not None and cache.vectors.source is source
+        has_same_vectors = cache.vectors is not None and cache.vectors.source is source
         if tokens.text_ids is not None:
-            # In training ids have to stay the same, and a prediction may have begun a new cache.
-            has_vectors = has_vectors and cache.vectors is self._training_vectors
-        if not has_vectors:
+            # In training the ids of vectors have to stay the same: see `_vectors_for`. A prediction
+            # in between may have begun a cache with other ids.
+            has_same_vectors = has_same_vectors and cache.vectors is self._training_vectors
+        if not has_same_vectors:
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
         return cache
 
     def _vectors_for(self, tokens: Tokens) -> StaticVectors | None:
-        """The static vectors for a new cache. In training they are the same as before, as the ids
-        of vectors are kept for all docs, while words may be forgotten."""
+        """The static vectors for a new cache. In training they are always the same object: features
+        of docs are kept, and with them the ids of vectors, while the words of a cache may be
+        dropped."""
         if self.vector_column is None:
             return None
         source = vectors_of(tokens)
@@ -289,21 +321,28 @@ class Lookup:
         return vectors
 
     def _rows_of_words(self, lexemes: Sequence[Lexeme], vectors: StaticVectors | None) -> Ints2d:
-        """What the cache stores of words: the ids of their values, -1 for none; the id of their
-        static vector, if there are vectors; the number of their type, if there is a hidden layer;
-        and whether they have each of `MARKS`, as 0 or 1. Shape: (W, width)"""
+        """Make the rows of `WordCache.table` for words. A row has
+
+        - the ids of the word's values, -1 for none;
+        - the id of its static vector, if there are vectors;
+        - the number of its type, if there is a hidden layer;
+        - for each of `MARKS` whether the word has it, as 0 or 1.
+
+        Shape: (W, width)
+        """
         rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes], dtype="int32")
         if vectors is None:
             return rows
-        place = len(self.word_columns)
-        rows = numpy.insert(rows, place, vectors.find_ids(lexemes), axis=1)
+        vector_place = len(self.word_columns)
+        rows = numpy.insert(rows, vector_place, vectors.find_ids(lexemes), axis=1)
         if not self.n_type_rows:
             return rows
         types = [CHARACTER_TYPES.index(character_type(lexeme.orth_)) for lexeme in lexemes]
-        return numpy.insert(rows, place + 1, types, axis=1)
+        return numpy.insert(rows, vector_place + 1, types, axis=1)
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
-        """See `_rows_of_words`. The vector is left out."""
+        """The ids of the values of a word, and its marks: its row of `WordCache.table` without the
+        id of its vector and the number of its type."""
         word = lexeme.orth_
         row = []
         for column in self.word_columns:
@@ -313,31 +352,38 @@ class Lookup:
         return row
 
     def find_values(self, tokens: Tokens) -> TokenBatch:
-        """Find the ids of the values of tokens."""
+        """Find the ids of the values of tokens in all columns but label columns, whose values are
+        found after a first pass."""
         word_cache, word_ids = self.find_words(tokens)
         return self.find_values_of_words(tokens, word_cache, word_ids)
 
     def find_values_of_words(
         self, tokens: Tokens, cache: WordCache, word_ids: Ints1d
     ) -> TokenBatch:
-        """Find the ids of the values of tokens whose words `find_words` has found: copy those that
-        depend on the word from the cache, and let the other columns find theirs."""
-        rows = cache.table[word_ids]  # (N, word places + marks): see `_rows_of_words`
+        """Find the ids of the values of tokens whose words were found before: see `find_values`.
+
+        tokens (Tokens): The tokens.
+        cache (WordCache): The cache that `find_words` has returned. It has the ids that depend on
+            the word alone.
+        word_ids (Ints1d): The ids of the words that it has returned. Shape: (N,)
+        RETURNS (TokenBatch): The tokens with the ids of their values.
+        """
+        word_rows = cache.table[word_ids]  # (N, n_word_places + number of marks)
         n_word_places = self.n_word_places
-        value_ids = numpy.empty((len(rows), self.n_places), dtype="int32")  # (N, C)
-        value_ids[:, :n_word_places] = rows[:, :n_word_places]
+        value_ids = numpy.empty((len(word_rows), self.n_places), dtype="int32")  # (N, C)
+        value_ids[:, :n_word_places] = word_rows[:, :n_word_places]
         value_ids[:, n_word_places:] = -1
-        marks = rows[:, n_word_places:]
+        marks = word_rows[:, n_word_places:]
         batch = TokenBatch(tokens, marks, value_ids, self.places)
-        if len(rows):
+        if len(word_rows):
             for column in self.batch_columns:
                 column.find_values(batch, value_ids[:, self.places[column.name]])
         return batch
 
 
 def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
-    """The static vector of the word at each offset, by its id, which stands at this place in a row
-    of value ids and in a row of `WordCache`."""
+    """Make slots that read the id of a word's static vector, one for each offset. `place` is the
+    place of this id."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=to_int32(offsets),
@@ -346,9 +392,8 @@ def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
 
 
 def slots_of_types(place: int, offsets: Ints1d) -> Slots:
-    """The type of the word at each offset, one of `CHARACTER_TYPES`, by its number, which stands at
-    this place in a row of value ids and in a row of `WordCache`. Each has a row of weights. Shape:
-    (O,)"""
+    """Make slots that read the number of a word's type, one for each of O offsets, (O,). `place` is
+    the place of this number. Each of `CHARACTER_TYPES` has a row of weights at each offset."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=offsets,
@@ -357,8 +402,12 @@ def slots_of_types(place: int, offsets: Ints1d) -> Slots:
 
 
 def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int, Slots]:
-    """Slots of words, and their slots at each offset. These have offset 0, as words are looked up
-    by themselves, not in their windows. More offsets may have none."""
+    """Group slots by their offsets: see `WordSlots.by_offset`.
+
+    slots (Slots): The slots.
+    more_offsets (Sequence[int]): Offsets that get a group even if no slot has them.
+    RETURNS (dict[int, Slots]): The slots of each offset. In the groups all offsets are 0.
+    """
     by_offset: dict[int, Slots] = {}
     for offset in numpy.union1d(slots.offsets, more_offsets).astype("int32").tolist():
         at_offset = slots.select(slots.offsets == offset)
@@ -367,8 +416,8 @@ def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int,
 
 
 def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:
-    """The column of static vectors. None if there is none, or if its dimension isn't known, as no
-    docs were there in initialization."""
+    """Find the column of static vectors among columns. None: there is none, or it has seen no
+    vectors, as the model was initialized without docs."""
     for column in columns:
         if isinstance(column, VectorColumn) and column.dim:
             return column
@@ -376,7 +425,10 @@ def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:
 
 
 def vectors_of(tokens: Tokens) -> BaseVectors:
-    """The static vectors that the vocabs of docs, at least one, have in common."""
+    """The static vectors in the vocab of docs, at least one.
+
+    RAISES (ValueError): If the docs have several vocabs with different vectors.
+    """
     first_vocab = tokens.vocabs[0]
     for vocab in tokens.vocabs:
         if vocab is not first_vocab and vocab.vectors is not first_vocab.vectors:
@@ -388,5 +440,5 @@ def vectors_of(tokens: Tokens) -> BaseVectors:
 
 
 def to_int32(numbers: Sequence[int]) -> Ints1d:
-    """Numbers as an array for native code, which takes no other type."""
+    """Make an array of numbers in the only type that native code takes."""
     return numpy.asarray(numbers, dtype="int32")

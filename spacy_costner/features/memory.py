@@ -1,8 +1,10 @@
-"""Label memory: how often a value of an attribute had each label in the training data.
+"""Label memory: how often a value of an attribute, such as a word, had each label in the training
+docs.
 
-It gives a token features such as "the word was LOC in half to three quarters of its tokens". Labels
-are counted by unit, a doc or several, so that a doc doesn't see its own labels in training: see
-`label_counts`. A text id is the hash of the text of a doc.
+It gives a token features such as "the word was LOC in half to three quarters of its occurrences".
+In training a doc must not see its own labels. So labels are counted separately for each *unit*, a
+doc or several docs, and what a doc's own unit has counted is subtracted: see `label_counts`. A
+*text id* is the hash of the text of a doc, by which a doc is known again.
 """
 
 from collections.abc import Sequence
@@ -21,13 +23,13 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 OFTEN = 16
-"""If more docs than this have the same text, what their units have counted is summed once and kept:
-the sum takes long, and each of these docs needs it."""
+"""The number of docs with the same text above which the counts of their units are summed only once,
+and kept: each of these docs needs the sum, which takes long."""
 
 
 class MemoryColumn(BatchColumn):
-    """The labels that the token's value of an attribute had in the training data: see
-    `LabelMemory`.
+    """The column of label memory. Its values say which labels the token's value of an attribute had
+    in the training docs, and how often: see `LabelMemory`.
 
     attribute (str): An attribute or extension attribute of tokens.
     """
@@ -42,25 +44,30 @@ class MemoryColumn(BatchColumn):
         self._set_memory(LabelMemory.from_counts(nothing_counted, attribute))
 
     def _set_memory(self, memory: "LabelMemory") -> None:
-        """Set the memory, and remember which training docs it was counted in."""
+        """Set the memory, and the training docs that it was counted in."""
         self._memory = memory
         self.text_ids = memory.text_ids
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the memory from the labels that were counted in the training docs."""
+        """Make the memory of the labels that were counted in the training docs."""
         self._set_memory(LabelMemory.from_counts(counts.labels, self.attribute))
 
     def recount(self, labels: LabelCounts) -> "MemoryColumn":
-        """The same column with the memory of some of the training docs."""
-        # Ids of values depend on the labels, so that those which these docs lack are needed, too.
+        """Make a column whose memory has counted only some of the training docs.
+
+        labels (LabelCounts): The labels of these docs.
+        RETURNS (MemoryColumn): The column.
+        """
+        # The ids of features follow from the list of labels. So labels that these docs lack are
+        # added. The first label is O, which `LabelCounts` has already.
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
         column._set_memory(LabelMemory.from_counts(labels, self.attribute))
         return column
 
     def select(self, selection: Selection) -> "MemoryColumn":
-        """Keep all values, whose ids depend on the labels; of the memory leave out the words whose
-        features have no weight."""
+        """Leave out of the memory the words none of whose features has a weight. The values are all
+        kept, as their ids follow from the labels."""
         column = copy(self)
         column._set_memory(self._memory.select(selection.is_used[self.name]))
         return column
@@ -75,14 +82,14 @@ class MemoryColumn(BatchColumn):
 
     @property
     def values_with_features(self) -> tuple[Array1d, Ints2d]:
-        """The values that are remembered, as hashes, and the ids of the features that they have
-        outside of training, -1 for none. Shapes: (V,), (V, width)"""
+        """The hashes of the V values that the memory knows; and for each the ids of the features
+        that it has outside of training, -1 for none. Shapes: (V,), (V, width)"""
         return self._memory.counts.keys, self._memory.features
 
     @property
     def value_counts(self) -> tuple[Array1d, Ints1d]:
-        """The values that are remembered, as hashes, and how often each was in the training data.
-        Shapes: (V,)"""
+        """The hashes of the V values that the memory knows, and how often each occurred in the
+        training docs. Shapes: (V,)"""
         counts = self._memory.counts
         return counts.keys, counts.total.sum(axis=1)
 
@@ -93,12 +100,12 @@ class MemoryColumn(BatchColumn):
 
     @property
     def width(self) -> int:
-        """The most labels that a value has, and one for the most frequent of them."""
+        """The largest number of features that a token has: see `LabelMemory`."""
         return self._memory.width
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the labels that each token's value had; in training without those of its own
-        unit."""
+        """Look up the features of each token. In training, the labels of its own unit don't
+        count."""
         tokens = batch.tokens
         keys = tokens.keys[self.attribute]
         if tokens.text_ids is None:
@@ -108,21 +115,22 @@ class MemoryColumn(BatchColumn):
 
 
 class LabelMemory:
-    """How often values of an attribute had each label in the training data.
+    """How often values of an attribute had each label in the training docs, and the features that
+    follow from it.
 
-    With n(v, l) the number of times that value v had label l, which may be O, a token of value v
-    has these features:
+    Let n(v, l) be the number of times that the value v had the label l, which may be O. A token
+    with the value v has these features:
 
-        l and the bin of n(v, l) / sum_m n(v, m), for each l
-        l, its bin and the bin of sum_m n(v, m), for the l for which n(v, l) is largest
+    - for each label l, l and the bin of its share n(v, l) / sum_m n(v, m), but for the lowest bin;
+    - for the most frequent label l, also l, the bin of its share, and the bin of sum_m n(v, m).
 
-    In training, what the token's own unit adds to n is subtracted, as the model would otherwise
-    learn to copy its annotation. A unit is a doc or several. A doc is known by its text: see
-    `text_id`. If several units have docs with this text, what they add is subtracted, too.
+    In training, the counts of the token's own unit are subtracted from n. Otherwise the model would
+    learn to copy the annotation. A doc is known by the hash of its text: see `text_id`. If docs
+    with the same text are in several units, the counts of all these units are subtracted.
 
     labels (Sequence[str]): The L labels, O first.
-    counts (Counts): How often V values had them.
-    text_ids (Array1d): The hash of the text of each training doc, ascending. Shape: (D,)
+    counts (Counts): How often each of V values had each label, by unit and in all.
+    text_ids (Array1d): The text ids of the D training docs, ascending. Shape: (D,)
     units (Ints1d): The number of the unit of each of these docs. Shape: (D,)
     """
 
@@ -137,64 +145,77 @@ class LabelMemory:
         self._value_ids = id_map(counts.keys)
         self._has_long_keys = bool((counts.keys > LOWEST_32_BITS).any())
 
-        # A unit and a value are one number: V times the unit + the value. The numbers of all E
-        # counts are in ascending order, so that `places_in` finds them. In int64. Shape: (E,)
+        # The unit and the value of each of the E counts, as one number: V * unit + value, in int64.
+        # The numbers are ascending, so `places_in` can find them. Shape: (E,)
         unit_of_count = sequence_ids(numpy.diff(counts.starts))
         self._units_and_values = unit_of_count * len(counts.keys) + counts.value
 
-        # The features outside of training. The last row is for unknown values.
-        # Shape: (V + 1, width)
+        # A token has a feature for each label that its value has had, and one for the most frequent
+        # of them.
         n_labels_of_value = (counts.total > 0).sum(axis=1)
         self.width = int(n_labels_of_value.max(initial=0)) + 1
+        # The features of each value outside of training. The last row is for unknown values.
+        # Shape: (V + 1, width)
         self._features = share_ids(numpy.pad(counts.total, ((0, 1), (0, 0))), self.width)
-        # The counts of texts that many docs have, (L,), by text and value.
+        # The results of `_sum_over_units` for texts that many docs have, by text id and value.
+        # Shapes: (L,)
         self._counts_of_frequent_texts: dict[tuple[int, int], Ints1d] = {}
 
     @classmethod
     def from_counts(cls, labels: LabelCounts, attribute: str) -> "LabelMemory":
-        """Make the memory of an attribute whose labels were counted. Takes the counts."""
+        """Make the memory of an attribute. The counts of the attribute are taken out of `labels`,
+        to free their memory."""
         text_ids, units = labels.doc_units()
         return cls(labels.labels, labels.take_counts(attribute), text_ids, units)
 
     def select(self, is_feature_used: Array1d) -> "LabelMemory":
-        """The memory of the values that have some of these features. Shape: (F,)"""
-        # An entry is added at the end for the id -1, which stands for no feature.
+        """The memory without the values none of whose features is used.
+
+        is_feature_used (Array1d): Whether each of F features is used. Shape: (F,)
+        RETURNS (LabelMemory): The smaller memory.
+        """
+        # The id -1, which stands for no feature, finds the last entry.
         is_id_used = numpy.append(is_feature_used, False)
-        is_used = is_id_used[self.features].any(axis=1)
-        return LabelMemory(self.labels, self.counts.select(is_used), self.text_ids, self.units)
+        is_value_used = is_id_used[self.features].any(axis=1)
+        counts = self.counts.select(is_value_used)
+        return LabelMemory(self.labels, counts, self.text_ids, self.units)
 
     @property
     def features(self) -> Ints2d:
-        """The ids of the features of the V values outside of training, -1 for none.
+        """The ids of the features that each of the V values has outside of training, -1 for none.
         Shape: (V, width)"""
         return self._features[:-1]  # the last row is for unknown values
 
     def find(self, keys: Array1d) -> Ints2d:
-        """The ids of the features of tokens outside of training, -1 for none, from the hashes of
-        their values. Shapes: (N,) to (N, width)"""
-        return self._features[self._find_values(keys)]  # -1 is the last row
+        """Find the features of tokens outside of training.
+
+        keys (Array1d): The hashes of the values of tokens. Shape: (N,)
+        RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
+        """
+        # An unknown value has the index -1: the last row.
+        return self._features[self._find_values(keys)]
 
     def _find_values(self, keys: Array1d) -> Ints1d:
-        """The index of each value, -1 for unknown ones, by its hash. Shape: (N,)"""
+        """Look values up by their hashes. Returns the index of each, -1 if it is unknown.
+        Shape: (N,)"""
         if not self._has_long_keys:
             keys = keys & LOWEST_32_BITS
         return self._value_ids.find(keys)
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
-        """The ids of the features of tokens in training, without what the units of their docs have
-        counted.
+        """Find the features of tokens in training: without the counts of the units of their docs.
 
         keys (Array1d): The hashes of the values of tokens. Shape: (N,)
-        lengths (Ints1d): Tokens of each doc. Shape: (B,)
-        text_ids (Array1d): The hash of the text of each doc. Shape: (B,)
+        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+        text_ids (Array1d): The text id of each doc. Shape: (B,)
         RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
         """
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
 
-        # All tokens of a doc with the same value have the same features, which are computed once
-        # for each of the M pairs of a doc and a value. A pair is one number, V times the doc + the
-        # value, undone by `divmod`.
+        # All tokens of a doc that have the same value have the same features. So features are
+        # computed once for each of the M pairs of a doc and a value. To find the distinct pairs,
+        # a pair is made one number, V * doc + value, and `divmod` splits it again.
         n_values = max(len(self.counts.keys), 1)
         doc_and_value = sequence_ids(lengths) * n_values + value_of_token
         pairs, pair_of_token = numpy.unique(doc_and_value[is_known], return_inverse=True)
@@ -208,11 +229,8 @@ class LabelMemory:
         return features
 
     def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """For M pairs of a text and a value: how often the value had each label in all units with
-        docs of this text. Of texts that many docs have, it is remembered.
-        Shapes: (M,), (M,) to (M, L)"""
-        # Text ids are ascending, so the docs with a text are a range: from the first doc that has
-        # it to the one after the last.
+        """Do the same as `_sum_over_units`, but keep the results for texts that many docs have."""
+        # Text ids are ascending, so the docs with the same text stand side by side.
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
         end_of_docs = numpy.searchsorted(self.text_ids, text_ids, side="right")
         is_frequent = end_of_docs - first_doc > OFTEN
@@ -228,28 +246,34 @@ class LabelMemory:
         return counts
 
     def _sum_over_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """For M pairs of a text and a value: how often the value had each label in all units with
-        docs of this text. Shapes: (M,), (M,) to (M, L)"""
-        # The docs with the text of each pair, and the units of these docs. A unit with several of
-        # them counts once: the index of the pair and the unit are one number, undone by `divmod`.
-        pair, doc = places_in(self.text_ids, text_ids)
-        n_units = max(self._n_units, 1)
-        pair_and_unit = numpy.unique(pair * n_units + self.units[doc])
-        pair, unit = numpy.divmod(pair_and_unit, n_units)
+        """For M pairs of a text and a value, sum the counts of the value over all units that have
+        docs with this text.
 
-        # In each of these units the rows of the table of counts that are of the pair's value.
-        unit_and_value = unit * len(self.counts.keys) + value_ids[pair]
+        text_ids (Array1d): The text id of each pair. Shape: (M,)
+        value_ids (Ints1d): The index of the value of each pair. Shape: (M,)
+        RETURNS (Ints2d): How often the value had each label in these units. Shape: (M, L)
+        """
+        # The docs that have the text of each pair, and their units. A unit with several of these
+        # docs counts once. So a pair and a unit are made one number, and `divmod` splits it again.
+        pair_of_doc, doc = places_in(self.text_ids, text_ids)
+        n_units = max(self._n_units, 1)
+        pair_and_unit = numpy.unique(pair_of_doc * n_units + self.units[doc])
+        pair_of_unit, unit = numpy.divmod(pair_and_unit, n_units)
+
+        # The rows of the table of counts that are about such a unit and the value of the pair.
+        unit_and_value = unit * len(self.counts.keys) + value_ids[pair_of_unit]
         index, row = places_in(self._units_and_values, unit_and_value)
-        pair_of_row = pair[index]
+        pair_of_row = pair_of_unit[index]
 
         sums = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
         numpy.add.at(sums, (pair_of_row, self.counts.label[row]), self.counts.n_times[row])
         return sums
 
     def save(self, saved: dict[str, Any], attribute: str) -> None:
-        """Write the memory of an attribute to the part of a saved model for all attributes."""
+        """Write the memory of an attribute to `saved`, the part of a saved model that has the
+        memories of all attributes."""
         if not saved:
-            # The first attribute writes what is the same for all.
+            # The first attribute writes what all of them share.
             saved["labels"] = self.labels
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
@@ -268,7 +292,10 @@ class LabelMemory:
 
     @classmethod
     def load(cls, saved: dict[str, Any], attribute: str) -> "LabelMemory":
-        """Load the memory of an attribute, and check that its parts fit each other."""
+        """Load the memory of an attribute, and check that its parts fit each other.
+
+        RAISES (ValueError): If they don't.
+        """
         labels = saved["labels"]
         counts = load_counts(saved["counts"][attribute], len(labels))
         units = unpack(saved["units"])
@@ -285,8 +312,11 @@ class LabelMemory:
 
 
 def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
-    """Load counts, and check that they fit each other. Their sums over units are not saved, but
-    computed again."""
+    """Load counts, and check that they fit each other. The sums over all units are not saved: they
+    are computed again.
+
+    RAISES (ValueError): If the counts don't fit each other.
+    """
     if "short_keys" in saved:
         keys = unpack_hashes(saved["short_keys"]).astype("uint64")
     else:  # up to 0.3.0
@@ -297,7 +327,8 @@ def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
     n_times = unpack(saved["n_times"])
 
     have_equal_lengths = len(value) == len(label) == len(n_times)
-    # Units begin one after another, the first one at 0, and the last one ends with the table.
+    # The first unit begins at row 0, each one begins where the one before ends, and the last one
+    # ends with the table.
     divide_table = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(value)
     if not have_equal_lengths or not divide_table or not (numpy.diff(starts) >= 0).all():
         raise ValueError("memory: expected a value, a label and a number for each count")

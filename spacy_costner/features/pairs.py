@@ -1,7 +1,7 @@
 """Features of pairs of neighbouring tokens.
 
-A pair is the value of another column, the base, at a token and at the next one. It is kept as one
-number of 64 bits: see `join_pairs`.
+A *pair* consists of the values of another column, the *base*, at a token and at the next token. The
+ids of both values are kept as one number of 64 bits: see `join_pairs`.
 """
 
 from copy import copy
@@ -18,7 +18,7 @@ from .tokens import TokenBatch
 
 
 class PairColumn(BatchColumn):
-    """The values of another column at the token and at the next.
+    """The column of pairs: the values of another column at the token and at the next token.
 
     base (Column): The other column. It has one value for each token, and stands before this one.
     """
@@ -31,13 +31,13 @@ class PairColumn(BatchColumn):
         self._set_pairs(numpy.zeros(0, dtype="int64"))
 
     def _set_pairs(self, pairs: Array1d) -> None:
-        """Set the pairs, in the order of their ids, and make the map to these. Shape: (P,)"""
+        """Set the P pairs, (P,), in the order of their ids, and make the map from pairs to ids."""
         self._pairs = pairs
         self._ids = id_map(pairs.astype("uint64"))
 
     def collect(self, counts: TrainingCounts) -> None:
         """Take the pairs that are frequent in the training docs."""
-        assert counts.tokens is not None  # as it wants all tokens
+        assert counts.tokens is not None  # the column sets `wants_all_tokens`
         batch = Lookup([self.base]).find_values(counts.tokens)
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)
         has_pair = pair_of_token >= 0
@@ -51,15 +51,16 @@ class PairColumn(BatchColumn):
         is_needed[self.base.name][right] = True
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the pairs that are marked as needed."""
+        """The ids of the pairs that are needed."""
         return numpy.flatnonzero(is_needed[self.name])
 
     def select(self, selection: Selection) -> "PairColumn":
-        """A copy with the needed pairs, made of the new ids of the other column's values."""
+        """A copy of the column with only the pairs that are kept. They are made of the new ids of
+        the other column's values."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])
-        # The new id of a value is its place among those that are kept.
+        # The new id of a value is its index among the kept ids, which are ascending.
         base_ids = selection.ids[self.base.name]
         left = numpy.searchsorted(base_ids, left)
         right = numpy.searchsorted(base_ids, right)
@@ -67,11 +68,11 @@ class PairColumn(BatchColumn):
         return column
 
     def save(self, saved: Saved) -> None:
-        """Write the numbers of the pairs."""
+        """Write the pairs, as numbers."""
         saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
 
     def load(self, saved: Saved) -> None:
-        """Read the numbers of the pairs, and check that the other column has their values."""
+        """Read the pairs, and check that the other column has their values."""
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
         value_ids = numpy.stack(split_pairs(pairs))  # (2, P)
         n_values = self.base.n_values
@@ -101,35 +102,39 @@ class PairColumn(BatchColumn):
         return len(self._pairs)
 
     def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the pair of each token's value and the next one's."""
+        """Look up the pair that begins at each token."""
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), batch.tokens.lengths)
         pair_ids = self._ids.find(pair_of_token.astype("uint64"))
         value_ids[:, 0] = numpy.where(pair_of_token < 0, -1, pair_ids)
 
     def slot_name(self, offset: int) -> str:
-        """The start of the names of its features at an offset: "LOWER+LOWER[-1,+0]"."""
+        """The name of the slot at an offset, such as "LOWER+LOWER[-1,+0]"."""
         return f"{self.name}[{offset:+d},{offset + 1:+d}]"
 
 
 def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
-    """The pair of the values of each token and the next, as the number that `join_pairs` makes; -1
-    where one of them has no value. The last token of a doc has no pair.
-    Shapes: (N,), (B,) to (N,)"""
+    """Make the pair that begins at each token.
+
+    value_ids (Ints1d): The id of each token's value, -1 for none. Shape: (N,)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    RETURNS (Array1d): The pair of the token and the next one, as the number that `join_pairs`
+        makes; -1 if one of them has no value, or there is no next token in the doc. Shape: (N,)
+    """
     left = value_ids.astype("int64")
     right = numpy.full(len(left), -1, dtype="int64")
     right[:-1] = left[1:]  # the value of the next token
-    right[last_tokens(lengths)] = -1
+    right[last_tokens(lengths)] = -1  # the next token is in another doc
     has_no_pair = (left < 0) | (right < 0)
     return numpy.where(has_no_pair, -1, join_pairs(left, right))
 
 
 def join_pairs(left: Array1d, right: Array1d) -> Array1d:
-    """The numbers of pairs, in int64: the id of the first value in the upper 32 bits, that of the
-    second in the lower 32. `split_pairs` undoes it. Shapes: (P,)"""
+    """Make one number of the two ids of each pair, in int64: the upper 32 bits are the id of the
+    left value, the lower 32 bits that of the right one. `split_pairs` undoes it. Shapes: (P,)"""
     return (left.astype("int64") << 32) | right
 
 
 def split_pairs(pairs: Array1d) -> tuple[Ints1d, Ints1d]:
-    """The ids of the first and of the second values of pairs, from the numbers that `join_pairs`
-    makes. Shapes: (P,)"""
+    """Split the numbers that `join_pairs` has made into the ids of the left and of the right
+    values. Shapes: (P,)"""
     return pairs >> 32, pairs & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Leave out of the columns the values that have no weights, so that a saved model is smaller."""
+"""Make columns smaller for a saved model: leave out the values whose features have no weights."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,10 +10,10 @@ from .column import Column, Selection
 
 
 class SlimColumns(NamedTuple):
-    """Columns with some of their values only.
+    """Columns with only some of their values.
 
     columns (list[Column]): The columns.
-    rows (Ints1d): The rows of weights, among those before, that their features have, in order.
+    rows (Ints1d): For each of the V' features that are left, the row of weights that it had before.
         Shape: (V',)
     """
 
@@ -22,14 +22,15 @@ class SlimColumns(NamedTuple):
 
 
 def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumns:
-    """Leave out the values that have no weights, wherever they stand in a window. What columns find
-    in docs is otherwise the same.
+    """Leave out the values whose features have no weights at any offset. The values that are left
+    are found in docs as before.
 
     columns (Sequence[Column]): The columns. They aren't changed.
-    has_weights (Array1d): Whether each row of weights is other than 0. Shape: (V,)
+    has_weights (Array1d): Whether each row of weights has a weight other than 0. Shape: (V,)
+    RETURNS (SlimColumns): The columns with the values that are left.
     """
-    # The rows of weights of each column, at each of its offsets, as `Lookup` numbers them.
-    # Shapes: (offsets, n_values)
+    # The rows of weights of each column, for each of its offsets and values. They are numbered as
+    # `Lookup` numbers them. Shapes: (number of offsets, n_values)
     rows_of_column: dict[str, Ints1d] = {}
     first_row = 0
     for column in columns:
@@ -38,8 +39,9 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
         rows_of_column[column.name] = numpy.arange(first_row, first_row + n_rows).reshape(shape)
         first_row += n_rows
 
-    # A value is needed if it has weights at any offset, or if a value of another column is made of
-    # it. A column is made of columns before it, so the last one comes first. Shapes: (n_values,)
+    # A value is needed if it has weights at any offset, or if a needed value of another column is
+    # made of it. That column comes after this one, so the loop goes from the last column to the
+    # first. Shapes: (n_values,)
     is_needed: dict[str, Array1d] = {}
     for column in columns:
         is_needed[column.name] = has_weights[rows_of_column[column.name]].any(axis=0)

@@ -1,4 +1,9 @@
-"""Static vectors of words, as inputs of the linear model beside its features."""
+"""Static vectors of words, as inputs of the linear model beside its features.
+
+A static vector is the vector of D numbers that a word has in the vocab of the pipeline. The words
+of tokens are looked up once, and after that a vector is known by its id (`StaticVectors`).
+`VectorColumn` says at which offsets from a token vectors are inputs, and how they are scaled.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,22 +21,23 @@ from .column import Column, Saved, Window
 from .counts import TrainingCounts
 
 STANDARD_DEVIATION = 0.5
-"""That of the numbers of the scaled vectors. It sets what the penalty and the learning rate of
-their weights mean."""
+"""Vectors are scaled, so that their numbers have this standard deviation. So the same penalty and
+learning rate of their weights suit any vectors."""
 
 WHERE = "spacy_costner.Features: include_static_vectors"
+"""The setting that error messages name."""
 
 _ADDING = make_lock()
 """The lock that a thread holds while it looks up words and adds their vectors, so that no other
-thread gives new words the same numbers."""
+thread gives new words the same ids."""
 
 
 class StaticVectors(ABC):
-    """The static vectors of the words of a vocab by ids, multiplied by a number. Threads can share
-    it.
+    """The static vectors of a vocab, multiplied by a number. `find_ids` gives the ids of the
+    vectors of words, and `read` the vectors of ids. Threads can share it.
 
     source (BaseVectors): The vectors of the vocab.
-    scale (float): The number.
+    scale (float): The number by which they are multiplied.
     """
 
     def __init__(self, source: BaseVectors, scale: float) -> None:
@@ -45,25 +51,28 @@ class StaticVectors(ABC):
     @property
     @abstractmethod
     def n_vectors(self) -> int:
-        """Ids are below this number."""
+        """The number of vectors, or more: all ids are below it."""
 
     @abstractmethod
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """The vectors of ids as the vocab has them, and anything for -1. Shapes: (W,) to (W, D)"""
+        """The vectors of ids, not yet multiplied. For the id -1 any vector may be returned.
+        Shapes: (W,) to (W, D)"""
 
     def read(self, ids: Ints1d) -> Floats2d:
-        """The vectors of ids, 0 for those that are -1. Shapes: (W,) to (W, D)"""
+        """The vectors of ids, multiplied. The id -1, for no vector, gives zeros.
+        Shapes: (W,) to (W, D)"""
         vectors = self._rows(ids) * self.scale
         vectors[ids < 0] = 0
         return vectors
 
 
 class KeyedVectors(StaticVectors):
-    """Vectors of spaCy's default mode: some words have one. A word has the vector of its text or,
-    if there is none, of its text in lower case. An id is a row of spaCy's table."""
+    """The vectors of spaCy's default mode, in which only some words have a vector. A word has the
+    vector of its text or, if there is none, of its text in lower case. The id of a vector is its
+    row in spaCy's table."""
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """Look each word up in spaCy's table: its text, and then its text in lower case."""
+        """Look each word up in spaCy's table: first its text, and then its text in lower case."""
         row_of_key = self.source.key2row
         ids = []
         for lexeme in lexemes:
@@ -80,20 +89,22 @@ class KeyedVectors(StaticVectors):
 
     def _rows(self, ids: Ints1d) -> Floats2d:
         """The rows of spaCy's table."""
-        # Read each time: spaCy's table is another array when it has grown.
+        # `data` is not kept here: when spaCy's table grows, it is another array.
         return to_numpy(self.source.data[ids])
 
 
 class ComputedVectors(StaticVectors):
-    """Vectors that are computed from the text of a word, such as floret's: every word has one. It
-    is computed once. An id is the number of the word, in the order in which words come.
+    """Vectors that are computed from the text of a word, such as floret's. Every word has one,
+    which is computed once. Words are numbered in the order in which they come, and the id of a
+    vector is the number of its word.
 
-    Rows are only added, and are there before `find_ids` returns their ids. So any threads may read.
+    A vector is kept before `find_ids` returns its id, and is never changed. So threads can read
+    vectors without waiting.
     """
 
     def __init__(self, source: BaseVectors, scale: float) -> None:
         super().__init__(source, scale)
-        # The attribute of words whose text the vectors are made for: "orth", "lower" or another.
+        # The attribute of lexemes whose text vectors are computed from: "orth", "lower" or another.
         self._attribute = NAMES[getattr(source, "attr", ORTH)].lower()
         self._id_of_key: dict[int, int] = {}
         self._data: Floats2d = numpy.zeros((0, source.shape[1]), dtype="float32")
@@ -113,43 +124,47 @@ class ComputedVectors(StaticVectors):
 
     @property
     def n_vectors(self) -> int:
-        """The number of rows, of which the last ones may be empty."""
+        """The number of rows that there is room for. The last ones may be unused."""
         return len(self._data)
 
     def _add_rows(self, rows: Floats2d, first_id: int) -> None:
-        """Add the vectors of new words, whose ids begin with this one. Shape: (n, D)"""
+        """Keep the vectors of W new words, (W, D). The first of them has the id `first_id`."""
         end_id = first_id + len(rows)
         if end_id > len(self._data):
-            # Twice as large as what is needed now, so that it seldom grows.
+            # The new array is twice as large as needed, so that it seldom has to grow.
             n_more = 2 * end_id - len(self._data)
             self._data = numpy.pad(self._data, ((0, n_more), (0, 0)))
         self._data[first_id:end_id] = rows
 
     def _rows(self, ids: Ints1d) -> Floats2d:
-        """The vectors that were computed."""
+        """The vectors that `find_ids` has computed."""
         return self._data[ids]
 
 
 def scaled_vectors(source: BaseVectors, scale: float) -> StaticVectors:
-    """The static vectors of a vocab, multiplied by a number."""
+    """Make the `StaticVectors` of a vocab, of the class for its kind of vectors."""
     if isinstance(source, Vectors) and source.mode == Mode.default:
         return KeyedVectors(source, scale)
     return ComputedVectors(source, scale)
 
 
 class VectorCoverage(NamedTuple):
-    """How many words of docs have a static vector. A word counts as often as it is there."""
+    """How many words of docs have a static vector. A word counts as often as it occurs.
+
+    n_words (int): The number of words.
+    n_with_vector (int): The number of those that have a vector.
+    """
 
     n_words: int
     n_with_vector: int
 
     @property
     def share(self) -> float:
-        """The share of words with a vector, 0 if there are no words."""
+        """The share of words that have a vector; 0 if there are no words."""
         return self.n_with_vector / max(self.n_words, 1)
 
     def as_text(self) -> str:
-        """A line of text."""
+        """The coverage as a line for people."""
         return (
             f"{self.n_with_vector:,} of {self.n_words:,} words ({self.share:.0%}) have a static "
             "vector"
@@ -159,24 +174,32 @@ class VectorCoverage(NamedTuple):
 def measure_coverage(
     vectors: StaticVectors, lexemes: Sequence[Lexeme], n_times: Sequence[int]
 ) -> VectorCoverage:
-    """Count the words that have a vector, from the distinct ones and how often each is there."""
+    """Count the words of docs that have a vector.
+
+    vectors (StaticVectors): The vectors.
+    lexemes (Sequence[Lexeme]): The distinct words. Length: W
+    n_times (Sequence[int]): How often each of them occurs. Length: W
+    RETURNS (VectorCoverage): The numbers of words.
+    """
     has_vector = vectors.find_ids(lexemes) >= 0
-    n_words = numpy.asarray(n_times, dtype="int64")
-    return VectorCoverage(int(n_words.sum()), int(n_words[has_vector].sum()))
+    counts = numpy.asarray(n_times, dtype="int64")
+    return VectorCoverage(n_words=int(counts.sum()), n_with_vector=int(counts[has_vector].sum()))
 
 
 class VectorColumn(Column):
-    """The static vector of a word. It has no values that are features, but D numbers, each of which
-    has a row of weights at each offset: see `SparseWeights`.
+    """The column of static vectors. Unlike other columns it has no values that are features.
+    Instead, each of the D numbers of a vector has a row of weights at each offset: see
+    `SparseWeights`.
 
-    The model saves the dimension and the scale of vectors. The vectors are those of the pipeline.
+    The model saves D and the scale of the vectors, not the vectors: these are in the vocab of the
+    pipeline.
 
-    name (str): Its name.
-    window (Window): Where vectors are used.
-    hidden_offsets (tuple[int, ...]): The offsets of the vectors that a hidden layer sees, if the
+    name (str): The name of the column.
+    window (Window): The offsets at which vectors are inputs.
+    hidden_offsets (tuple[int, ...]): The offsets at which they are inputs of a hidden layer, if the
         model has one: see `HiddenLayer`.
-    coverage (VectorCoverage | None): How many words of the training docs have a vector. None of a
-        loaded model.
+    coverage (VectorCoverage | None): How many words of the training docs have a vector. None: it is
+        not known, as the model was loaded.
     """
 
     lexeme_attributes = ("LOWER",)
@@ -190,7 +213,7 @@ class VectorColumn(Column):
 
     @property
     def value_names(self) -> Sequence[str]:
-        """No names, as it has no values that are features."""
+        """Empty, as there are no values that are features."""
         return ()
 
     @property
@@ -200,11 +223,15 @@ class VectorColumn(Column):
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of rows of weights of a hidden layer: D for each offset."""
+        """The number of rows of weights of a hidden layer: D for each of its offsets."""
         return len(self.hidden_offsets) * self.dim
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Choose the scale by the vectors of the words of the training docs."""
+        """Choose the scale, so that the vectors of words in the training docs have the standard
+        deviation `STANDARD_DEVIATION`.
+
+        RAISES (ValueError): If there are no such vectors, or they are not finite or all the same.
+        """
         if not counts.word_counts:
             return
         vectors = scaled_vectors(counts.vocabs[0].vectors, 1.0)
@@ -213,9 +240,10 @@ class VectorColumn(Column):
         n_times = [counts.word_counts[key] for key in counts.lexemes]
         self.coverage = measure_coverage(vectors, lexemes, n_times)
 
-        # Each vector once, however many words have it.
+        # Several words may have the same vector, which counts once.
         ids = vectors.find_ids(lexemes)
-        rows = vectors.read(numpy.unique(ids[ids >= 0])).astype("float64")
+        distinct_ids = numpy.unique(ids[ids >= 0])
+        rows = vectors.read(distinct_ids).astype("float64")
         if not len(rows):
             raise ValueError(
                 f"{WHERE}: expected static vectors of words of the training docs, none of their "
@@ -230,11 +258,11 @@ class VectorColumn(Column):
         self.scale = STANDARD_DEVIATION / float(rows.std())
 
     def save(self, saved: Saved) -> None:
-        """Write the dimension and the scale."""
+        """Write D and the scale."""
         saved["static_vectors"][self.name] = {"dim": self.dim, "scale": self.scale}
 
     def load(self, saved: Saved) -> None:
-        """Read the dimension and the scale, and check them."""
+        """Read D and the scale, and check them."""
         settings = saved["static_vectors"][self.name]
         dim = settings["dim"]
         scale = settings["scale"]
@@ -246,8 +274,10 @@ class VectorColumn(Column):
         self.scale = scale
 
     def read_vectors(self, source: BaseVectors) -> StaticVectors:
-        """The vectors of a vocab as inputs. Raises a ValueError if they are not those that the
-        model was trained with, as far as their dimension tells."""
+        """Make the scaled vectors of a vocab.
+
+        RAISES (ValueError): If the vectors have another length than those of training.
+        """
         dim = dimension(source)
         if dim != self.dim:
             message = f"expected vectors of {self.dim} numbers in the vocab of docs"
@@ -264,13 +294,16 @@ def dimension(source: BaseVectors) -> int:
 
 
 def check_vectors(source: BaseVectors) -> None:
-    """Raise a ValueError if a vocab has no vectors, or some that are not finite."""
+    """Check that a vocab has vectors, and that they are finite.
+
+    RAISES (ValueError): If it hasn't, or they aren't.
+    """
     if not dimension(source):
         raise ValueError(
             f"{WHERE}: expected static vectors of words in the pipeline, as initialize.vectors "
             "has, there are none"
         )
     data = getattr(source, "data", None)
-    # The least and the largest number are NaN if any number is; nothing is copied.
+    # If any number is NaN, the least and the largest number are NaN, too. No array is copied.
     if data is not None and not numpy.isfinite([data.min(), data.max()]).all():
         raise ValueError(f"{WHERE}: expected finite vectors, got NaN or infinity in them")

@@ -1,7 +1,8 @@
 """The template of features in the config, and the columns that it makes.
 
-A kind is a name in `windows`, such as "LOWER" or "prefix". `KINDS` has a function for each, which
-makes its columns: one, or several, such as one for each length of prefixes.
+A column is a kind of value of tokens. A *kind* is a name in the setting `windows`, such as "LOWER"
+or "prefix". `KINDS` has a function for each kind that makes its columns: one, or several, such as
+one for each length of prefixes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,56 +28,60 @@ ATTRIBUTES = (
     "NORM", "PREFIX", "SUFFIX", "CLUSTER", "LEMMA", "POS", "TAG", "DEP", "MORPH", "ENT_TYPE",
     "ENT_ID", "ENT_KB_ID", "LANG",
 )  # fmt: skip
-"""Attributes of spaCy whose value is read from each token, as tokens of the same word can differ.
-ORTH, LOWER and SHAPE are in `WORD_VIEWS`: they depend on the word alone."""
+"""The attributes of spaCy whose values are read from each token, as tokens of the same word can
+differ. ORTH, LOWER and SHAPE depend on the word alone: they are in `WORD_VIEWS`."""
 
 GAZETTEER = "gazetteer"
 CLUSTERS = "clusters"
 VECTORS = "vectors"
 STATIC_VECTORS = "static_vectors"
-"""The kinds in windows that need a setting of their own: files of phrases or words, or numbers of
-clusters."""
+"""The kinds in windows that need another setting, too, such as files of phrases."""
 
 DEFAULT_WINDOWS = {"ORTH": 2, "LOWER": 2, "SHAPE": 2, "prefix": 1, "suffix": 1, "flags": 1}
 AFFIXES = (1, 2, 3, 4)
+"""The default lengths of prefixes and suffixes."""
+
 DEFAULT_FLAGS = ("is_first_upper", "IS_UPPER", "IS_DIGIT", "has_digit", "has_hyphen")
 
 
 class Template:
-    """The template of features.
+    """The template of features: which features tokens have.
 
-    windows (dict[str, int] | None): For each kind of feature, up to how many tokens to either
-        side it is used; 0 for the token only. Kinds are attributes of spaCy such as ORTH,
-        LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an extension attribute of tokens;
-        "prefix", "suffix", "flags", "character_type" and "gazetteer"; "caseless", the word in docs
-        in lower case or in capitals. If left out, ORTH, LOWER and SHAPE with 2, prefix, suffix and
-        flags with 1.
+    windows (dict[str, int] | None): The kinds of features, and for each the number of tokens to
+        either side whose values are features of a token, too; 0 for the token alone. Kinds are
+        attributes of spaCy such as ORTH, LOWER, NORM, SHAPE, TAG, POS and LEMMA; "_.name" for an
+        extension attribute of tokens; "prefix", "suffix", "flags", "character_type" and
+        "gazetteer"; and "caseless", the word in lower case if its doc has only one case. None:
+        ORTH, LOWER and SHAPE with 2, prefix, suffix and flags with 1.
     affixes (Sequence[int]): The lengths of prefixes and suffixes in characters.
-    flags (Sequence[str]): What "flags" are: spaCy's yes-or-no attributes of words,
+    flags (Sequence[str]): The flags of the kind "flags": spaCy's yes-or-no attributes of words,
         such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
         ends_with_period.
-    bigrams (dict[str, int] | None): The kinds, of those in windows, of which pairs of
-        neighbours are features too, and how far to either side.
-    gazetteers (dict[str, str] | None): Files with a phrase on each line, by the name that
-        their features get. Upper and lower case are the same to them.
-    min_count (int | dict[str, int]): How often a value has to be in the training data
-        to be a feature; for all kinds, or by kind. "LOWER+LOWER" is that of pairs.
-    memory (dict[str, int] | None): Attributes such as LOWER, or extension attributes, of
-        which tokens see how often their value had each label in the training data, and up to
-        how many tokens to either side. In training they see it in other units than their own.
-    memory_unit (int | str): What a unit is: a "doc"; this number of docs, one after
-        another; or the docs with the same value of an extension attribute of docs, "_.name".
-    elsewhere (dict[str, int] | None): The kinds, of those in windows, of which capitalised
-        words see the values before and after their nearest other occurrences in the doc, and of
-        how many of them.
-    document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, of
-        which capitalised words and words with a digit see the labels that a first pass predicts
-        for the other occurrences of their value in the doc, and up to how many tokens to either
-        side. The first pass is a model of its own, without these features: see `FirstPass`.
+    bigrams (dict[str, int] | None): Kinds in windows whose pairs of values at neighbouring tokens
+        are features, too; and for each the number of tokens to either side.
+    gazetteers (dict[str, str] | None): Files with a phrase on each line, by names, which their
+        features get. Upper and lower case don't matter.
+    min_count (int | dict[str, int]): How often a value has to occur in the training docs to be a
+        feature: a number for all kinds, or a number for some kinds. "LOWER+LOWER" is the kind of
+        pairs of LOWER.
+    memory (dict[str, int] | None): Attributes such as LOWER, or extension attributes, for label
+        memory: a token has features that say how often its value had each label in the training
+        docs. And for each the number of tokens to either side. In training, the labels of a token's
+        own unit don't count.
+    memory_unit (int | str): What a unit is: "doc", a single doc; a number of docs that follow each
+        other; or the docs with the same value of an extension attribute of docs, "_.name".
+    elsewhere (dict[str, int] | None): Kinds in windows for features of the other occurrences of a
+        capitalised word in its doc: the values of the tokens before and after them. And for each
+        the number of nearest occurrences that count.
+    document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, for
+        features of the labels that a first pass predicts for the other occurrences of a word in
+        its doc: words that are capitalised or have a digit, with the same value of the attribute.
+        And for each the number of tokens to either side. The first pass is a model of its own,
+        without these features: see `FirstPass`.
     clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
         windows is "clusters".
-    vectors (Sequence[int]): Numbers of clusters that the words with a static vector are divided
-        into. Their kind in windows is "vectors".
+    vectors (Sequence[int]): The numbers of clusters into which the words with a static vector are
+        divided. Their kind in windows is "vectors".
     include_static_vectors (bool): Whether the numbers of the static vectors of words are inputs,
         each with a weight for each tag. Their kind in windows is "static_vectors".
     RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
@@ -109,7 +114,7 @@ class Template:
         if include_static_vectors:
             self.windows.setdefault(STATIC_VECTORS, 0)
 
-        # Each length, flag and number once: a column is made for each.
+        # A column is made for each length, flag and number, so none may be there twice.
         self.affixes = tuple(dict.fromkeys(affixes))
         self.flags = tuple(dict.fromkeys(flags))
         self.vectors = tuple(dict.fromkeys(vectors))
@@ -127,15 +132,15 @@ class Template:
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
-        """The same template for a model with a hidden layer, which sees the static vectors of up to
-        `size` tokens to either side."""
+        """The same template for a model with a hidden layer, whose inputs are the static vectors
+        of a token and of up to `size` tokens to either side."""
         template = copy(self)
         template.hidden_window = size
         return template
 
     def make_columns(self) -> list[Column]:
-        """Make the columns, without values, in the order of their features. A column that is made
-        of another's values stands after it."""
+        """Make the columns, which have no values yet, in the order of their features. A column that
+        is made of the values of another one comes after it."""
         columns: list[Column] = []
         columns_of_kind: dict[str, list[Column]] = {}
         for kind, size in self.windows.items():
@@ -148,8 +153,10 @@ class Template:
 
         for kind, size in self.bigrams.items():
             if kind in (CLUSTERS, VECTORS, STATIC_VECTORS):
-                continue  # a word has several clusters, or numbers, which make no single pair
-            # No pair begins at the last token of the window.
+                # A pair needs a single value of each token. A word may have several clusters, and
+                # static vectors are no values.
+                continue
+            # A pair begins at each token of the window but the last.
             window = Window(offsets_around(size)[:-1], self.min_count_of(f"{kind}+{kind}"))
             for base in columns_of_kind[kind]:
                 columns.append(PairColumn(base, window))
@@ -166,12 +173,12 @@ class Template:
 
     @property
     def cluster_files(self) -> dict[str, str]:
-        """The files of clusters by the names of their columns, such as "clusters:brown" for
-        "corpus/brown.txt"."""
+        """The files of clusters by the names of their columns. The name of the column for
+        "corpus/brown.txt" is "clusters:brown"."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 
     def min_count_of(self, kind: str) -> int:
-        """How often a value of a kind has to be in the training data to be a feature."""
+        """How often a value of a kind has to occur in the training docs to be a feature."""
         if isinstance(self.min_count, Mapping):
             return self.min_count.get(kind, 1)
         return self.min_count
@@ -182,7 +189,7 @@ MakeColumns = Callable[[Template, Window], list[Column]]
 
 
 def word_column_maker(kind: str) -> MakeColumns:
-    """The function that makes the only column of a kind in `WORD_VIEWS`."""
+    """Return a function that makes the column of a kind in `WORD_VIEWS`: there is one."""
 
     def make_word_column(template: Template, window: Window) -> list[Column]:
         return [WordColumn(kind, window, WORD_VIEWS[kind])]
@@ -206,7 +213,7 @@ def make_flag_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_caseless_column(template: Template, window: Window) -> list[Column]:
-    """Make the column of words in docs that have only one case."""
+    """Make the column of words in docs that are all in lower case or all in capitals."""
     return [CaselessColumn("caseless", window)]
 
 
@@ -227,7 +234,7 @@ def make_cluster_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_vector_columns(template: Template, window: Window) -> list[Column]:
-    """Make one column for the clusters of static vectors, of all sizes. Without sizes there is
+    """Make the column of the clusters of static vectors. Without numbers of clusters there is
     none."""
     if not template.vectors:
         return []
@@ -255,16 +262,21 @@ KINDS: dict[str, MakeColumns] = {
     VECTORS: make_vector_columns,
     STATIC_VECTORS: make_static_vector_columns,
 }
-"""The functions that make columns, by the kind in windows. Other kinds are attributes of tokens."""
+"""The function that makes the columns of each kind in windows. Kinds that aren't here are
+attributes of tokens, each with an `AttributeColumn`."""
 
 
 def offsets_around(size: int) -> tuple[int, ...]:
-    """The offsets of a window of up to `size` tokens to either side, and the token itself."""
+    """The offsets of a window of `size` tokens to either side and the token itself: for 1, these
+    are -1, 0 and 1."""
     return tuple(range(-size, size + 1))
 
 
 def _check(template: Template) -> None:
-    """Check the settings of a template. Raises a ValueError that names the first wrong one."""
+    """Check the settings of a template.
+
+    RAISES (ValueError): If one is wrong. The message names it.
+    """
     word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]  # ORTH, LOWER, SHAPE
     other_kinds = [kind for kind in KINDS if kind not in IDS]
     attributes = [*word_attributes, *ATTRIBUTES]
@@ -287,7 +299,7 @@ def _check(template: Template) -> None:
         _expect_number("affixes", size, least=1)
     for name in template.flags:
         _expect(name in FLAGS, "flags", f"some of {', '.join(FLAGS)}", name)
-    # Files with the same name would be the same column.
+    # The columns of two files with the same name would have the same name.
     have_different_names = len(template.cluster_files) == len(template.clusters)
     _expect(have_different_names, CLUSTERS, "files of different names", [*template.clusters])
     _check_memory_unit(template.memory_unit)
@@ -297,8 +309,14 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Check a setting that has a number for each kind of feature, such as `windows`: the kinds, and
-    that the numbers are not below the least."""
+    """Check a setting that has a number for each kind of feature, such as `windows`.
+
+    setting (str): The name of the setting, for the error.
+    windows (Mapping[str, int]): Its value.
+    kinds (Sequence[str]): The kinds that it can have. Extension attributes are always possible.
+    least (int): The least number.
+    RAISES (ValueError): If a kind or a number is wrong.
+    """
     expected = f"some of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"
     for kind, size in windows.items():
         _expect(kind in kinds or _is_extension(kind), setting, expected, kind)
@@ -314,8 +332,8 @@ def _check_memory_unit(unit: object) -> None:
 
 
 def _check_min_count(template: Template) -> None:
-    """Check the least count of values: a number for all kinds, or a number for each of some kinds
-    and pairs that the template has."""
+    """Check the setting `min_count`: a number for all kinds, or numbers for some of the kinds and
+    pairs that the template has."""
     if not isinstance(template.min_count, Mapping):
         _expect_number("min_count", template.min_count, least=1)
         return
@@ -332,12 +350,14 @@ def _is_extension(kind: object) -> bool:
 
 
 def _expect_number(setting: str, number: object, *, least: int) -> None:
-    """Raise a ValueError, unless a setting is a whole number of at least `least`."""
+    """Check that a setting is a whole number of at least `least`, and raise a ValueError if it
+    isn't."""
     is_right = isinstance(number, int) and number >= least
     _expect(is_right, setting, f"a whole number of at least {least}", number)
 
 
 def _expect(is_right: bool, setting: str, expected: str, value: object) -> None:
-    """Raise a ValueError with what was expected of a setting, unless its value is right."""
+    """Raise a ValueError if the value of a setting isn't right. The message says what was
+    expected."""
     if not is_right:
         raise ValueError(f"spacy_costner.Features: {setting}: expected {expected}, got {value!r}")

@@ -1,7 +1,7 @@
-"""The tokens of a batch as arrays: what columns read before they look their values up.
+"""Read the tokens of a batch of docs as arrays, from which columns find their values.
 
-A key is the hash of a value, 0 for none; a word key is the hash of a word. A batch has B docs with
-N tokens, one doc after another.
+A batch has B docs with N tokens, one doc after another. A *key* is the hash of a value, 0 for no
+value. A *word key* is the hash of a word.
 """
 
 import re
@@ -23,33 +23,34 @@ EXTENSION = "_."
 """How the name of an extension attribute begins in the config."""
 
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
-"""All characters but letters and digits: see `text_id`."""
+"""Matches characters that are neither letters nor digits: see `text_id`."""
 
 KEY_FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
-"""Multiplies a hash before another is added to it, so that their order matters. It is odd, so that
-different hashes stay different."""
+"""A hash is multiplied by this number before another hash is added to it, so that the result
+depends on their order. The number is odd, so that different hashes stay different modulo 2^64."""
 
 HashOf = Callable[[str], int]
 """Hashes a string as spaCy does."""
 
 ReadDocs = Callable[[Sequence[Doc], HashOf], Array1d]
-"""Takes the docs of a batch to the hash of the value of each token, 0 for none: see `Column.read`.
-Shape: (N,)"""
+"""Reads the value of each token of docs as a hash, 0 for none: see `Column.read`. Shape: (N,)"""
 
 SharedT = TypeVar("SharedT")
 
 
 class Tokens(NamedTuple):
-    """What columns read of the tokens of a batch, as hashes. Nothing of it is looked up yet.
+    """The tokens of a batch, with the hashes of all values that columns need.
 
-    orth (Array1d): The hash of the word. Shape: (N,)
-    word_keys (Array1d): The same for tokens whose words have the same features: a hash of the word
-        and of what is read of its lexeme. Shape: (N,)
-    keys (dict[str, Array1d]): The hash of the value of each token, 0 for none, by attribute,
-        extension attribute, or column that reads docs by itself. Shapes: (N,)
-    lengths (Ints1d): Tokens of each doc. Shape: (B,)
-    vocabs (Sequence[Vocab]): The vocab of each of the B docs.
-    text_ids (Array1d | None): In training the hash of each doc: see `text_id`. Shape: (B,)
+    orth (Array1d): The hash of each token's word. Shape: (N,)
+    word_keys (Array1d): The key of each token's word. Two tokens have the same key if all features
+        of their words are the same: see `TokenReader`. Shape: (N,)
+    keys (dict[str, Array1d]): The hashes of the values of tokens, 0 for none, by the name of an
+        attribute, of an extension attribute, or of a column that reads docs by itself.
+        Shapes: (N,)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    vocabs (Sequence[Vocab]): The vocab of each doc. Length: B
+    text_ids (Array1d | None): In training, the hash of the text of each doc: see `text_id`.
+        Shape: (B,)
     """
 
     orth: Array1d
@@ -60,19 +61,26 @@ class Tokens(NamedTuple):
     text_ids: Array1d | None = None
 
     def lexemes(self, tokens: Ints1d) -> list[Lexeme]:
-        """The lexemes of some tokens, by their indices in the batch. Each is that of the vocab of
-        its doc: vocabs may differ in what they know of a word. Shape: (M,)"""
-        docs = sequence_ids(self.lengths)[tokens]
-        words = self.orth[tokens]
+        """The lexemes of some tokens. A lexeme is taken from the vocab of the token's own doc, as
+        vocabs may differ in what they know of a word.
+
+        tokens (Ints1d): The indices of the tokens in the batch. Shape: (M,)
+        RETURNS (list[Lexeme]): The lexeme of each of these tokens.
+        """
+        doc_indices = sequence_ids(self.lengths)[tokens]
+        word_hashes = self.orth[tokens]
         lexemes = []
-        for doc, word in zip(docs.tolist(), words.tolist()):
-            vocab = self.vocabs[doc]
-            lexemes.append(vocab[word])
+        for doc_index, word_hash in zip(doc_indices.tolist(), word_hashes.tolist()):
+            vocab = self.vocabs[doc_index]
+            lexemes.append(vocab[word_hash])
         return lexemes
 
 
 def string_of(key: int, stores: Iterable[StringStore]) -> str:
-    """The string of a hash, from the first of some string stores that has it."""
+    """Look up the string of a hash in the first of several string stores that has it.
+
+    RAISES (KeyError): If none has it.
+    """
     store: Any
     for store in stores:
         if key in store:
@@ -81,8 +89,8 @@ def string_of(key: int, stores: Iterable[StringStore]) -> str:
 
 
 def join_tokens(batches: Sequence[Tokens]) -> Tokens:
-    """Join batches, at least one, for columns that need all training tokens at once. They have to
-    be read for the same columns. The result has no text ids."""
+    """Join batches, at least one, to one batch of all their tokens. They have to be read by the
+    same reader. The joined batch has no text ids."""
     vocabs: list[Vocab] = []
     for batch in batches:
         vocabs.extend(batch.vocabs)
@@ -99,11 +107,13 @@ def join_tokens(batches: Sequence[Tokens]) -> Tokens:
 
 
 class TokenReader:
-    """Reads what columns need of the tokens of docs. Threads can share it.
+    """Reads everything in docs that a set of columns needs. Threads can share it.
 
-    attributes (Sequence[str]): Attributes and extension attributes of tokens.
-    lexeme_attributes (Sequence[str]): What features of words depend on besides the word itself.
-    doc_readers (Mapping[str, ReadDocs]): Functions that read docs, by the names of their columns.
+    attributes (Sequence[str]): The attributes and extension attributes of tokens that are read.
+    lexeme_attributes (Sequence[str]): The attributes of lexemes on which features of words depend,
+        besides the word itself.
+    doc_readers (Mapping[str, ReadDocs]): The functions of columns that read docs by themselves, by
+        the names of the columns.
     """
 
     def __init__(
@@ -121,7 +131,8 @@ class TokenReader:
                 self.spacy_attributes.append(name)
         self.lexeme_attributes = lexeme_attributes
         self.doc_readers = doc_readers
-        # Its only entry is "vocab": the vocab of the first doc that was read.
+        # The vocab of the first doc that was read, as the only entry, with the key "vocab". A
+        # dictionary has `setdefault`, which is atomic, so that threads agree on the vocab.
         self._first_vocab: dict[str, Vocab] = {}
 
     def read(
@@ -131,9 +142,15 @@ class TokenReader:
         in_training: bool = False,
         strings: StringStore | None = None,
     ) -> Tokens:
-        """Read the tokens of docs. `in_training` also reads the text ids, by which label memory
-        knows the docs again. `strings` stores the values that docs don't have as hashes, such as
-        those of extension attributes, for the names of features."""
+        """Read the tokens of docs.
+
+        docs (Sequence[Doc]): The docs.
+        in_training (bool): Whether to hash the texts of docs, by which label memory knows docs
+            again that it has counted.
+        strings (StringStore | None): Values that the vocab of docs may not have, such as those of
+            extension attributes, are added to it. They are needed for the names of features.
+        RETURNS (Tokens): The tokens.
+        """
         hash_of: HashOf = get_string_id
         if strings is not None:
             hash_of = strings.add
@@ -154,35 +171,39 @@ class TokenReader:
         return Tokens(orth, word_keys, keys, doc_lengths(docs), vocabs, text_ids)
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
-        """Hash words, so that words of equal hashes have the same features: see `Tokens`.
-        Shape: (N,)
+        """Hash words, so that two words with the same hash have the same features.
 
-        The word itself isn't enough, as vocabs differ in what they know of it: a bare vocab has
-        neither its lower case nor its shape. So the attributes of its lexeme are hashed, too. Only
-        if all docs are of the vocab that was read first, as nearly always, the word is enough."""
+        In different vocabs the same word may have different features: in a bare vocab, for example,
+        a lexeme has no lower case. So the attributes of the lexeme are hashed together with the
+        word. Nearly always all docs are of one vocab, the first that was read. Then the hash of the
+        word is enough.
+
+        docs (Sequence[Doc]): The docs.
+        orth (Array1d): The hash of each token's word. Shape: (N,)
+        RETURNS (Array1d): The word key of each token. Shape: (N,)
+        """
         if not docs or not self.lexeme_attributes:
             return orth
-        # `setdefault` is atomic, so that threads agree on the first vocab.
         first_vocab = self._first_vocab.setdefault("vocab", docs[0].vocab)
         if all(doc.vocab is first_vocab for doc in docs):
             return orth
         word_keys = orth
         attribute_ids = [IDS[name] for name in self.lexeme_attributes]
         for attribute in read_attributes(docs, attribute_ids):
-            word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64
+            word_keys = word_keys * KEY_FACTOR + attribute  # modulo 2^64, as numbers are uint64
         return word_keys
 
 
 class TokenBatch:
-    """The tokens of a batch with the ids of their values, which columns fill in one after another.
-    A column can read those of columns before it.
+    """The tokens of a batch with the ids of their values. The columns write the ids one after
+    another, and a column can read those of the columns before it.
 
     tokens (Tokens): The tokens.
-    marks (Ints2d): 1 for tokens whose word begins with a capital and, in the second column, for
-        those whose word has a digit; otherwise 0. Shape: (N, 2)
-    value_ids (Ints2d): The ids of the values of tokens, -1 for none. Shape: (N, C)
-    places (Mapping[str, slice]): Where among the C ids of a token those of a column stand, by the
-        name of the column.
+    marks (Ints2d): In the first column, 1 for tokens whose word begins with a capital; in the
+        second, 1 for tokens whose word has a digit. Otherwise 0. Shape: (N, 2)
+    value_ids (Ints2d): The ids of the values of tokens in all columns, -1 for none. Shape: (N, C)
+    places (Mapping[str, slice]): Which of the C ids of a token are those of a column, by the name
+        of the column.
     """
 
     def __init__(
@@ -209,21 +230,33 @@ class TokenBatch:
         return self.marks[:, 1] > 0
 
     def value_ids_of(self, name: str) -> Ints1d:
-        """The ids of the values of a column that has one for each token, -1 for none. It has to
-        stand before the column that asks. Shape: (N,)"""
+        """The ids of the values of another column, -1 for none. The other column has a single value
+        for each token, and stands before the column that asks. Shape: (N,)"""
         return self.value_ids[:, self.places[name].start]
 
     def share(self, key: Any, compute: Callable[[], SharedT]) -> SharedT:
-        """Compute once what several columns need: the first that asks with this key computes it,
-        the others get the same object."""
+        """Return a result that several columns need, and that is computed only once.
+
+        key (Any): Names the result.
+        compute (Callable[[], SharedT]): Computes it. It is called by the first column that asks
+            with this key.
+        RETURNS (SharedT): The result, the same object for all columns.
+        """
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:
-    """Read an extension attribute, such as "_.source", as the hash of its text; 0 where it is None,
-    False, 0 or empty. Shape: (N,)"""
+    """Read an extension attribute of tokens, such as "_.source".
+
+    docs (Sequence[Doc]): The docs.
+    attribute (str): The attribute, with "_." in front.
+    hash_of (HashOf): Hashes the text of a value.
+    RETURNS (Array1d): The hash of each token's value; 0 if it is None, False, 0 or empty.
+        Shape: (N,)
+    RAISES (ValueError): If there is no such extension.
+    """
     name = attribute.removeprefix(EXTENSION)
     if not Token.has_extension(name):
         expected = "to be set with Token.set_extension before the pipeline runs, it is not"
@@ -232,7 +265,7 @@ def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Arra
     for doc in docs:
         for token in doc:
             value = token._.get(name)
-            if value in (None, False, ""):
+            if value in (None, False, ""):  # 0 equals False
                 keys.append(0)
             else:
                 keys.append(hash_of(str(value)))
@@ -240,7 +273,7 @@ def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Arra
 
 
 def text_id(doc: Doc) -> int:
-    """Hash the letters and digits of a doc, in lower case, to know a training doc again.
-    Tokenization does not change the hash, nor do white space, punctuation and capitals, which
-    augmenters change."""
+    """Hash the text of a doc, so that a training doc is known when it comes again. Only its letters
+    and digits in lower case count: an augmenter may change capitals, punctuation and white space,
+    and the tokens may be others."""
     return get_string_id(NOT_IN_TEXT_ID.sub("", doc.text.lower()))

@@ -1,7 +1,8 @@
 """Features of words: the word itself, its shape, its first and last characters, flags, its type.
 
-A value depends on the word alone, whatever its doc, so it is found once for each word. A view takes
-a word to its value. spaCy's lexeme of a word has its attributes, such as its lower case.
+A value depends on the word alone, whatever its doc, so it is computed once for each word. A *view*
+is a function that computes the value of a word. spaCy's lexeme of the word has attributes that it
+can use, such as the word in lower case.
 """
 
 import re
@@ -17,11 +18,13 @@ from .counts import TrainingCounts
 
 
 class WordView(NamedTuple):
-    """What a column sees of a word, such as its shape or its last three characters.
+    """How the value of a word is computed, such as its shape or its last three characters.
 
-    value_of (Callable): Takes a lexeme and its text to the value, or to None if it has none. The
-        text is an argument because several columns need it, and a lexeme is slow to give it.
-    attribute (str | None): The attribute of the lexeme that it reads; None if the text is enough.
+    value_of (Callable): Takes a lexeme and its text, and returns the value, or None if the word has
+        none. The text is an argument because several columns need it, and reading it from a lexeme
+        is slow.
+    attribute (str | None): The attribute of the lexeme that the function reads. None: the text is
+        enough.
     """
 
     value_of: Callable[[Lexeme, str], str | None]
@@ -29,10 +32,10 @@ class WordView(NamedTuple):
 
 
 class WordColumn(StringColumn):
-    """Values that depend on the word alone. `Lookup` finds them once for each word, and caches
-    them.
+    """A column whose values depend on the word alone. `Lookup` computes the value of a word once,
+    and caches it.
 
-    view (WordView): Computes the value of a word.
+    view (WordView): How the value of a word is computed.
     """
 
     def __init__(self, name: str, window: Window, view: WordView) -> None:
@@ -43,7 +46,7 @@ class WordColumn(StringColumn):
         self._ids: dict[str | None, int] = {}
 
     def set_values(self, values: list[str]) -> None:
-        """Set the values, and make the map to their ids."""
+        """Set the values, and make the map from values to ids."""
         super().set_values(values)
         self._ids = {value: i for i, value in enumerate(values)}
 
@@ -58,7 +61,8 @@ class WordColumn(StringColumn):
         self.collect_frequent(value_counts)
 
     def value_id(self, lexeme: Lexeme, word: str) -> int:
-        """The id of the value of a word, -1 if it has none or one that is no feature."""
+        """The id of the value of a word. -1: the word has no value, or one that isn't a value of
+        the column."""
         return self._ids.get(self.view.value_of(lexeme, word), -1)
 
 
@@ -72,19 +76,20 @@ TEXT_FLAGS: dict[str, Callable[[str], bool]] = {
     "ends_with_period": lambda word: word.endswith("."),
     "is_first_upper": lambda word: word[:1].isupper(),
 }
-"""The flags that we compute from the text of a word."""
+"""The flags that are computed from the text of a word."""
 
 LEXEME_FLAGS = tuple(
     name for name in IDS if re.match("(IS|LIKE)_", name) and hasattr(Lexeme, name.lower())
 )
-"""The yes-or-no attributes of spaCy's lexemes, such as IS_TITLE. Lexemes don't have all names of
-`IDS`: IS_OOV_DEPRECATED is none of theirs."""
+"""The yes-or-no attributes of spaCy's lexemes, such as IS_TITLE. Not every such name in `IDS` is an
+attribute of lexemes: IS_OOV_DEPRECATED, for example, isn't."""
 
 FLAGS = (*LEXEME_FLAGS, *TEXT_FLAGS)
+"""The names of all flags."""
 
 
 def prefix(size: int) -> WordView:
-    """The first characters of words with at least so many."""
+    """A view of the first `size` characters of a word. A shorter word has no value."""
 
     def first_characters(lexeme: Lexeme, word: str) -> str | None:
         if len(word) < size:
@@ -95,7 +100,7 @@ def prefix(size: int) -> WordView:
 
 
 def suffix(size: int) -> WordView:
-    """The last characters of words with at least so many."""
+    """A view of the last `size` characters of a word. A shorter word has no value."""
 
     def last_characters(lexeme: Lexeme, word: str) -> str | None:
         if len(word) < size:
@@ -106,7 +111,8 @@ def suffix(size: int) -> WordView:
 
 
 def flag(name: str) -> WordView:
-    """Whether a word has one of `FLAGS`: the value "yes", or none."""
+    """A view of one of `FLAGS`. The value of a word is "yes" if it has the flag. Otherwise it has
+    no value."""
     if name in TEXT_FLAGS:
         has_flag = TEXT_FLAGS[name]
 
@@ -115,7 +121,7 @@ def flag(name: str) -> WordView:
 
         return WordView(flag_of_text)
 
-    attribute = name.lower()  # IS_TITLE is `lexeme.is_title`
+    attribute = name.lower()  # "is_title" for IS_TITLE
 
     def flag_of_lexeme(lexeme: Lexeme, word: str) -> str | None:
         return YES if getattr(lexeme, attribute) else None
@@ -132,7 +138,7 @@ SPELLINGS = {
     "Greek letter": re.compile(f"(?i:{GREEK})|[\u0391-\u03c9]"),
     "base sequence": re.compile("[ACGTU]{4,}"),
 }
-"""The types of words for which their letters matter. A word is compared with these first."""
+"""The types of words that depend on their letters. A word is compared with these first."""
 
 OUTLINES = {
     "comma": re.compile(","),
@@ -150,15 +156,16 @@ OUTLINES = {
     "letters, then digits": re.compile("[Aa]+[-./]?0+"),
     "digits, then letters": re.compile("0+[-./]?[Aa]+"),
 }
-"""Other types, for words in which each capital was replaced by A, each other letter by a, each
-digit by 0."""
+"""The other types of words. They are compared with the outline of a word, in which each capital is
+replaced by A, each other letter by a, and each digit by 0."""
 
 CHARACTER_TYPES = (*SPELLINGS, *OUTLINES, "other")
+"""All types of words."""
 
 
 def character_type(word: str) -> str:
-    """The first of 17 types that fits a word as a whole, after those of Zhou and Su (2004);
-    "other" if none does."""
+    """Find the type of a word: the first of `CHARACTER_TYPES` that fits all of it, or "other". The
+    types are like those of Zhou and Su (2004)."""
     for name, pattern in SPELLINGS.items():
         if pattern.fullmatch(word):
             return name
@@ -170,7 +177,7 @@ def character_type(word: str) -> str:
 
 
 def _outline(character: str) -> str:
-    """What stands for a character in `OUTLINES`."""
+    """The character that replaces another one in the outline of a word: see `OUTLINES`."""
     if character.isdigit():
         return "0"
     if character.isupper() and character.isalpha():
