@@ -1,7 +1,8 @@
-"""Which annotation of docs a component learns from and writes: in training and in prediction.
+"""The settings that say where the annotation of a component is in docs. They are the same in
+training and in prediction.
 
-Entities are in `doc.ents`, or in `doc.spans` under the component's `spans_key`. A preset entity is
-one that the doc has before the component runs.
+Entities are in `doc.ents` or, if the component has a `spans_key`, in `doc.spans` under this key. A
+*preset* entity is one that a doc has before the component runs.
 """
 
 from collections.abc import Sequence
@@ -24,16 +25,16 @@ from .token_attrs import TokenAttrs, read_presets
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where the annotation of a component stands in docs, and where docs are cut into sequences:
-    the same in training and in prediction.
+    """Where the annotation of a component is in docs, and where docs are cut into sequences.
 
     component (str): The name of the component, for messages.
     spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
     own_labels (Labels): With a `spans_key`: the labels of the spans that it writes. None: all.
     filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
         where they overlap in training docs. Otherwise they are an error.
-    incorrect_spans_key (str | None): The key of `doc.spans` of spans that are not entities.
-    sentence_boundaries (Boundaries): What the chain of a doc is cut at.
+    incorrect_spans_key (str | None): The key of `doc.spans` for spans that are known not to be
+        entities.
+    sentence_boundaries (Boundaries): What begins a sequence of the chain: see `borders`.
     RAISES (ValueError): If own labels are an empty list, or `own_labels` or `filter_spans` are set
         without a `spans_key`.
     """
@@ -57,12 +58,12 @@ class Annotation:
             )
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
-        """Make an example whose entities are the annotation of the component. Without a `spans_key`
-        it is the example itself.
+        """Make an example whose reference has the annotation of the component in `doc.ents`. If the
+        component has no `spans_key`, it is there already, and the example itself is returned.
 
         eg (Example): The example.
         labels (Labels): The labels of spans that become entities. None: all.
-        RETURNS (Example): The same predicted doc, with a reference that has the entities.
+        RETURNS (Example): The same predicted doc, with such a reference.
         RAISES (ValueError): If spans overlap, and `filter_spans` is not set.
         """
         if self.spans_key is None:
@@ -80,8 +81,9 @@ class Annotation:
         return Example(eg.predicted, reference)
 
     def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read the tokens of docs that are to be predicted, with the entities that are set already.
-        With a `spans_key` none are, as `doc.ents` are those of another component."""
+        """Read the tokens of docs that are to be predicted, with their preset annotation. If the
+        component has a `spans_key`, there is none: the entities in `doc.ents` are then those of
+        another component."""
         tokens = read_presets(docs)
         if self.spans_key is not None:
             return tokens.without_annotation()
@@ -91,9 +93,9 @@ class Annotation:
         """Cut docs into the sequences of the chain: see `borders.cut`.
 
         docs (Sequence[Doc]): The docs.
-        tokens (TokenAttrs): Their tokens, with their presets.
-        RETURNS (tuple[Ints1d, Ints1d]): The lengths of the sequences, and the doc of each.
-            Shapes: (B,)
+        tokens (TokenAttrs): Their tokens, with their preset annotation.
+        RETURNS (tuple[Ints1d, Ints1d]): The number of tokens of each sequence, and the index of its
+            doc. Shapes: (B,)
         """
         is_border = borders.borders_of_tokens(
             docs,
@@ -102,24 +104,24 @@ class Annotation:
             tokens.is_space,
             tokens.orth,
         )
-        # A preset entity is never cut: a token inside of it is no border.
+        # A preset entity is never cut, so a token inside of it is no border.
         return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
 
     def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
-        """Find the tokens of predicted docs that begin a sequence in training.
+        """Find the borders at which some epochs of training cut the predicted docs of examples.
 
-        If the sentences of a predicted doc are not known, those of its reference count: some epochs
-        of training cut docs there, and others don't. So the chain learns from both, while features
-        see in training what they see in prediction.
+        If the sentences of a predicted doc are not known, those of its reference count. The doc
+        itself doesn't get these sentences, so that features are the same as in prediction.
 
         examples (Sequence[Example]): The examples, as they come from the corpus.
-        RETURNS (Array1d): True for these tokens. Shape: (N,)
+        RETURNS (Array1d): True for the tokens that begin a sequence, other than the first of each
+            doc. Shape: (N,)
         """
         docs = [eg.predicted for eg in examples]
         is_border = borders.find_borders(docs, self.sentence_boundaries)
         if not self.sentence_boundaries:
             return is_border
-        # The tokens of all docs are concatenated: those of a doc are between these.
+        # The tokens of a doc are those from `begin` to `end` in the array for all docs.
         begin = 0
         for eg in examples:
             end = begin + len(eg.predicted)
@@ -130,9 +132,12 @@ class Annotation:
 
 
 def sentence_starts(example: Example) -> Array1d:
-    """True for the tokens of the predicted doc that begin a sentence in training, but for the first
-    token. The sentences are its own, if they are known, or else those of the reference.
-    Shape: (T,)"""
+    """Find the tokens of the predicted doc of an example that begin a sentence, other than the
+    first token. If its sentences are not known, those of the reference count.
+
+    example (Example): The example.
+    RETURNS (Array1d): True for these tokens. Shape: (T,)
+    """
     doc = example.predicted
     reference = example.reference
     if doc.has_annotation("SENT_START"):

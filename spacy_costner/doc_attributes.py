@@ -1,4 +1,4 @@
-"""The attributes of the tokens of docs as arrays."""
+"""Read attributes of the tokens of docs as arrays, for a whole batch of docs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,19 +12,21 @@ def read_attributes(docs: Sequence[Doc], attributes: list[Any]) -> Array2d:
     """Read attributes of the tokens of a batch of docs.
 
     docs (Sequence[Doc]): The docs.
-    attributes (list[int]): Ids of attributes, as `spacy.attrs` has them.
-    RETURNS (Array2d): A row for each attribute, contiguous. Shape: (A, N)
+    attributes (list[Any]): The ids of attributes, as in `spacy.attrs`.
+    RETURNS (Array2d): The values of the N tokens, with a row for each of A attributes.
+        Shape: (A, N)
     """
-    # The attributes of each doc. Shape: (T, A) For a single attribute spaCy makes an array of one
-    # dimension.
+    # A table for each doc with T tokens, (T, A). For a single attribute `to_array` makes an array
+    # of one dimension, (T,), which is reshaped.
     tables = [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
     if len(tables) == 1:
-        # Not copied: the time of a single text counts.
+        # Most texts come alone, and copying takes time.
         table = tables[0]
     else:
-        # Without docs there is nothing to concatenate, so there is always a table without rows.
+        # `concatenate` needs at least one table, even if there are no docs.
         no_tokens = numpy.zeros((0, len(attributes)), dtype="uint64")
         table = numpy.concatenate([no_tokens, *tables])
+    # In a contiguous array the values of an attribute stand side by side, which is faster to read.
     return numpy.ascontiguousarray(table.T)
 
 

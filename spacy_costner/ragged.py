@@ -1,7 +1,7 @@
-"""Arrays in which sequences of any lengths stand one after another, without padding.
+"""Ragged arrays: sequences of different lengths stand one after another, without padding.
 
-B is the number of sequences, N the number of tokens in all of them. What is said of tokens holds
-for any parts, such as the words of a list.
+B is the number of sequences, N the number of tokens in all of them. Instead of tokens, a sequence
+may consist of anything else.
 """
 
 import numpy
@@ -9,62 +9,65 @@ from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 
 
 def sequence_ids(lengths: Ints1d) -> Ints1d:
-    """The sequence of each token, counted from 0: lengths [2, 3] give [0, 0, 1, 1, 1].
+    """The index of the sequence of each token. The lengths [2, 3] give [0, 0, 1, 1, 1].
     Shapes: (B,) to (N,)"""
     return numpy.repeat(numpy.arange(len(lengths)), lengths)
 
 
 def first_tokens(lengths: Ints1d) -> Ints1d:
-    """The first token of each sequence that has tokens, counted over the batch: lengths [2, 0, 3]
-    give [0, 2]."""
+    """The first token of each sequence that has tokens, as an index over all sequences. The lengths
+    [2, 0, 3] give [0, 2]."""
     begins = lengths.cumsum() - lengths
     return begins[lengths > 0]
 
 
 def last_tokens(lengths: Ints1d) -> Ints1d:
-    """The last token of each sequence that has tokens, counted over the batch: lengths [2, 0, 3]
-    give [1, 4]."""
+    """The last token of each sequence that has tokens, as an index over all sequences. The lengths
+    [2, 0, 3] give [1, 4]."""
     ends = lengths.cumsum()
     return ends[lengths > 0] - 1
 
 
 def sum_sequences(rows: Array2d, lengths: Ints1d) -> Floats2d:
-    """The sum of the rows of each sequence, in float64: 0 for a sequence without tokens.
-    Shapes: (N, M), (B,) to (B, M)"""
+    """Sum the rows of the tokens of each sequence, in float64. A sequence without tokens has the
+    sum 0. Shapes: (N, M), (B,) to (B, M)"""
     sums = numpy.zeros((len(lengths), rows.shape[1]))
     if len(rows):
-        # `reduceat` sums from the first token of each sequence to that of the next one. It can't
-        # sum over no tokens.
+        # `reduceat` sums the rows from each index up to the next one. It can't sum no rows, so
+        # sequences without tokens are left out.
         first = first_tokens(lengths)
         sums[lengths > 0] = numpy.add.reduceat(rows, first, axis=0, dtype=sums.dtype)
     return sums
 
 
 def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-    """The numbers of ranges, one range after another.
+    """List the numbers of several ranges, one range after another.
 
-    For example, begin [3, 8] and end [5, 11] give [0, 0, 1, 1, 1] and [3, 4, 8, 9, 10].
+    The ranges from 3 to 4 and from 8 to 10, with begin [3, 8] and end [5, 11], give the indices
+    [0, 0, 1, 1, 1] and the numbers [3, 4, 8, 9, 10].
 
     begin (Ints1d): The first number of each range. Shape: (R,)
     end (Ints1d): The number after the last one of each range. Shape: (R,)
-    RETURNS (tuple[Ints1d, Ints1d]): For each number the index of its range; the numbers.
+    RETURNS (tuple[Ints1d, Ints1d]): The index of the range of each number, and the numbers.
         Shapes: (N,)
     """
     sizes = (end - begin).astype("int64")
     range_ids = sequence_ids(sizes)
-    # Counting up over all ranges, each range starts at the sum of the sizes before it. It has to
-    # start at its `begin`.
-    shifts = begin - (numpy.cumsum(sizes) - sizes)
+    # 0, 1, 2, … over all ranges would begin each range with the sum of the sizes before it. Each
+    # range is shifted, so that it begins with its own first number.
+    sizes_before = numpy.cumsum(sizes) - sizes
+    shifts = begin - sizes_before
     return range_ids, numpy.arange(len(range_ids)) + shifts[range_ids]
 
 
 def places_in(ascending: Array1d, keys: Array1d) -> tuple[Ints1d, Ints1d]:
-    """Find all places of keys in an ascending array. For example, the key 5 is at the places 1 and
-    2 of [3, 5, 5, 8].
+    """Find all places of several keys in an ascending array. For example, the key 5 is at the
+    places 1 and 2 of [3, 5, 5, 8].
 
-    ascending (Array1d): The array to search, in which a value may stand several times.
+    ascending (Array1d): The array to search. A value may be in it several times.
     keys (Array1d): The values to look for.
-    RETURNS (tuple[Ints1d, Ints1d]): For each place the index of its key; the places. Shapes: (N,)
+    RETURNS (tuple[Ints1d, Ints1d]): The places of the first key, then those of the second, and so
+        on: first the index of the key of each place, then the places. Shapes: (N,)
     """
     begin = numpy.searchsorted(ascending, keys, side="left")
     end = numpy.searchsorted(ascending, keys, side="right")

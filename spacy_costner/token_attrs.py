@@ -1,8 +1,9 @@
-"""Token attributes of docs as arrays: their words, their annotation, and the paths that it allows.
+"""The tokens of a batch of docs as arrays: their words, their annotation, and the paths that it
+allows.
 
-Docs are read once per batch. Nothing here loops over tokens in Python, except where the tokens of
-the reference and of the predicted doc differ. A preset entity is one that a doc has before the
-component runs.
+A *preset* entity is one that a doc has before the component runs. A *path* gives each token a tag.
+Nothing here loops over tokens in Python, except where the predicted doc of an example has other
+tokens than its reference.
 """
 
 from collections.abc import Sequence
@@ -23,16 +24,16 @@ from .types import Constraints
 
 @dataclass(eq=False)
 class TokenAttrs:
-    """Token attributes of a batch of docs.
+    """The N tokens of a batch of B docs.
 
-    orth (Ints1d): Hash of the word. Shape: (N,)
-    iob (Ints1d): spaCy's ENT_IOB: see `ent_iob`. Shape: (N,)
-    label (Ints1d): Hash of the entity label, 0 for none. Shape: (N,)
-    is_space (Array1d): True for white space. Shape: (N,)
+    orth (Ints1d): The hash of each token's word. Shape: (N,)
+    iob (Ints1d): spaCy's ENT_IOB of each token: see `ent_iob`. Shape: (N,)
+    label (Ints1d): The hash of the label of each token's entity, 0 for none. Shape: (N,)
+    is_space (Array1d): True for tokens of white space. Shape: (N,)
     begins_sentence (Array1d): True for tokens that are known to begin a sentence. Shape: (N,)
-    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
-    has_annotation (bool): Whether the entity annotation of a token is not missing.
-    has_space (bool): Whether there is white space.
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    has_annotation (bool): Whether any token has entity annotation.
+    has_space (bool): Whether any token is white space.
     """
 
     orth: Ints1d
@@ -45,7 +46,8 @@ class TokenAttrs:
     has_space: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # In most docs that are predicted nothing is annotated: this spares looking again.
+        # Mostly no token has annotation when docs are predicted. It is looked up once, as several
+        # steps can be skipped then.
         self.has_annotation = bool(self.iob.any())
         self.has_space = bool(self.is_space.any())
 
@@ -61,18 +63,19 @@ class TokenAttrs:
         return replace(self, iob=numpy.full_like(self.iob, MISSING))
 
     def of_doc(self, i: int) -> slice:
-        """Where the tokens of doc i stand in the arrays."""
+        """The slice of the arrays that has the tokens of the doc with the index i."""
         end = int(self.lengths[: i + 1].sum())
         return slice(end - int(self.lengths[i]), end)
 
     def entities(self, tags: Tags, strings: StringStore) -> Entities:
         """Find the annotated entities.
 
-        tags (Tags): The tag set, in whose labels those of the entities are indices.
-        strings (StringStore): The strings of the docs' vocab, which has the hashes of labels.
-        RETURNS (Entities): The entities. One whose label the tag set doesn't have has the label -1.
+        tags (Tags): The tag set. The label of an entity is its index in `tags.labels`.
+        strings (StringStore): A string store, for the hashes of labels.
+        RETURNS (Entities): The entities. If the tag set doesn't have the label of an entity, the
+            label is -1.
         """
-        # A begin without a label is a blocked token, which no entity may have.
+        # BEGIN without a label marks a blocked token, which is in no entity.
         opening = (self.iob == BEGIN) & (self.label != 0)
         begin, end = runs(opening, self.iob == INSIDE, self.lengths)
 
@@ -103,12 +106,15 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
 
 
 def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
-    """Read docs that are to be predicted, with their preset annotation; it is missing where nothing
-    is preset. Setting `doc.ents`, as an entity ruler does, makes all other tokens O. So O is only
-    preset in docs that also have missing tokens.
+    """Read docs that are to be predicted, with their preset annotation. All other annotation is
+    missing.
+
+    A token with the annotation O is preset only if its doc also has tokens whose annotation is
+    missing. Otherwise somebody, such as an entity ruler, has just set `doc.ents`, which makes all
+    other tokens O.
 
     docs (Sequence[Doc]): The docs.
-    RETURNS (TokenAttrs): Their tokens, with their preset annotation only.
+    RETURNS (TokenAttrs): Their tokens, with their preset annotation.
     """
     tokens = read_docs(docs)
     if not tokens.has_annotation:
@@ -118,14 +124,14 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     for iob_of_doc in numpy.split(iob, ends_of_docs[:-1]):
         has_missing = (iob_of_doc == MISSING).any()
         if not has_missing:
-            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # in `iob`, of which this is a view
+            iob_of_doc[iob_of_doc == OUTSIDE] = MISSING  # it is a view of `iob`, which changes, too
     return replace(tokens, iob=iob)
 
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
-    """Read the gold annotation of examples, aligned to the tokens of the predicted docs, which may
-    be others than those of the references. It is missing for tokens that can't be aligned, or whose
-    entity can't.
+    """Read the gold annotation of examples for the tokens of their predicted docs. A predicted doc
+    may have other tokens than its reference: then tokens are aligned by their characters. The
+    annotation of a token is missing if the token, or its entity, can't be aligned.
 
     examples (Sequence[Example]): The examples.
     predicted (TokenAttrs): The tokens of their predicted docs.
@@ -136,7 +142,7 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return replace(predicted, iob=reference.iob, label=reference.label)
 
-    # Some docs have other tokens than their references. Most have the same, and need no alignment.
+    # Some predicted docs have other tokens than their references. Only these are aligned.
     iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
     for i, eg in enumerate(examples):
@@ -146,15 +152,20 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
             iob[in_predicted] = reference.iob[in_reference]
             label[in_predicted] = reference.label[in_reference]
         else:
-            # The slices are views, which are written to.
+            # The slices are views, so `iob` and `label` change.
             _align_annotation(eg, iob[in_predicted], label[in_predicted])
     return replace(predicted, iob=iob, label=label)
 
 
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
-    """Write the gold annotation of an example in place, for the T tokens of its predicted doc. What
-    can't be aligned stays as it is. Shapes: (T,)"""
-    # Of a token that can't be aligned the value is None.
+    """Align the gold annotation of an example to the tokens of its predicted doc, and write it to
+    arrays of these tokens. Where it can't be aligned, the arrays stay as they are.
+
+    example (Example): The example.
+    iob (Ints1d): The ENT_IOB of the tokens, which is changed. Shape: (T,)
+    label (Ints1d): The hash of the label of each token, which is changed. Shape: (T,)
+    """
+    # The value of a token that can't be aligned is None.
     is_outside = [value == OUTSIDE for value in example.get_aligned("ENT_IOB")]
     iob[is_outside] = OUTSIDE
     for ent in example.get_aligned_spans_y2x(example.reference.ents):
@@ -166,18 +177,21 @@ def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
 def possible_paths(
     tokens: TokenAttrs, tags: Tags, strings: StringStore, *, untrained: Sequence[str] = ()
 ) -> Constraints:
-    """The paths that the tag scheme and the docs allow, in training and in prediction. Preset
-    annotation rules out all other tags. White space can't begin or end an entity. The path with
-    only the preset entities is always possible.
+    """Find the paths that are possible for docs, in training and in prediction:
+
+    - The tags follow each other as the scheme allows.
+    - A token with preset annotation has a tag that agrees with it.
+    - An entity neither begins nor ends with white space, and has no untrained label. This doesn't
+      hold for preset entities, so that their path is always possible.
 
     tokens (TokenAttrs): The tokens, with their preset annotation.
     tags (Tags): The tags of the chain.
-    strings (StringStore): The strings of the labels.
-    untrained (Sequence[str]): Labels that only preset entities may have.
+    strings (StringStore): A string store, for the hashes of labels.
+    untrained (Sequence[str]): The labels that the model has not learned yet.
     RETURNS (Constraints): The possible tags and transitions.
     """
     if not (tokens.has_annotation or untrained or tokens.has_space):
-        return tags.constraints  # which are the same for all tokens
+        return tags.constraints  # all tags are possible at every token
     possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
     possible[tokens.is_space] &= ~tags.at_border
     if untrained:
@@ -188,18 +202,19 @@ def possible_paths(
         is_preset = tokens.is_annotated
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
-        # A preset entity may begin or end with white space, and have an untrained label.
+        # Allow again what white space and untrained labels have ruled out, and then only the tags
+        # that agree with the preset annotation.
         possible[is_preset] = True
         possible &= tags.agreeing(path, tokens.lengths)
     return tags.constraints._replace(emissions=possible)
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:
-    """The first words of a doc, to identify it in messages.
+    """The first words of a doc, by which messages name it.
 
     doc (Doc): The doc.
     n_words (int): The number of words.
-    RETURNS (str): The words in quotes, with an ellipsis if the doc has more.
+    RETURNS (str): The words in quotes, with an ellipsis if the doc has more words.
     """
     text = doc[:n_words].text
     if len(doc) > n_words:
