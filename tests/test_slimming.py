@@ -23,9 +23,9 @@ from spacy_costner.features import label_counts
 from spacy_costner.features.ids import pack, pack_hashes, unpack, unpack_hashes
 from spacy_costner.ml import SparseWeights, first_pass_of, linear_part
 from spacy_costner.ml.slimming import (
-    DROPPED,
+    DROPPED_SHARE,
     N_BITS,
-    ROUNDED,
+    NOISE_SHARE,
     pack_rows,
     slim_down,
     unpack_rows,
@@ -141,10 +141,10 @@ def test_rows_that_are_dropped_have_a_small_share_of_the_squares(rows: numpy.nda
 
     largest = numpy.abs(before).max(axis=1, initial=0)
     largest_after = numpy.abs(after).max(axis=1, initial=0)
-    half_step = numpy.sqrt(12 * ROUNDED * numpy.square(before).max(initial=0)) / 2
+    half_step = numpy.sqrt(12 * NOISE_SHARE * numpy.square(before).max(initial=0)) / 2
     # Rounding alone takes no row away whose largest weight is above half a step.
     is_dropped = (largest_after == 0) & (largest > half_step)
-    assert numpy.square(before[is_dropped]).sum() <= DROPPED * numpy.square(before).sum()
+    assert numpy.square(before[is_dropped]).sum() <= DROPPED_SHARE * numpy.square(before).sum()
     is_kept = largest_after > 0
     assert (numpy.abs(after - before)[is_kept] <= half_step + 1e-6).all()
 
@@ -202,8 +202,14 @@ def test_equal_rows_are_saved_once() -> None:
         ({"exponent": None}, "expected finite weights, got an exponent of None"),
         ({"exponent": True}, "expected finite weights, got an exponent of True"),
         ({"exponent": 500}, "expected finite weights, got an exponent of 500"),
-        ({"used": pack(numpy.asarray([0, 2, 1]))}, "expected rows from 0 to 8 in order"),
-        ({"used": pack(numpy.asarray([0, 1, 9]))}, "expected rows from 0 to 8 in order"),
+        (
+            {"used": pack(numpy.asarray([0, 2, 1]))},
+            "expected ascending numbers of rows, from 0 to 8",
+        ),
+        (
+            {"used": pack(numpy.asarray([0, 1, 9]))},
+            "expected ascending numbers of rows, from 0 to 8",
+        ),
         ({"used": pack(numpy.asarray([0, 1]))}, "expected one of 3 rows for each of 2"),
         ({"row_ids": pack(numpy.asarray([0, 1, 3]))}, "expected one of 3 rows for each of 3"),
         ({"numbers": b"x"}, "while decompressing"),

@@ -484,7 +484,7 @@ def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
     model = nlp.get_pipe("ner").model
     _, weights = linear_part(model)
     n_emission_rows = weights.n_features + weights.n_vector_rows
-    assert [len(rows) for rows in weights.folds] == [n_emission_rows] * 4
+    assert [len(rows) for rows in weights.emissions_of_folds] == [n_emission_rows] * 4
     docs = [eg.predicted for eg in batch]
     features = find_features(model, docs, is_train=True)
     held_out = weights.score_held_out(features).emissions

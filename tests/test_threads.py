@@ -328,10 +328,10 @@ assert os.waitpid(child, 0)[1] == 0
 
 FORK_WHILE_HELD = """
 import os, signal, threading, time
-from spacy_costner.ml.weights import _CATCHING_UP
+from spacy_costner.ml.weights import _REGULARISATION_LOCK
 
 def hold():
-    with _CATCHING_UP:
+    with _REGULARISATION_LOCK:
         is_held.set()
         time.sleep(0.5)
 
@@ -342,7 +342,7 @@ is_held.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(10)
-    with _CATCHING_UP:
+    with _REGULARISATION_LOCK:
         os._exit(0)
 thread.join()
 assert os.waitpid(child, 0)[1] == 0

@@ -15,7 +15,7 @@ from .sparse import (
     trained_parts,
 )
 from .vector_inputs import VectorInputs
-from .weights import SparseWeights, inputs_of
+from .weights import SparseWeights, vector_inputs_of
 
 __all__ = [
     "FirstPass",
@@ -31,8 +31,8 @@ __all__ = [
     "first_pass_of",
     "has_linear_part",
     "hidden_layer_of",
-    "inputs_of",
     "is_linear",
     "linear_part",
     "trained_parts",
+    "vector_inputs_of",
 ]

@@ -190,7 +190,7 @@ def score_features(
     """Score training docs by their features, as `find_features` returns them. The callback keeps
     the gradient for the next update."""
     features, weights = linear_part(model)
-    if weights.folds:
+    if weights.emissions_of_folds:
         # The weights were trained at initialization: scores are constant.
         return _on_device(model, weights.score_held_out(batch)), lambda gradient: None
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)

@@ -1,4 +1,9 @@
-"""The static vectors of words as inputs of a batch: their part in scores and the gradient."""
+"""The static vectors of words as inputs of a batch: what they add to scores, and the gradient of
+their weights.
+
+In shapes, D is the number of dimensions of a vector, U of different vectors in a batch, O of
+offsets from a token at which it sees vectors, N of tokens, and K of tags.
+"""
 
 from typing import NamedTuple
 
@@ -10,19 +15,20 @@ from ..features import StaticVectors
 
 
 class VectorInputs(NamedTuple):
-    """The static vectors in the windows of tokens. With W_o the weights of offset o, the scores of
-    token t gain
+    """The static vectors in the windows of tokens. With x_t the vector of the word of token t, 0 if
+    it has none, and W_o the weights of offset o, (D, K), the scores of token t gain
 
         sum over the offsets o of x_{t+o} W_o
 
-    where x is 0 for words without a vector. A word comes up often. So the products of its vector
-    with the W_o of all O offsets are computed once, and summed as rows of a table: row u O + o is
-    x_u W_o, for vector u of U.
+    The same word comes up often. So the product of each different vector with the weights of each
+    offset is computed once. These products are a table, (U O, K): row u O + o is x_u W_o. The
+    scores of a token are a sum of O rows of this table.
 
-    Weights are a row for each offset and each of the D numbers of a vector, (O D, K).
+    The weights of all offsets are one array, (O D, K): D rows for the first offset, and so on.
 
-    vectors (Floats2d): The distinct vectors of a batch. Shape: (U, D)
-    rows (Ints2d): The row of the products at each offset from a token, -1 for none. Shape: (N, O)
+    vectors (Floats2d): The different vectors of the batch. Shape: (U, D)
+    rows (Ints2d): For each token and offset the row of the table of products, -1 if the word there
+        has no vector. Shape: (N, O)
     """
 
     vectors: Floats2d
@@ -30,11 +36,16 @@ class VectorInputs(NamedTuple):
 
     @classmethod
     def of_ids(cls, vectors: StaticVectors, vector_ids: Ints2d) -> "VectorInputs":
-        """The inputs of tokens, from the id of the vector at each offset, -1 for none. Shape:
-        (N, O)"""
+        """Make the inputs of tokens.
+
+        vectors (StaticVectors): All vectors.
+        vector_ids (Ints2d): For each token and offset the id of the vector of the word there, -1
+            for none. Shape: (N, O)
+        """
         n_offsets = vector_ids.shape[1]
         has_vector = vector_ids >= 0
-        # For each token and offset with a vector: u, its number among the distinct ones, and o.
+        # For each entry with a vector: the number of the vector among the different ones, u, and
+        # the number of the offset, o. Shapes: (number of such entries,)
         distinct_ids, numbers = number_distinct(vector_ids[has_vector], vectors.n_vectors)
         _, offsets = numpy.nonzero(has_vector)
         rows = numpy.full(vector_ids.shape, -1, dtype="int32")
@@ -42,57 +53,68 @@ class VectorInputs(NamedTuple):
         return cls(vectors.read(distinct_ids), rows)
 
     def products(self, weights: Floats2d) -> Floats2d:
-        """The products of vectors with the weights of each offset. Shapes: (O D, K) to (U O, K)"""
+        """Compute the table of products: each vector times the weights of each offset. Shapes:
+        (O D, K) to (U O, K)"""
         _, dim = self.vectors.shape
         products = self.vectors @ side_by_side(weights, dim)  # (U, O K)
         n_tags = weights.shape[1]
         return products.reshape(self.n_products, n_tags)
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """What vectors add to the scores of tokens. Shapes: (O D, K) to (N, K)"""
+        """Compute what vectors add to the scores of tokens, from the weights. Shapes: (O D, K) to
+        (N, K)"""
         return sparse.sum_rows(self.rows, self.products(weights))
 
     def gradient(self, d_scores: Floats2d) -> Floats2d:
-        """The gradient for the weights from that for the scores of tokens, in float32. Shapes:
-        (N, K) to (O D, K)"""
+        """Compute the gradient with respect to the weights, in float32, from the gradient with
+        respect to the scores of tokens. Shapes: (N, K) to (O D, K)"""
         d_products = numpy.zeros((self.n_products, d_scores.shape[1]))
         sparse.add_rows(self.rows, d_scores, d_products)
         return self.backprop_products(d_products)
 
     @property
     def n_products(self) -> int:
-        """U O."""
+        """The number of rows of the table of products, U O."""
         return len(self.vectors) * self.rows.shape[1]
 
     def backprop_products(self, d_products: Floats2d) -> Floats2d:
-        """The gradient for the weights from that for the products, in float32. Shapes: (U O, K) to
-        (O D, K)"""
+        """Compute the gradient with respect to the weights, in float32, from the gradient with
+        respect to the table of products. Shapes: (U O, K) to (O D, K)"""
         n_vectors, dim = self.vectors.shape
         n_offsets = self.rows.shape[1]
         n_tags = d_products.shape[1]
         by_vector = d_products.reshape(n_vectors, n_offsets * n_tags).astype("float32")
-        # The weights as `side_by_side` has them, and then again offset by offset.
-        d_weights = (self.vectors.T @ by_vector).reshape(dim, n_offsets, n_tags)
-        return d_weights.transpose(1, 0, 2).reshape(n_offsets * dim, n_tags)
+        # The gradient of weights that stand side by side, (D, O K), as in `products`.
+        d_side_by_side = self.vectors.T @ by_vector
+        # Put the offsets below each other again: see `side_by_side`.
+        d_weights = d_side_by_side.reshape(dim, n_offsets, n_tags).transpose(1, 0, 2)
+        return d_weights.reshape(n_offsets * dim, n_tags)
 
 
 def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
-    """The weights of O offsets beside each other, so that one product with vectors of D numbers is
-    enough. Shape: (O D, K) to (D, O K)"""
+    """Put the weights of O offsets, which stand below each other, beside each other. Then one
+    matrix product with vectors of `dim` numbers is enough for all offsets. Shapes: (O D, K) to (D,
+    O K)"""
     n_tags = weights.shape[1]
-    by_dimension = weights.reshape(-1, dim, n_tags).transpose(1, 0, 2)
+    by_dimension = weights.reshape(-1, dim, n_tags).transpose(1, 0, 2)  # (D, O, K)
     return numpy.ascontiguousarray(by_dimension).reshape(dim, -1)
 
 
 def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
-    """The distinct ones of ids below `n_ids`, (U,), and the number of each id among them, (N,). It
-    doesn't sort, as `numpy.unique` does, and is several times as fast."""
-    # Where each id stands last in `ids`: of equal ids, the last one is written last, and stays.
-    # What isn't written is never read.
+    """Find the different ids among `ids`, and number them. It doesn't sort, as `numpy.unique` does,
+    and is several times as fast.
+
+    ids (Ints1d): Ids, from 0 to `n_ids` - 1, of which some are the same. Shape: (N,)
+    n_ids (int): How many ids there can be.
+    RETURNS (tuple[Ints1d, Ints1d]): The different ids; for each of `ids` its place among them.
+        Shapes: (U,), (N,)
+    """
+    # The place in `ids` at which each id stands last: of equal ids, the last one is written last.
+    # Other entries are not written, and never read.
     last_place = numpy.empty(n_ids, dtype="int32")
     last_place[ids] = numpy.arange(len(ids), dtype="int32")
     is_last = last_place[ids] == numpy.arange(len(ids))
     distinct_ids = ids[is_last]
-    number_of_id = last_place  # the same memory, which isn't needed any more
+    number_of_id = last_place  # use the same memory again
     number_of_id[distinct_ids] = numpy.arange(len(distinct_ids), dtype="int32")
     return distinct_ids, number_of_id[ids]

@@ -1,7 +1,13 @@
 """The weights of a linear CRF as a Thinc shim: trained, averaged and saved with a model.
 
-A row of weights has K numbers, one for each tag. In shapes, V is the number of features, M of rows
-of static vectors, N of tokens, and S of features that a token has.
+The weights are one table with a column for each of the K tags. Its rows are, from top to bottom:
+
+- V rows, one for each feature.
+- M rows for the static vectors of words: one for each offset from a token and each number of a
+  vector. M is 0 if vectors are no inputs.
+- K + 2 rows of the chain: the transitions from each tag, the first tag (start) and the last (end).
+
+In shapes, N is the number of tokens, and S the number of features that a token can have.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,35 +32,38 @@ from .word_sums import WordSums
 AVERAGE = "average"
 
 AVERAGE_POWER = 3.0
-"""The default of how averages weigh steps, chosen on development data: see docs/linear.md."""
+"""The default of p: in averages the weights after step t count t^p. Chosen on development data: see
+docs/linear.md."""
 
 VECTOR_RATE = 0.5
 """The learning rate of the weights of static vectors, as a share of that of the other weights.
 Chosen on development data, as is `VECTOR_DROPOUT`: see docs/linear.md."""
 
 VECTOR_DROPOUT = 0.3
-"""The share of static vectors that are left out of an update. Nearly all words of training docs may
-have a vector, but not those of new docs: the features of a word have to be enough without it."""
+"""The share of static vectors that are left out of an update. Nearly all words of the training docs
+may have a vector, while many words of new docs have none. So the features of a word have to predict
+well without its vector."""
 
-FIRST_PERIOD = 8
-"""The number of steps at which the second period of an average begins."""
+FIRST_PERIOD_END = 8
+"""The step at which the first period of an average ends: see `SparseWeights`."""
 
-GROWTH = 1.5
-"""By which factor the number of steps has grown when the next period begins."""
+PERIOD_GROWTH = 1.5
+"""A later period ends at the step that is this many times the step at which it began."""
 
-_CATCHING_UP = make_lock()
-"""Held while a prediction does in some rows what regularisation has left to do. When it is done
-no other prediction changes these rows."""
+_REGULARISATION_LOCK = make_lock()
+"""Held while a prediction applies the pending regularisation, so that two threads don't apply it to
+the same rows at once."""
 
 
 class PendingGradient(NamedTuple):
-    """The gradient of a batch, until the weights are updated.
+    """The gradient of a batch, which is kept until the weights are updated.
 
-    rows (Ints2d): The rows of each token and, as if they were tokens, those of the chain.
-        Shape: (N + K + 2, S)
-    d_scores (Floats2d): The gradient for the scores of these. Shape: (N + K + 2, K)
-    d_vector_weights (Floats2d | None): The gradient for the weights of static vectors, if they are
-        inputs. Shape: (M, K)
+    rows (Ints2d): The rows of weights that each token uses, -1 for none. Below the N tokens come
+        K + 2 more entries, each with one row of the chain. Shape: (N + K + 2, S)
+    d_scores (Floats2d): The gradient with respect to the sum of the weights of each entry of
+        `rows`: for a token, its scores. Shape: (N + K + 2, K)
+    d_vector_weights (Floats2d | None): The gradient with respect to the weights of static vectors.
+        None if they are no inputs. Shape: (M, K)
     """
 
     rows: Ints2d
@@ -63,24 +72,28 @@ class PendingGradient(NamedTuple):
 
 
 class SparseWeights(Shim):
-    """The weights of a linear CRF, K in a row: a row for each of V features; M rows for static
-    vectors, if they are inputs, one for each offset and number of a vector; and K + 2 rows: the
-    transitions from each tag, the start and the end.
+    """The weights of a linear CRF: the table that the head of this file describes, with what is
+    needed to train it.
 
     All weights start at 0 and are trained by AdaGrad, whatever the optimizer of the config is. If
-    that keeps averages, so does this: the weights after step t count t^p, so that early ones count
-    little. p = 0 is the mean over all steps (Collins, 2002).
+    the optimizer of the config keeps averages, an average of these weights is kept, too. In it the
+    weights after step t count t^p, so that early ones count little. With p = 0 it is the mean over
+    all steps (Collins, 2002).
 
-    The average is brought up to date at the ends of periods, each half as long again as all steps
-    before it. With b the end of the last period, n the current step and w_t the weights after t,
+    To keep the average exactly would take a pass over the whole table at each step. So the steps
+    are divided into periods: the first ends at step `FIRST_PERIOD_END`, each later one takes half
+    as many steps as all periods before it. In a period all steps count the same, and at its end the
+    average is updated. With b the step at which the last period ended, n the current step and w_t
+    the weights after step t,
 
         average_n = (1 - s) average_b + s (w_{b+1} + ... + w_n) / (n - b),  s = 1 - (b / n)^(p + 1)
 
     Shamir & Zhang (2013), section 4: polynomial-decay averaging.
 
     settings (AdaGrad): Learning rate and regularisation.
-    average_power (float): p.
-    keep_all (bool): Whether weights after training are used as they are: see `slim`.
+    average_power (float): p, how much later steps count more in the average.
+    keep_all (bool): Whether all weights are kept after training. Otherwise small ones are set to 0
+        and the others rounded: see `slim`.
     """
 
     table: Table
@@ -110,62 +123,62 @@ class SparseWeights(Shim):
 
     @property
     def n_features(self) -> int:
-        """V."""
+        """The number of features, V in shapes."""
         return max(len(self.table.weights) - self.n_vector_rows - self.n_tags - 2, 0)
 
     @property
     def n_tags(self) -> int:
-        """K."""
+        """The number of tags, K in shapes."""
         return self.table.weights.shape[1]
 
     @property
     def rows(self) -> Floats2d:
-        """All weights, readable, and writable until the next prediction.
-        Shape: (V + M + K + 2, K)"""
-        self._work_out()
-        self._word_sums = None  # the caller may write to the weights
+        """The table of all weights, not a copy. You can write to it before the next prediction;
+        after that, ask for it again. Shape: (V + M + K + 2, K)"""
+        self._apply_regularisation()
+        self._word_sums = None  # they would be wrong if the caller writes to the weights
         return self.table.weights
 
     @property
     def emissions(self) -> Floats2d:
-        """Weights of the features, as `rows`. Shape: (V, K)"""
+        """The part of `rows` that has the weights of features. Shape: (V, K)"""
         return self.rows[: self.n_features]
 
     @property
     def vector_weights(self) -> Floats2d:
-        """Weights of the static vectors, as `rows`. Shape: (M, K)"""
+        """The part of `rows` that has the weights of static vectors. Shape: (M, K)"""
         return self.rows[self.n_features : self._first_chain_row]
 
     @property
     def transitions(self) -> Floats2d:
-        """Weights of the transitions, [from, to], readable and writable. Shape: (K, K)"""
+        """The weights of the transitions, [from, to]. You can write to them. Shape: (K, K)"""
         return self._chain_weights[:-2]
 
     @property
     def start(self) -> Floats1d:
-        """Weights of the first tag, readable and writable. Shape: (K,)"""
+        """The weight of each tag at the first token. You can write to them. Shape: (K,)"""
         return self._chain_weights[-2]
 
     @property
     def end(self) -> Floats1d:
-        """Weights of the last tag, readable and writable. Shape: (K,)"""
+        """The weight of each tag at the last token. You can write to them. Shape: (K,)"""
         return self._chain_weights[-1]
 
     @property
     def _chain_weights(self) -> Floats2d:
-        """The rows below those of features and vectors. Shape: (K + 2, K)"""
+        """The weights of the chain, which are the lowest rows of the table. Shape: (K + 2, K)"""
         if self.settings.is_regularised:
-            self._work_out(self._chain_rows)
+            self._apply_regularisation(self._chain_rows)
         return self.table.weights[self._first_chain_row :]
 
     @property
     def _first_chain_row(self) -> int:
-        """V + M."""
+        """The number of the first row of the chain: V + M."""
         return self.n_features + self.n_vector_rows
 
     @property
     def _chain_rows(self) -> Ints1d:
-        """The numbers of the rows below those of features and vectors. Shape: (K + 2,)"""
+        """The numbers of the rows of the chain. Shape: (K + 2,)"""
         return numpy.arange(self._first_chain_row, len(self.table.weights), dtype="int32")
 
     @property
@@ -174,45 +187,59 @@ class SparseWeights(Shim):
         return numpy.arange(self.n_features, self._first_chain_row, dtype="int32")
 
     def allocate(self, n_features: int, n_tags: int, n_vector_rows: int = 0) -> None:
-        """Create weights of 0 for V features, K tags and M rows of static vectors."""
+        """Create weights of 0.
+
+        n_features (int): The number of features, V.
+        n_tags (int): The number of tags, K.
+        n_vector_rows (int): The number of rows for static vectors, M.
+        """
         n_rows = n_features + n_vector_rows + n_tags + 2
         self.n_vector_rows = n_vector_rows
         self._set_table(numpy.zeros((n_rows, n_tags), dtype="float32"))
 
     def restart(self, rows: Floats2d) -> None:
-        """Begin training again, with these weights. Shape: (V + M + K + 2, K)"""
+        """Begin training again, from a copy of these weights. Shape: (V + M + K + 2, K)"""
         self._set_table(numpy.array(rows, dtype="float32"))
 
     def with_rows(self, rows: Floats2d) -> "SparseWeights":
-        """Weights of the same features with other rows, to train apart from these. Shape: (V + M +
-        K + 2, K)"""
+        """Make new `SparseWeights` with the settings of these and other numbers, to train apart
+        from these. `rows` are the numbers, for any number of features.
+        Shape: (V + M + K + 2, K)"""
         weights = SparseWeights(self.settings, self.average_power, self.keep_all)
         weights.n_vector_rows = self.n_vector_rows
         weights.restart(rows)
         return weights
 
-    def set_folds(self, folds: Sequence[Floats2d], fold_of_text: dict[int, int]) -> None:
-        """Set the weights that score docs while another part of the model is trained: for each
-        fold of the docs those of features and vectors, (V + M, K), trained on the other folds.
-        `fold_of_text` has the fold of each doc, by the hash of its text. Until there are new
-        weights or more tags, these are not trained."""
-        self.folds = list(folds)
+    def set_folds(
+        self, emissions_of_folds: Sequence[Floats2d], fold_of_text: dict[int, int]
+    ) -> None:
+        """Set the weights that score training docs while another part of the model is trained. The
+        training docs are divided into folds. Each fold has weights that were trained on the docs
+        of all other folds, so that a doc is scored by weights that have not seen it.
+
+        As long as there are folds, updates don't change any weights. `restart`, `allocate` and
+        `resize` remove the folds.
+
+        emissions_of_folds (Sequence[Floats2d]): For each fold the weights of features and vectors.
+            Shape of each: (V + M, K)
+        fold_of_text (dict[int, int]): The fold of each doc, by the hash of its text.
+        """
+        self.emissions_of_folds = list(emissions_of_folds)
         self.fold_of_text = fold_of_text
 
     def resize(self, n_tags: int) -> None:
-        """Add tags, up to a new K, after the existing ones, which keep their weights."""
+        """Add tags with weights of 0 after the existing tags, which keep their weights. `n_tags` is
+        the number of all tags after that."""
         self._end_period()
         n_old_tags = self.n_tags
         n_old_rows = self._first_chain_row + n_old_tags  # without the start and the end
         step = self.step
-        # The arrays with a column for each tag: weights, sums of squares, totals and the average.
-        # The fourth of the table, `last`, has no columns.
-        old_arrays = (*self.table[:3], self._average)
+        old_arrays = self._arrays_with_tags()
         self.allocate(self.n_features, n_tags, self.n_vector_rows)
 
-        # The rows of new tags, the transitions from them, come between those of old tags and the
-        # last two, which are the start and the end.
-        for old, new in zip(old_arrays, (*self.table[:3], self._average)):
+        # The transitions from the new tags are rows between the transitions from the old tags and
+        # the last two rows, which are the start and the end.
+        for old, new in zip(old_arrays, self._arrays_with_tags()):
             new[:n_old_rows, :n_old_tags] = old[:n_old_rows]
             new[-2:, :n_old_tags] = old[-2:]
 
@@ -220,17 +247,24 @@ class SparseWeights(Shim):
         self._period_begin = step
         self.table.last[:] = step
 
-    def potentials(self, batch: FeatureBatch) -> Potentials:
-        """The scores of docs, from their features."""
-        return self._score(batch, inputs_of(batch))
+    def _arrays_with_tags(self) -> tuple[Floats2d, ...]:
+        """The arrays that have a row for each row of weights and a column for each tag. Shapes:
+        (V + M + K + 2, K)"""
+        return (self.table.weights, self.table.squares, self.table.totals, self._average)
 
-    def _score(self, batch: FeatureBatch, inputs: VectorInputs | None) -> Potentials:
-        """The scores of docs, from their features and from vectors that are not in word sums."""
-        self._work_out(batch.rows)
-        if inputs is not None and self.settings.is_regularised:
-            self._work_out(self._vector_rows)
-        emissions = self._score_tokens(batch.rows, inputs, self.table.weights)
+    def potentials(self, batch: FeatureBatch) -> Potentials:
+        """Score docs, from their features."""
+        return self._score(batch, vector_inputs_of(batch))
+
+    def _score(self, batch: FeatureBatch, vectors: VectorInputs | None) -> Potentials:
+        """Score docs, from their features and from these static vectors. A batch with a word cache
+        has no `vectors`: there they are a part of the sums of words."""
+        self._apply_regularisation(batch.rows)
+        if vectors is not None and self.settings.is_regularised:
+            self._apply_regularisation(self._vector_rows)
+        emissions = self._score_tokens(batch.rows, vectors, self.table.weights)
         if batch.word_cache is not None and batch.word_ids is not None:
+            # `batch.rows` lacks the features that depend on a word alone: the cache has them.
             word_sums = self._update_word_sums(batch.word_cache)
             emissions += word_sums.sum_windows(batch.word_ids, batch.lengths)
         chain_weights = self._chain_weights.copy()
@@ -243,32 +277,38 @@ class SparseWeights(Shim):
         )
 
     def _score_tokens(
-        self, rows: Ints2d, inputs: VectorInputs | None, weights: Floats2d
+        self, rows: Ints2d, vectors: VectorInputs | None, weights: Floats2d
     ) -> Floats2d:
-        """The emissions of tokens, from their rows of weights, of which the first V + M are used,
-        and from static vectors. Shapes: (N, S) to (N, K)"""
+        """Compute the emissions of tokens.
+
+        rows (Ints2d): The rows of weights that each token uses, -1 for none. Shape: (N, S)
+        vectors (VectorInputs | None): The static vectors in the windows of the tokens, if any.
+        weights (Floats2d): The weights of features and vectors. Rows below them are not used.
+            Shape: (V + M or more, K)
+        RETURNS (Floats2d): The emissions. Shape: (N, K)
+        """
         emissions = sparse.sum_rows(rows, weights[: self.n_features])
-        if inputs is not None:
-            emissions += inputs.score(weights[self.n_features : self._first_chain_row])
+        if vectors is not None:
+            emissions += vectors.score(weights[self.n_features : self._first_chain_row])
         return emissions
 
     def score_vectors(self, batch: FeatureBatch) -> Floats3d:
-        """What the static vector at each of O offsets adds to the scores of each token. Shape: (N,
-        O, K)"""
-        inputs = inputs_of(batch)
-        if inputs is None:
+        """Compute what the static vector at each of O offsets adds to the scores of each token.
+        Shape: (N, O, K)"""
+        vectors = vector_inputs_of(batch)
+        if vectors is None:
             return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
-        products = inputs.products(self.vector_weights)
-        # The last row is for words without a vector, whose row is -1.
+        products = vectors.products(self.vector_weights)
+        # A word without a vector has the row -1, which is the last one: a row of zeros is added.
         without_vector = numpy.zeros((1, self.n_tags), dtype="float32")
-        return numpy.concatenate([products, without_vector])[inputs.rows]
+        return numpy.concatenate([products, without_vector])[vectors.rows]
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
-        """The sums of the weights of words, kept until weights change. If several threads add words
-        at once, the sums of the last one are kept."""
+        """Return the sums of the weights of all words of a cache. They are kept until weights
+        change. If several threads add words at once, the sums of the last thread are kept."""
         word_sums = self._word_sums
         if word_sums is None or not word_sums.are_of(self.table.weights, cache):
-            self._work_out()
+            self._apply_regularisation()
             word_sums = WordSums.empty(
                 self.table.weights, self.n_features, self.n_vector_rows, cache, cache.slots
             )
@@ -279,62 +319,81 @@ class SparseWeights(Shim):
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training, where tokens lose a share of their features. The callback keeps
-        the gradient."""
+        """Score docs in training.
+
+        batch (FeatureBatch): The features of the docs.
+        dropout (float): The share of their features that tokens lose. They also lose
+            `VECTOR_DROPOUT` of their static vectors.
+        RETURNS (tuple[Potentials, Callable[[Potentials], None]]): The scores; and the backprop,
+            which takes the gradient with respect to them and keeps it until `finish_update`.
+        """
+        # As in any dropout, what is left counts more, so that the mean of scores stays the same.
         scale = numpy.float32(1)
         if dropout:
             batch = drop_features(batch, dropout)
             scale = numpy.float32(1 / (1 - dropout))
         batch = drop_vectors(batch, VECTOR_DROPOUT)
-        inputs = inputs_of(batch)
-        scores = self._score(batch, inputs)
+        vectors = vector_inputs_of(batch)
+        scores = self._score(batch, vectors)
         scores = scores._replace(emissions=scores.emissions * scale)
 
         def add_gradient(gradient: Potentials) -> None:
-            # The chain's weights are features, too: after the tokens come K + 2 more "tokens", each
-            # with one of these rows. Shape: (N + K + 2, S)
-            rows = batch.rows
-            n_slots = max(rows.shape[1], 1)  # there may be no features
-            all_rows = numpy.full((len(rows) + self.n_tags + 2, n_slots), -1, dtype="int32")
-            all_rows[: len(rows), : rows.shape[1]] = rows
-            all_rows[len(rows) :, 0] = self._chain_rows
             d_emissions = (gradient.emissions * scale).astype("float32")
+            # As in `rows`: the tokens first, then the chain. Shape: (N + K + 2, K)
             d_scores = numpy.concatenate(
                 [d_emissions, gradient.transitions, gradient.start[None], gradient.end[None]]
             )
-
             d_vector_weights = None
-            if inputs is not None:
-                d_vector_weights = inputs.gradient(d_emissions)
-            self._pending.append(
-                PendingGradient(all_rows, d_scores.astype("float32"), d_vector_weights)
+            if vectors is not None:
+                d_vector_weights = vectors.gradient(d_emissions)
+            pending = PendingGradient(
+                rows=self._append_chain_rows(batch.rows),
+                d_scores=d_scores.astype("float32"),
+                d_vector_weights=d_vector_weights,
             )
+            self._pending.append(pending)
 
         return scores, add_gradient
+
+    def _append_chain_rows(self, rows: Ints2d) -> Ints2d:
+        """Append the K + 2 rows of the chain to the rows that tokens use, as if each were the only
+        feature of one more token. Shapes: (N, S) to (N + K + 2, S)"""
+        n_tokens, n_slots = rows.shape
+        # Even if tokens have no features, S = 0, a row of the chain needs a slot.
+        shape = (n_tokens + self.n_tags + 2, max(n_slots, 1))
+        all_rows = numpy.full(shape, -1, dtype="int32")
+        all_rows[:n_tokens, :n_slots] = rows
+        all_rows[n_tokens:, 0] = self._chain_rows
+        return all_rows
 
     def score_held_out(self, batch: FeatureBatch) -> Potentials:
         """Score each training doc with the weights that were not trained on it: see `set_folds`."""
         assert batch.text_ids is not None  # as in training
-        emissions = numpy.empty((len(batch.rows), self.n_tags), dtype="float32")
         fold_of_doc = [self.fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
-        # Docs in no fold, -1, have the weights that were trained on all.
-        weights_of_fold = dict(enumerate(self.folds))
+        weights_of_fold = dict(enumerate(self.emissions_of_folds))
+        # A doc in no fold, -1, was in no training: the weights that saw all folds score it.
         weights_of_fold[-1] = self.rows
+
+        emissions = numpy.empty((len(batch.rows), self.n_tags), dtype="float32")
         for fold, weights in weights_of_fold.items():
             is_in_fold = fold_of_token == fold
             batch_of_fold = batch.select_tokens(is_in_fold)
             emissions[is_in_fold] = self._score_tokens(
-                batch_of_fold.rows, inputs_of(batch_of_fold), weights
+                batch_of_fold.rows, vector_inputs_of(batch_of_fold), weights
             )
-        # Transitions, start and end are those that were trained on all docs: the scores of a batch
-        # without its tokens have them.
+        # Transitions, start and end are those that were trained on all docs. The potentials of no
+        # tokens have them.
         without_tokens = batch.select_tokens(numpy.zeros(len(batch.rows), dtype=bool))
         return self.potentials(without_tokens)._replace(emissions=emissions)
 
     def gradient(self) -> tuple[Ints1d, Floats2d]:
-        """The rows in which the kept gradient is not 0, (A,), and its values there, (A, K). All
-        rows of static vectors are among them, if they are inputs."""
+        """Return the gradient that is kept for the next update, without rows that no token used.
+
+        RETURNS (tuple[Ints1d, Floats2d]): The numbers of A rows of weights, and the gradient of
+            these rows. If static vectors are inputs, all their rows are among them.
+            Shapes: (A,), (A, K)
+        """
         rows, gradient = self._sparse_gradient()
         d_vector_weights = self._vector_gradient()
         if d_vector_weights is None:
@@ -343,7 +402,7 @@ class SparseWeights(Shim):
         return all_rows, numpy.concatenate([gradient, d_vector_weights])
 
     def _sparse_gradient(self) -> tuple[Ints1d, Floats2d]:
-        """The same without the rows of static vectors."""
+        """The part of `gradient` that is of features and of the chain, not of static vectors."""
         return sparse.collect_rows(
             numpy.concatenate([pending.rows for pending in self._pending]),
             numpy.concatenate([pending.d_scores for pending in self._pending]),
@@ -351,8 +410,8 @@ class SparseWeights(Shim):
         )
 
     def _vector_gradient(self) -> Floats2d | None:
-        """The kept gradient for the weights of static vectors, (M, K). None if they are no
-        inputs."""
+        """The part of `gradient` that is of static vectors. None if they are no inputs.
+        Shape: (M, K)"""
         gradients: list[Floats2d] = []
         for pending in self._pending:
             if pending.d_vector_weights is not None:
@@ -362,8 +421,9 @@ class SparseWeights(Shim):
         return numpy.sum(gradients, axis=0)
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the kept gradient. The optimizer only says whether averages are
-        wanted. `nlp.rehearse` gives a function in its place."""
+        """Update the weights with the gradients that are kept. The optimizer only says whether
+        averages are wanted; AdaGrad does the update. (`nlp.rehearse` gives a function in place of
+        an optimizer, which has no averages.)"""
         if not self._pending:
             return
         rows, gradient = self._sparse_gradient()
@@ -379,95 +439,106 @@ class SparseWeights(Shim):
 
         averages = getattr(optimizer, "averages", None)
         if averages is not None:
-            # The average itself is worked out where it is used.
+            # This entry only says that there is an average. It is computed where it is used.
             averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
-            end_of_period = max(FIRST_PERIOD, GROWTH * self._period_begin)
-            if self.average_power and self.step >= end_of_period:
+            # A mean over all steps, p = 0, needs no periods: the first one never ends.
+            period_end = max(FIRST_PERIOD_END, PERIOD_GROWTH * self._period_begin)
+            if self.average_power and self.step >= period_end:
                 self._end_period()
 
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
-        """Use the average of the weights after each update in this context, if an optimizer has it.
-        It is used as it would be saved, so that what is evaluated is what is saved: see `slim`.
+        """Predict with the average of the weights in this context, if an optimizer keeps averages.
+        Small weights are left out of it as they are of a saved model, so that what is evaluated is
+        what is saved: see `slim`.
 
-        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by node and
-            name. They say whether there is one of these weights: it is kept here.
+        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by the id of
+            the shim and the name of the parameter. Of these weights they only say that there is an
+            average: it is kept here.
         """
         if not self._has_average(params):
             yield
             return
         table_in_training = self.table
-        self.table = table_in_training._replace(weights=self.slim(self._mean()))
+        self.table = table_in_training._replace(weights=self.slim(self._compute_average()))
         self._uses_average = True
         try:
             yield
         finally:
             self.table = table_in_training
             self._uses_average = False
-            self._word_sums = None  # which are of the average
+            self._word_sums = None  # they are sums of the average
 
     def averaged(self, optimizer: Optimizer) -> Floats2d:
-        """The weights to use after training: their average if the optimizer keeps one, or the last
-        ones. Shape: (V + M + K + 2, K)"""
+        """Return the weights to use after training: their average if the optimizer keeps averages,
+        the weights after the last step otherwise. Shape: (V + M + K + 2, K)"""
         if self._has_average(optimizer.averages or {}):
-            return self._mean()
+            return self._compute_average()
         return self.rows.copy()
 
     def _has_average(self, params: dict[tuple[int, str], Any]) -> bool:
-        """Whether an optimizer has the average of these weights, and it isn't in use already."""
+        """Whether there is an average of these weights that `use_params` isn't using already.
+        `params` are the averages that the optimizer keeps."""
         return (self.id, AVERAGE) in params and self.step > 0 and not self._uses_average
 
     def slim(self, rows: Floats2d) -> Floats2d:
-        """The weights to use after training as they are saved: without those that hardly matter,
-        and rounded; or as they are, if all are to be kept. Shape: (V + M + K + 2, K)"""
+        """Set the weights that hardly matter to 0 and round the others, as in a saved model. With
+        `keep_all`, weights stay as they are. Shape: (V + M + K + 2, K)"""
         if self.keep_all:
             return rows
         return slim_down(rows, self.n_features)
 
     def select(self, rows: Ints1d) -> "SparseWeights":
-        """The weights of some features, and those of static vectors and of the chain, without the
-        state of training. Shape: (V',)"""
+        """Make `SparseWeights` of some features only. The rows of static vectors and of the chain
+        stay. `rows` has the numbers of the V' features to keep. Shape: (V',)"""
         all_rows = self.rows
         other_rows = all_rows[self.n_features :]
         return self.with_rows(numpy.concatenate([all_rows[rows], other_rows]))
 
-    def _mean(self) -> Floats2d:
-        """The average of the weights after each update. Shape: (V + M + K + 2, K)"""
-        self._work_out()
+    def _compute_average(self) -> Floats2d:
+        """Compute the average of the weights at the current step, by the formula in the docstring
+        of the class. Shape: (V + M + K + 2, K)"""
+        self._apply_regularisation()
         if self.step == self._period_begin:
             return self._average.copy()
-        # average_n of the docstring, where s is `share` and b `_period_begin`. `totals` sums a row
-        # up to its last change; after that it is the same until step n.
-        n_steps = self.step - self._period_begin
-        share = 1 - (self._period_begin / self.step) ** (self.average_power + 1)
-        n_unchanged = (self.step - self.table.last).astype("float32")[:, None]
-        mean = n_unchanged * self.table.weights
-        mean += self.table.totals
-        mean *= numpy.float32(share / n_steps)
+        n_steps = self.step - self._period_begin  # n - b
+        share = 1 - (self._period_begin / self.step) ** (self.average_power + 1)  # s
+        # w_{b+1} + ... + w_n: `totals` sums each row up to its last change. From then on the row
+        # was the same in each step.
+        n_unchanged_steps = (self.step - self.table.last).astype("float32")[:, None]
+        average = n_unchanged_steps * self.table.weights
+        average += self.table.totals
+
+        average *= numpy.float32(share / n_steps)
         if self._period_begin:
-            mean += numpy.float32(1 - share) * self._average
-        return mean
+            average += numpy.float32(1 - share) * self._average
+        return average
 
     def _end_period(self) -> None:
-        """Bring the average up to date."""
-        self._average = self._mean()
+        """End a period of the average at the current step, and begin the next one."""
+        self._average = self._compute_average()
         self.table.totals[:] = 0
         self.table.last[:] = self.step
         self._period_begin = self.step
 
-    def _work_out(self, rows: Ints2d | None = None) -> None:
-        """Apply the pending regularisation to some rows, or to all."""
+    def _apply_regularisation(self, rows: Ints2d | None = None) -> None:
+        """Apply the pending regularisation to rows. An update regularises only the rows that it
+        uses; the others wait until they are next used.
+
+        rows (Ints2d | None): The numbers of the rows, -1 for none. None: all rows.
+        """
         if not self.settings.is_regularised or self._uses_average or not self.step:
             return
         if rows is None:
             rows = numpy.flatnonzero(self.table.last < self.step).astype("int32")
         if rows.size:
-            with _CATCHING_UP:
+            with _REGULARISATION_LOCK:
                 sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, self.settings)
 
     def _set_table(self, weights: Floats2d) -> None:
         """Begin training, with these weights. Shape: (V + M + K + 2, K)"""
-        # Not `zeros_like`, which writes: what is never written, as in prediction, takes no memory.
+        # `numpy.zeros` takes memory only where it is written, which prediction never does.
+        # `zeros_like` would take it at once.
         self.table = Table(
             weights=weights,
             squares=numpy.zeros(weights.shape, dtype="float32"),
@@ -480,14 +551,14 @@ class SparseWeights(Shim):
         self._place_of = numpy.full(len(weights), -1, dtype="int32")  # see `sparse.collect_rows`
         self._word_sums = None
         self._pending = []
-        self.set_folds([], {})
+        self.set_folds(emissions_of_folds=[], fold_of_text={})
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: all but the sums of words, which are made again when needed."""
+        """Return what is pickled: all but the sums of words, which are made again when needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "SparseWeights":
-        """A copy with an identity of its own, so that no optimizer takes it for this one."""
+        """Make a copy with a new id, as optimizers keep averages by id."""
         copied = super().copy()
         copied.id = SparseWeights().id
         return copied
@@ -496,8 +567,8 @@ class SparseWeights(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def to_bytes(self) -> bytes:
-        """Save the weights, in 16 bits at most, without rows that are 0 throughout. The state of
-        AdaGrad and of averaging is left out: training has to start anew."""
+        """Save the weights, in 16 bits at most, without the rows in which all weights are 0. The
+        state of AdaGrad and of averaging isn't saved: training a loaded model starts them anew."""
         if not self.is_allocated:
             return srsly.msgpack_dumps({"n_features": None})
         weights = self.rows
@@ -513,7 +584,10 @@ class SparseWeights(Shim):
         )
 
     def from_bytes(self, data: bytes) -> "SparseWeights":
-        """Load the weights. Raises a ValueError if they are damaged."""
+        """Load the weights.
+
+        RAISES (ValueError): If they are damaged.
+        """
         try:
             saved = srsly.msgpack_loads(data)
             if saved["n_features"] is not None:
@@ -532,6 +606,7 @@ class SparseWeights(Shim):
         n_vector_rows = saved.get("n_vector_rows", 0)
         n_rows = n_features + n_vector_rows + n_tags + 2
         are_counts = n_features >= 0 and n_vector_rows >= 0
+        # Numbers of rows are integers of 32 bits.
         if not (are_counts and n_rows < 2**31):
             raise ValueError(
                 f"expected weights of features and vectors, got {n_features} features and "
@@ -549,8 +624,8 @@ class SparseWeights(Shim):
 
 
 def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
-    """Load weights that were saved up to 0.3.0, as floats of 16 bits, into an array of 0. Shape:
-    (V + M + K + 2, K)"""
+    """Load weights in the format of versions up to 0.3.0: floats of 16 bits, times a scale. They
+    are written into `weights`, an array of 0. Shape: (V + M + K + 2, K)"""
     n_rows, n_tags = weights.shape
     scale = saved["scale"]
     used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
@@ -565,27 +640,29 @@ def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
     weights[used_rows] = saved_weights * numpy.float32(scale)
 
 
-def inputs_of(batch: FeatureBatch) -> VectorInputs | None:
-    """The static vectors of a batch, if they are inputs and not in its word cache."""
+def vector_inputs_of(batch: FeatureBatch) -> VectorInputs | None:
+    """Make the inputs of static vectors of a batch. None if vectors are no inputs, or if they are a
+    part of the sums of words, as in a batch with a word cache."""
     if batch.vectors is None or batch.vector_ids is None:
         return None
     return VectorInputs.of_ids(batch.vectors, batch.vector_ids)
 
 
 def drop_features(batch: FeatureBatch, dropout: float) -> FeatureBatch:
-    """A batch whose tokens lose a share of their features, and of the vectors in their windows."""
+    """Take a share of their features, and of the vectors in their windows, from the tokens of a
+    batch."""
     batch = batch._replace(rows=drop_ids(batch.rows, dropout))
     return drop_vectors(batch, dropout)
 
 
 def drop_vectors(batch: FeatureBatch, dropout: float) -> FeatureBatch:
-    """A batch whose tokens lose a share of the vectors in their windows, if vectors are inputs."""
-    if batch.vector_ids is None:
+    """Take a share of the vectors in their windows from the tokens of a batch."""
+    if batch.vector_ids is None:  # vectors are no inputs
         return batch
     return batch._replace(vector_ids=drop_ids(batch.vector_ids, dropout))
 
 
 def drop_ids(ids: Ints2d, dropout: float) -> Ints2d:
-    """Ids of which a share is lost, and -1. Shape: (N, S)"""
+    """Replace a share of ids, drawn at random, by -1, which stands for none. Shape: (N, S)"""
     is_lost = numpy.random.uniform(size=ids.shape) < dropout
     return numpy.where(is_lost, numpy.int32(-1), ids)

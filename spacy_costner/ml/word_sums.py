@@ -1,7 +1,10 @@
 """The sums of the weights of words, kept from one prediction to the next.
 
-What a word adds to the scores of a token depends on the word and its offset from the token alone.
-So it is summed once for each word and offset. W is the number of words.
+Many features of a token are those of a word at some offset from it. What such a word adds to the
+scores of the token depends only on the word and the offset. So it is summed once for each word and
+offset, and prediction adds up these sums.
+
+In shapes, W is the number of words, N of tokens, B of docs, K of tags, and O of offsets.
 """
 
 from typing import NamedTuple
@@ -13,23 +16,24 @@ from .. import sparse
 from ..features import WordCache, WordSlots
 from .vector_inputs import VectorInputs, side_by_side
 
-MOST_BYTES = 1 << 27
-"""The size of the sums that are kept: those of the words that were seen first. Sixty thousand words
-have 25 MB for 4 labels, but 2 GB for 300."""
+MOST_BYTES = 1 << 27  # 128 MB
+"""The most bytes that sums may take. Words that come up when it is full have no sums. (The sums of
+60,000 words take 25 MB for 4 labels, but 2 GB for 300 labels.)"""
 
 
 class WordSums(NamedTuple):
-    """At each offset the sum of the weights of each word: what a word at this offset adds to the
-    scores of a token. Threads can share it.
+    """For each word and offset the sum of the weights of the word's features there: what the word
+    adds to the scores of a token. Threads can share it.
 
-    weights (Floats2d): The weights: V rows of features, M of static vectors, then others, such as
-        those of the chain. Shape: (V + M + others, K)
-    n_features (int): V.
-    n_vector_rows (int): M.
-    cache (WordCache): The words.
-    slots (WordSlots): The slots of words that have these weights.
-    sums (Floats3d): The sums of its first words, with room for more. Shape: (W, offsets, K)
-    n_words (int): The number of words that have sums.
+    weights (Floats2d): The weights: V rows of features, M rows of static vectors, and below them
+        rows that are not used here, such as those of the chain. Shape: (V + M or more, K)
+    n_features (int): The number of rows of features, V.
+    n_vector_rows (int): The number of rows of static vectors, M.
+    cache (WordCache): All words that were seen so far, with the ids of their values.
+    slots (WordSlots): The slots that depend on the word at their offset alone.
+    sums (Floats3d): The sums of the words of the cache, in the order of the cache. The array may be
+        larger than it has to be, so that there is room for more words. Shape: (W or more, O, K)
+    n_words (int): The number of words that have sums, W.
     """
 
     weights: Floats2d
@@ -49,18 +53,19 @@ class WordSums(NamedTuple):
         cache: WordCache,
         slots: WordSlots,
     ) -> "WordSums":
-        """The sums of no word."""
+        """Make an object that has the sums of no word so far. For the arguments see the class."""
         n_offsets = len(slots.by_offset)
         sums = numpy.zeros((0, n_offsets, weights.shape[1]), dtype="float32")
-        return cls(weights, n_features, n_vector_rows, cache, slots, sums, 0)
+        return cls(weights, n_features, n_vector_rows, cache, slots, sums, n_words=0)
 
     def are_of(self, weights: Floats2d, cache: WordCache) -> bool:
-        """Whether they are sums of these weights, not of others that took their place."""
+        """Whether these are the sums of the words of a cache by these weights. If they aren't, the
+        weights or the cache have been replaced since."""
         return self.weights is weights and self.cache is cache
 
     def with_all_words(self) -> "WordSums":
-        """The sums of all words of the cache, up to `MOST_BYTES`. If several threads add words at
-        once, each makes what it needs; they write the same sums."""
+        """Add the sums of the words that are new in the cache, as long as there is room: see
+        `MOST_BYTES`. If several threads do so at once, all of them write the same sums."""
         if self.n_words == self.cache.n_words:
             return self
         _, n_offsets, n_tags = self.sums.shape
@@ -72,36 +77,42 @@ class WordSums(NamedTuple):
 
         sums = self.sums
         if n_words > len(sums):
+            # Twice the room that is needed, so that the array is seldom copied.
             n_rows = min(2 * n_words, most_words)
             sums = numpy.empty((n_rows, n_offsets, n_tags), dtype="float32")
             sums[: self.n_words] = self.sums[: self.n_words]
 
         new_words = self.cache.table[self.n_words : n_words]
-        # Written at once, when they are complete: another thread may write the same sums.
+        # They are written in one go, when they are complete, as another thread may read them.
         sums[self.n_words : n_words] = self._sum_weights(new_words)
         return self._replace(sums=sums, n_words=n_words)
 
     def _sum_weights(self, words: Ints2d) -> Floats3d:
-        """The sums of some words, from their rows in the table of the cache.
-        Shapes: (W, width) to (W, offsets, K)"""
+        """Compute the sums of some words. `words` are their rows in the table of the cache: the ids
+        of their values in each column, C of them. Shapes: (W, C) to (W, O, K)"""
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
+        # `gather` expects tokens of sequences. The slots here look at no other token than their
+        # own, so that all words may be one sequence.
+        one_sequence = numpy.asarray([len(words)], dtype="int32")
         for i, slots in enumerate(self.slots.by_offset.values()):
-            # A word by itself, without a window: a sequence of all words.
-            rows = slots.gather(words, numpy.asarray([len(words)], dtype="int32"))
+            rows = slots.gather(words, one_sequence)
             sums[:, i] = sparse.sum_rows(rows, self._feature_weights)
 
         if cache.vectors is not None:
-            # A row of the cache has the id of the word's vector: all slots read the same place.
-            vectors = cache.vectors.read(words[:, self.slots.vectors.places[0]])
+            # The slots of vectors differ in their offset only: all of them read the id of a vector
+            # in the same column.
+            id_column = self.slots.vectors.places[0]
+            vectors = cache.vectors.read(words[:, id_column])
             weights = side_by_side(self._vector_weights, vectors.shape[1])
-            # Not by BLAS: the sums of a word are the same, whatever other words there are.
+            # BLAS may round the product of a word in another way if there are other words beside
+            # it. This function doesn't.
             products = sparse.multiply_rows(vectors, weights)
-            # Vectors may have a smaller window than other values of words.
-            offsets = [*self.slots.by_offset]
-            places = [offsets.index(offset) for offset in self.slots.vectors.offsets]
-            sums[:, places] += products.reshape(len(words), len(places), n_tags)
+            # Vectors may have fewer offsets than `sums`.
+            offsets = list(self.slots.by_offset)
+            offset_places = [offsets.index(offset) for offset in self.slots.vectors.offsets]
+            sums[:, offset_places] += products.reshape(len(words), len(offset_places), n_tags)
         return sums
 
     @property
@@ -115,13 +126,17 @@ class WordSums(NamedTuple):
         return self.weights[self.n_features : self.n_features + self.n_vector_rows]
 
     def sum_windows(self, word_ids: Ints1d, lengths: Ints1d) -> Floats2d:
-        """What the words in their windows add to the scores of tokens. Shapes: (N,), (B,) to
-        (N, K)"""
+        """Compute what the words in the windows of tokens add to the scores of the tokens.
+
+        word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)
+        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+        RETURNS (Floats2d): What is added to the scores. Shape: (N, K)
+        """
         _, n_offsets, n_tags = self.sums.shape
         has_sums = word_ids < self.n_words
         all_have_sums = has_sums.all()
-        # With `sums` as a table that has a row for each word and offset, the first row of each word
-        # is its id times the number of offsets. A token without sums has none. Shape: (N,)
+        # Take `sums` as a table with a row for each word and offset, (W O, K). The rows of a word
+        # begin at its id times the number of offsets; -1 if it has no sums. Shape: (N,)
         first_rows = word_ids * n_offsets
         if not all_have_sums:
             first_rows[~has_sums] = -1
@@ -134,17 +149,19 @@ class WordSums(NamedTuple):
     def _add_words_without_sums(
         self, scores: Floats2d, word_ids: Ints1d, has_sums: Array1d, lengths: Ints1d
     ) -> None:
-        """Add to scores, in place, the weights of the words for which there was no room.
+        """Add the weights of the words without sums, for which there was no room, to the scores of
+        the tokens in whose windows they are, in place.
 
         scores (Floats2d): The scores of tokens so far. Shape: (N, K)
         word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)
         has_sums (Array1d): True for the tokens whose words have sums. Shape: (N,)
-        lengths (Ints1d): Tokens of each doc. Shape: (B,)
+        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
         """
         cache = self.cache
         value_ids = cache.table[word_ids]
-        value_ids[has_sums] = -1  # what these words add is in the scores
+        value_ids[has_sums] = -1  # the scores have what these words add
         for offset, slots in self.slots.by_offset.items():
+            # The slots of a word by itself become those of the word at this offset from a token.
             slots_in_window = slots._replace(offsets=slots.offsets + offset)
             rows = slots_in_window.gather(value_ids, lengths)
             scores += sparse.sum_rows(rows, self._feature_weights)

@@ -1,7 +1,8 @@
 """Columns of numbers with a row for each token of a corpus, in memory or in files.
 
-A corpus may be too large for memory. So columns are written batch by batch, and then rows are read
-in any order: those of the tokens of a training batch.
+First the rows of all tokens are written, batch after batch of docs. Then rows are read in any
+order, such as those of the tokens of a training batch. Files are for a corpus that is too large for
+memory.
 """
 
 import io
@@ -15,20 +16,21 @@ from thinc.types import ArrayXd, Ints1d
 
 
 class Columns:
-    """Named columns with a row for each token. Docs may lack a column: their rows are 0, and if all
-    lack it, it doesn't exist.
+    """Columns, by name, with a row for each token. A column doesn't have to be written for all
+    docs: the rows of the other docs are 0. A column that is never written doesn't exist.
 
-    folder (Path | None): Where the files of the columns are. None: they are in memory.
+    folder (Path | None): The folder for the files of the columns. None: they are in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self._columns: dict[str, Column] = {}
-        # The same columns as arrays, after `finish`. Their first axis is that of tokens.
+        # The same columns as arrays, once `finish` was called. The first axis is that of tokens.
         self._arrays: dict[str, ArrayXd] = {}
 
     def write(self, name: str, first_row: int, rows: ArrayXd | None) -> None:
-        """Write rows of a column, beginning at row `first_row`. None: these tokens lack it."""
+        """Write rows of a column, from row `first_row` on. If `rows` is None, nothing is written,
+        and the column has 0 for these tokens."""
         if rows is None:
             return
         if name not in self._columns:
@@ -36,19 +38,20 @@ class Columns:
         self._columns[name].write(first_row, rows)
 
     def finish(self, n_rows: int) -> None:
-        """End writing, so that rows can be read. `n_rows` is the number of tokens."""
+        """End writing, so that rows can be read. `n_rows` is the number of tokens of the corpus."""
         for name, column in self._columns.items():
-            # A column ends with its last written row, and later tokens may lack it. A row behind
-            # the last token makes rows of 0 for these.
+            # The last docs may lack the column. One more row, after that of the last token, makes
+            # the column long enough: what lies between is 0.
             column.write(n_rows, numpy.zeros((1, *column.shape)))
             self._arrays[name] = column.read()
 
     def __getitem__(self, name: str) -> ArrayXd:
-        """All rows of a column that exists."""
+        """Return all rows of a column, which has to exist."""
         return self._arrays[name]
 
     def read(self, name: str, tokens: Ints1d) -> Any:
-        """Copy the rows of some tokens, by their numbers; None if the column doesn't exist."""
+        """Return a copy of the rows of some tokens, by their numbers in the corpus. None if the
+        column doesn't exist."""
         if name not in self._arrays:
             return None
         return self._arrays[name][tokens]
@@ -56,11 +59,12 @@ class Columns:
 
 class Column:
     """Rows of numbers, in a file or in memory. They are written in any order, and then read. Rows
-    before the last written one that are not written are 0.
+    that are left out while later ones are written are 0.
 
-    folder (Path | None): Where its file is, which has no name and ends with the process. None: it
-        is in memory.
-    first_rows (ArrayXd): Rows that say the type of the numbers and the shape of a row.
+    folder (Path | None): The folder for its file, which has no name and is deleted when the process
+        ends. None: the rows are in memory.
+    first_rows (ArrayXd): Any rows of the column: they give the type of its numbers and the shape of
+        a row.
     """
 
     def __init__(self, folder: Path | None, first_rows: ArrayXd) -> None:
@@ -72,7 +76,10 @@ class Column:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open while it is used)
 
     def write(self, first_row: int, rows: ArrayXd) -> None:
-        """Write rows, beginning at row `first_row`. Raises an OSError if the disk is full."""
+        """Write rows, from row `first_row` on.
+
+        RAISES (OSError): If the disk is full.
+        """
         n_bytes_of_row = self.dtype.itemsize * int(numpy.prod(self.shape))
         try:
             self.file.seek(first_row * n_bytes_of_row)
@@ -81,7 +88,7 @@ class Column:
             raise OSError(f"cache: {self.folder}: {error}") from error
 
     def read(self) -> ArrayXd:
-        """All rows. Nothing can be written afterwards."""
+        """Return all rows. Nothing can be written afterwards."""
         self.file.flush()
         if isinstance(self.file, io.BytesIO):
             numbers = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
@@ -90,7 +97,7 @@ class Column:
         return numbers.reshape(-1, *self.shape)
 
     def __del__(self) -> None:
-        """Close the file. That fails silently if the disk is full, which `write` has reported, and
-        if arrays still use the memory, which ends with them."""
+        """Close the file. Two errors are ignored. If the disk is full, `write` has said so already.
+        If arrays still use the memory, it is freed with the last of them."""
         with suppress(OSError, BufferError):
             self.file.close()

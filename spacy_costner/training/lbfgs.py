@@ -17,7 +17,7 @@ from thinc.api import Model
 from thinc.types import Floats1d, Floats2d, Ints2d
 
 from .. import sparse
-from ..ml import find_features, inputs_of, linear_part
+from ..ml import find_features, linear_part, vector_inputs_of
 from ..progress import progress
 from ..tags import Tags
 from ..types import Potentials, Progress, map_scores
@@ -117,7 +117,7 @@ class TotalLoss:
         self.features, self.weights = linear_part(model)
         feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
         self.merged = sparse.merge_equal(feature_batch.rows, self.weights.n_features)
-        self.inputs = inputs_of(feature_batch)
+        self.inputs = vector_inputs_of(feature_batch)
         self.n_groups = len(self.merged.roots)
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))

@@ -1,11 +1,17 @@
 """Pieces of docs, so that each step of training has about as many words, however long docs are.
 
-A piece is a doc or a part of it. For the chain it is a sequence. Its features are those of its
-tokens in the whole doc, so they also come from the tokens around it: both are its window.
+A piece is a doc or a part of a doc. The chain takes it as a sequence of its own. But its tokens
+have the features that they have in the whole doc, so features can come from the tokens just before
+and after the piece. The piece together with these tokens is its window.
 
-Each token's own values and targets are stored once, in memory or in files: `TokenStore` has what
-both segmentations share (see `segmentations`), a `PieceStore` for each of them the rest. Tokens are
-numbered over the corpus. The features of a piece are gathered when its batch is used.
+The tokens of the corpus are numbered from 0. What is known of each token is stored once, in memory
+or in files. There are two segmentations of the same docs: as whole docs, and cut at their borders
+(see `segmentations`). A `TokenStore` has what both share. A `PieceStore` for each segmentation has
+its pieces and its gold tags. The features and targets of pieces are put together each time that
+their batch is used.
+
+In shapes, B is the number of pieces in a batch, N of their tokens, C of columns of values (see
+`features`), S of features that a token can have, and K of tags.
 """
 
 from array import array
@@ -40,17 +46,18 @@ MOST_WORDS = 256
 """Docs with more words are cut. Chosen on development data: see docs/linear.md."""
 
 N_DOCS = 256
-"""Number of docs that are read together."""
+"""The number of docs that are read together."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """A doc or a part of it. Batchers take it in place of an example: it has a length.
+    """A doc or a part of a doc. Batchers divide pieces as they would divide examples: a piece has a
+    length and the attributes of its example.
 
-    store (PieceStore): Where its targets are.
-    number (int): Its number there.
+    store (PieceStore): The store that has its gold.
+    number (int): Its number in the store.
     n_tokens (int): The number of its tokens.
-    example (Example | None): The example that it is of; None if docs are not kept.
+    example (Example | None): The example of its doc; None if docs are not kept.
     """
 
     store: "PieceStore"
@@ -62,7 +69,7 @@ class Piece:
         return self.n_tokens
 
     def __getattr__(self, name: str) -> Any:
-        """The attributes of the example. A batcher with a `get_length` may look at its docs."""
+        """Return an attribute of the example. A batcher with a `get_length` may ask for docs."""
         if self.example is None:
             raise ValueError(
                 "cache: expected a training.batcher that needs the lengths of docs only, as docs "
@@ -80,17 +87,17 @@ def batch_pieces(
     shuffle: Callable[[list], None],
     cache: Path | None = None,
 ) -> Batches:
-    """Read the training examples of a linear model, and divide them into batches: of pieces, or of
-    whole docs if there may be incorrect spans in them, which a cut could divide.
+    """Read the training examples of a linear model, and divide them into batches of pieces. If the
+    component learns from incorrect spans, docs stay whole, as a cut could divide such a span.
 
-    model (Model): A linear model that knows its features, or a hybrid one.
+    model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Iterable[Example]): The examples.
     batcher (Callable): Divides pieces, or examples, into batches.
     shuffle (Callable): Shuffles a list in place.
-    cache (Path | None): As in `read_pieces`.
-    RETURNS (Batches): The batches for both segmentations.
+    cache (Path | None): A folder for files, if memory is too small: see `read_pieces`.
+    RETURNS (Batches): The batches, in both segmentations.
     """
     if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
@@ -114,19 +121,22 @@ def read_pieces(
     most_words: int | None = None,
     cache: Path | None = None,
 ) -> Segmentations[list[Piece]]:
-    """Read the features and targets of docs, and cut docs into pieces: those with more words than
-    `most_words` at the beginnings of sentences or, if the doc has none, of any tokens, and never
-    within an entity. Where docs are cut at their borders, pieces are their sequences. Docs with
-    soft targets stay whole.
+    """Read the features and targets of docs, and cut the docs into pieces, in both segmentations.
 
-    model (Model): A linear model that knows its features, or a hybrid one.
-    objective (Objective): Makes the targets.
+    In the first segmentation, docs with more than `most_words` words are cut where a sentence
+    begins. A doc without sentence starts may be cut anywhere, but never within an entity. In the
+    second one, pieces are the sequences between the borders of a doc. Docs with soft targets stay
+    whole in both.
+
+    model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
+    objective (Objective): The training objective, which makes the targets.
     tags (Tags): The tags of the chain.
     examples (Iterable[Example]): The examples.
-    most_words (int | None): The words of the longest piece, if a doc can be cut so. None:
-        `MOST_WORDS`.
-    cache (Path | None): A folder for the features and targets of tokens. Docs are not kept then.
-    RETURNS (Segmentations[list[Piece]]): The pieces of docs with tokens, in order.
+    most_words (int | None): The number of words that a piece may have, unless there is no place to
+        cut. None: `MOST_WORDS`.
+    cache (Path | None): A folder for files with the features and targets of tokens. Docs are not
+        kept in memory then.
+    RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
     RAISES (ValueError): If there is a cache, and a doc has soft targets.
     """
     features, _ = linear_part(model)
@@ -152,7 +162,7 @@ def read_pieces(
         cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
-            # Also if these docs have no borders, as others of the corpus may have some.
+            # Docs without borders are added, too: other docs of the corpus may have borders.
             cuts = cut_at_borders(batch, targets.finest)
             by_sequence += sequence_store.add(batch, targets.finest, cuts, first_token)
         if targets.by_sequence is not None:
@@ -168,22 +178,25 @@ def read_pieces(
 def cut_long_docs(
     examples: Sequence[Example], targets: Targets, most_words: int
 ) -> list[list[int]]:
-    """Choose where to cut docs with more than so many words.
+    """Choose where to cut docs with more than `most_words` words.
 
     examples (Sequence[Example]): The examples.
-    targets (Targets): Their targets, where each doc is one sequence.
-    most_words (int): The words of the longest piece, if a doc can be cut so.
-    RETURNS (list[list[int]]): For each doc the first tokens of all its pieces but the first,
-        counted in the doc. None in docs with soft targets, which are of the whole doc.
+    targets (Targets): The targets of these examples, in which each doc is one sequence.
+    most_words (int): The number of words that a piece may have, unless there is no place to cut.
+    RETURNS (list[list[int]]): For each doc the first token of its second piece, of its third piece
+        and so on, counted from the beginning of the doc. The list is empty if the doc isn't cut:
+        docs with soft targets never are, as soft targets are of the whole doc.
     """
     constraints = targets.tags.constraints
     assert constraints.start is not None and constraints.end is not None
     path = targets.gold.tags
-    # A doc can be cut before a token if a sequence may begin with its gold tag, and another end
-    # with that of the token before. Neither is known where gold is missing, -1. Shapes: (N,)
+    # A doc can be cut before a token if its gold tag may begin a sequence, and the gold tag of the
+    # token before may end one. Where gold is missing (-1) a cut might divide an entity.
+    # Shapes: (N,)
     may_begin = constraints.start[path] & (path >= 0)
     may_end = constraints.end[path] & (path >= 0)
-    is_separable = may_begin & numpy.roll(may_end, 1)  # `roll`: at the token before
+    token_before_may_end = numpy.roll(may_end, 1)
+    is_separable = may_begin & token_before_may_end
 
     cuts: list[list[int]] = []
     end = 0
@@ -198,21 +211,22 @@ def cut_long_docs(
         starts = sentence_starts(eg)
         if starts.any():
             may_cut = may_cut & starts
-        places = numpy.flatnonzero(may_cut)
-        cuts.append(_choose_cuts(places, n_tokens, most_words))
+        possible_cuts = numpy.flatnonzero(may_cut)
+        cuts.append(_choose_cuts(possible_cuts, n_tokens, most_words))
     return cuts
 
 
 def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[int]]:
-    """Find where targets cut docs into sequences, so that each sequence becomes a piece. Docs with
-    soft targets are one piece, whose sequences `PieceStore.read` makes.
+    """Find where targets cut docs into sequences, so that each sequence becomes a piece. A doc with
+    soft targets is one piece: `PieceStore.read` cuts it into sequences.
 
     examples (Sequence[Example]): The examples.
-    targets (Targets): Their targets.
-    RETURNS (list[list[int]]): For each doc the first tokens of all its sequences but the first,
-        counted in the doc.
+    targets (Targets): The targets of these examples, in which docs are cut at their borders.
+    RETURNS (list[list[int]]): For each doc the first token of its second sequence, of its third
+        sequence and so on, counted from the beginning of the doc.
     """
-    sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths  # in tokens, over the batch
+    # The first token of each sequence, counted over all docs. Shape: (B,)
+    sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
     cuts: list[list[int]] = []
     end = 0
     for eg in examples:
@@ -221,51 +235,59 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
         if is_taught(eg):
             cuts.append([])
         else:
-            is_in_doc = (begin < sequence_begins) & (sequence_begins < end)
-            cuts.append((sequence_begins[is_in_doc] - begin).tolist())
+            begins_later_in_doc = (begin < sequence_begins) & (sequence_begins < end)
+            cuts.append((sequence_begins[begins_later_in_doc] - begin).tolist())
     return cuts
 
 
-def _choose_cuts(places: Ints1d, n_tokens: int, most_words: int) -> list[int]:
-    """Choose before which tokens to cut a doc, so that its pieces are as long as allowed. `places`
-    has the tokens before which it can be cut, (P,) in ascending order. A piece is too long where
-    the next place is too far away."""
+def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[int]:
+    """Choose where to cut a doc, so that each piece is as long as it may be. Where no possible cut
+    comes in time, a piece gets too long.
+
+    possible_cuts (Ints1d): The tokens before which the doc can be cut, in ascending order.
+    n_tokens (int): The number of tokens of the doc.
+    most_words (int): The number of words that a piece may have.
+    RETURNS (list[int]): The tokens before which to cut the doc.
+    """
     cuts: list[int] = []
     piece_begin = 0
     while n_tokens - piece_begin > most_words:
-        later_places = places[places > piece_begin]
-        if not len(later_places):
+        later_cuts = possible_cuts[possible_cuts > piece_begin]
+        if not len(later_cuts):
             break
-        # The last place that the piece may reach or, if there is none, the next one.
-        next_cut = later_places[0]
-        places_in_reach = later_places[later_places <= piece_begin + most_words]
-        if len(places_in_reach):
-            next_cut = places_in_reach[-1]
+        # The last cut that keeps the piece short enough or, if there is none, the next one.
+        next_cut = later_cuts[0]
+        cuts_in_time = later_cuts[later_cuts <= piece_begin + most_words]
+        if len(cuts_in_time):
+            next_cut = cuts_in_time[-1]
         piece_begin = int(next_cut)
         cuts.append(piece_begin)
     return cuts
 
 
 def join(pieces: Sequence[Piece]) -> Batch:
-    """Join pieces of one store, at least one, into a batch of training. Its features and targets
-    are read each time that it is used, to save memory. With soft targets, which take long to read,
-    it is read once and kept."""
+    """Join pieces of the same store into a batch of training. There has to be at least one piece.
+
+    To save memory, the features and targets of a batch are made anew each time that it is used.
+    Soft targets take long to read: a batch that has some is made once and kept."""
     store = pieces[0].store
     numbers = numpy.asarray([piece.number for piece in pieces])
     examples = [piece.example for piece in pieces if piece.example is not None]
     if any(is_taught(eg) for eg in examples):
         features_and_targets = store.read(numbers, examples)
-        return Batch(len(pieces), lambda: features_and_targets)
-    return Batch(len(pieces), partial(store.read, numbers))
+        return Batch(n_sequences=len(pieces), read=lambda: features_and_targets)
+    return Batch(n_sequences=len(pieces), read=partial(store.read, numbers))
 
 
 class TokenStore:
-    """What both segmentations share of the tokens of docs: their features, weights and possible
-    tags. Of its features a token has its own values here, such as its word and its suffix. Those of
-    its neighbours are added when a batch is made.
+    """What both segmentations share of the tokens of the corpus: values, weights and possible tags.
+
+    A value of a token is, for example, its word or its suffix. The features of a token are its own
+    values and those of its neighbours. Only its own values are stored: those of its neighbours are
+    added when a batch is made.
 
     features (Features): The features of the model.
-    folder (Path | None): Where files are. None: all is in memory.
+    folder (Path | None): The folder for files. None: all is in memory.
     """
 
     def __init__(self, features: Features, folder: Path | None = None) -> None:
@@ -276,21 +298,29 @@ class TokenStore:
         self.vectors: StaticVectors | None = None
 
     def add(self, batch: FeatureBatch, targets: Targets) -> int:
-        """Add the tokens of docs: their own values, and what targets say of them. Returns the
-        number of the first one among all tokens of the corpus."""
+        """Add the tokens of docs.
+
+        batch (FeatureBatch): The features of the docs.
+        targets (Targets): The targets of the docs, in either segmentation.
+        RETURNS (int): The number of the first of these tokens in the corpus.
+        """
         first_token = self.n_tokens
         value_ids = cast(Ints2d, batch.value_ids)
         self.columns.write("value_ids", first_token, value_ids)
-        self.vectors = batch.vectors  # the same for all docs in training: see `Lookup`
+        self.vectors = batch.vectors  # all docs of a training have the same: see `Lookup`
         self.columns.write("token_weights", first_token, targets.gold.token_weights)
         self.columns.write("possible", first_token, targets.constraints.emissions)
         self.n_tokens += len(value_ids)
         return first_token
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
-        """The features of the tokens of some sequences, from the ids of their own values, (N, C),
-        and the lengths of the sequences, (B,). A token sees the values of its neighbours in its
-        sequence."""
+        """Make the features of tokens: their own values and those of their neighbours.
+
+        value_ids (Ints2d): The ids of the tokens' own values. Shape: (N, C)
+        lengths (Ints1d): The number of tokens of each window. A token has features of the
+            neighbours that are in the same window. Shape: (B,)
+        RETURNS (FeatureBatch): The features.
+        """
         rows = self.features.gather(value_ids, lengths)
         batch = FeatureBatch(rows, lengths, vectors=self.vectors)
         if self.vectors is None:
@@ -299,9 +329,9 @@ class TokenStore:
 
 
 class PieceStore:
-    """The pieces of docs in one segmentation, and the gold of their tokens.
+    """The pieces of all docs in one segmentation, and the gold tags of their tokens.
 
-    tokens (TokenStore): What the tokens have in both segmentations.
+    tokens (TokenStore): What both segmentations share of the tokens.
     tags (Tags): The tags of the chain.
     """
 
@@ -309,12 +339,13 @@ class PieceStore:
         self.tokens = tokens
         self.tags = tags
         self.columns = Columns(tokens.folder)
-        # Targets of any batch: fields that are the same in all of them, such as `Gold.opening`.
+        # The targets of some batch. Batches are made from it, as some fields are the same in all
+        # of them, such as `Gold.opening`.
         self._template: Targets
-        # Four numbers for each piece: its first token and the one after its last; the same of its
-        # window, the tokens that its features come from.
+        # Where each piece is in the corpus, as four numbers of tokens: its first token, the one
+        # after its last token, and the same two numbers of its window.
         self._places = array("q")
-        # The weight of the doc of each piece, NaN for none.
+        # The weight of each piece, which is the weight of its doc. NaN: the doc has none.
         self._weights = array("d")
 
     def add(
@@ -327,10 +358,11 @@ class PieceStore:
         """Add docs, and cut them into pieces.
 
         examples (Sequence[Example]): The examples.
-        targets (Targets): Their targets in this segmentation.
-        cuts (Sequence[Sequence[int]]): For each doc the first tokens of all its pieces but the
-            first, counted in the doc.
-        first_token (int): The number of the first token, as `TokenStore.add` returned it.
+        targets (Targets): The targets of these examples in this segmentation.
+        cuts (Sequence[Sequence[int]]): For each doc the first token of its second piece, of its
+            third piece and so on, counted from the beginning of the doc.
+        first_token (int): The number of the first token of these docs in the corpus, as
+            `TokenStore.add` returned it.
         RETURNS (list[Piece]): The pieces.
         """
         self._template = targets
@@ -342,25 +374,32 @@ class PieceStore:
         for i, eg in enumerate(examples):
             doc_begin = doc_end
             doc_end = doc_begin + len(eg.predicted)
-            doc = slice(doc_begin, doc_end)  # its tokens
+            tokens_of_doc = slice(doc_begin, doc_end)
             weight = numpy.nan
             if targets.gold.weights is not None:
-                # All sequences of a doc have the weight of its first one.
+                # All sequences of a doc have the same weight: take that of its first sequence.
+                # `doc_of` ascends, so `searchsorted` finds the first one.
                 first_sequence = numpy.searchsorted(targets.doc_of, i)
                 weight = targets.gold.weights[first_sequence]
-            # Files are for a corpus that is too large for memory.
+            # With files the corpus is too large for memory: docs aren't kept.
             kept_example = eg if self.tokens.folder is None else None
             for first, end in pairwise([0, *cuts[i], len(eg.predicted)]):
-                number = self._add_piece(doc_begin + first, doc_begin + end, doc, weight)
+                tokens_of_piece = slice(doc_begin + first, doc_begin + end)
+                number = self._add_piece(tokens_of_piece, tokens_of_doc, weight)
                 pieces.append(Piece(self, number, end - first, kept_example))
         return pieces
 
-    def _add_piece(self, first: int, end: int, doc: slice, weight: float) -> int:
-        """Add a piece of a doc: its tokens, from `first` to the one before `end`, those of the doc,
-        and the weight of the doc. Returns the number of the piece."""
-        reach = self.tokens.features.reach  # how far features look to either side
-        window = [max(doc.start, first - reach), min(doc.stop, end + reach)]
-        self._places.extend([first, end, *window])
+    def _add_piece(self, tokens: slice, tokens_of_doc: slice, weight: float) -> int:
+        """Add a piece, and return its number.
+
+        tokens (slice): The numbers of its tokens in the corpus.
+        tokens_of_doc (slice): The numbers of the tokens of its doc.
+        weight (float): The weight of its doc, NaN for none.
+        """
+        reach = self.tokens.features.reach  # how many tokens features look to either side
+        window_begin = max(tokens_of_doc.start, tokens.start - reach)
+        window_end = min(tokens_of_doc.stop, tokens.stop + reach)
+        self._places.extend([tokens.start, tokens.stop, window_begin, window_end])
         self._weights.append(weight)
         return len(self._weights) - 1
 
@@ -370,17 +409,17 @@ class PieceStore:
         """Make the features and targets of a batch of pieces.
 
         pieces (Ints1d): The numbers of the pieces. Shape: (B,)
-        examples (Sequence[Example]): Their examples, if some have soft targets, which are not
-            stored.
+        examples (Sequence[Example]): The example of each piece, if some of them have soft targets:
+            these are not stored. Otherwise empty.
         RETURNS (tuple[FeatureBatch, Targets]): The features and the targets.
         """
-        # The rows of these pieces, as `_add_piece` stores them. Shape: (B, 4)
+        # Four numbers for each piece, as `_add_piece` stores them. Shape: (B, 4)
         places = numpy.frombuffer(self._places, dtype="int64").reshape(-1, 4)[pieces]
         first, end, window_begin, window_end = places.T
         features, tokens = self._gather(first, end, window_begin, window_end)
 
-        # The length of each sequence and its piece. A piece is one sequence, but a doc with soft
-        # targets is as many as its teacher's chain had.
+        # The length of each sequence, and which piece it is from. Most pieces are one sequence. A
+        # doc with soft targets has the same sequences as in the chain of its teacher.
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
@@ -408,44 +447,53 @@ class PieceStore:
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
     ) -> tuple[FeatureBatch, Ints1d]:
-        """Gather the features of pieces. Takes their places, (B,) each, as `_places` has them;
-        returns the features, with the lengths of windows, and the numbers of their tokens in the
-        corpus, (N,)."""
+        """Gather the features of the tokens of pieces.
+
+        first (Ints1d), end (Ints1d): For each piece its first token and the one after its last, as
+            numbers in the corpus. Shapes: (B,)
+        window_begin (Ints1d), window_end (Ints1d): The same for its window. Shapes: (B,)
+        RETURNS (tuple[FeatureBatch, Ints1d]): The features, whose `lengths` are still those of the
+            windows; and the numbers of the tokens of pieces in the corpus. Shape: (N,)
+        """
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         value_ids = cast(Ints2d, self.tokens.columns["value_ids"][tokens])
         window_lengths = (window_end - window_begin).astype("int32")
         features = self.tokens.gather(value_ids, window_lengths)
 
-        # The other tokens of the windows were needed for the features alone.
+        # Leave out the tokens around the pieces: they were only needed for features of neighbours.
         is_in_piece = (tokens >= first[piece_of_token]) & (tokens < end[piece_of_token])
         if is_in_piece.all():
             return features, tokens
         return features.select_tokens(is_in_piece), tokens[is_in_piece]
 
     def _allowed(self, tokens: Ints1d) -> Array2d | None:
-        """The tags that agree with gold, (N, K); None if all gold is complete, so that the column
-        "tags" says it all."""
+        """Return a mask of the tags that agree with gold, for tokens of the corpus. None if all of
+        them have complete gold: then the column "tags" has all there is.
+        Shapes: (N,) to (N, K)"""
         allowed = self.columns.read("allowed", tokens)
         if allowed is None or not allowed.any():
             return None
-        # Docs with complete gold were added without a mask. Their rows are False throughout.
+        # Docs with complete gold were added without a mask: their rows here are all False.
         is_complete = ~allowed.any(axis=1)
         gold_tags = self.columns["tags"][tokens[is_complete]]
         allowed[is_complete] = chain.to_mask(gold_tags, len(self.tags))
         return allowed
 
     def _possible(self, tokens: Ints1d) -> Array2d | None:
-        """The possible tags, (N, K). None: all are."""
+        """Return a mask of the tags that are possible, for tokens of the corpus. None if all tags
+        are possible. Shapes: (N,) to (N, K)"""
         possible = self.tokens.columns.read("possible", tokens)
         if possible is None or not possible.any():
             return None
-        # Docs of which all tags are possible were added without a mask.
+        # Docs in which all tags are possible were added without a mask: their rows here are all
+        # False.
         possible[~possible.any(axis=1)] = True
         return possible
 
     def _weights_of(self, pieces: Ints1d) -> Floats1d | None:
-        """The weights of pieces, (B,); None if none of their docs has one."""
+        """Return the weights of pieces, from their numbers. None if none of their docs has a
+        weight. Shapes: (B,)"""
         weights = numpy.frombuffer(self._weights)[pieces]
         if numpy.isnan(weights).all():
             return None

@@ -1,8 +1,9 @@
 """Two segmentations of training docs, which epochs alternate between.
 
-A doc with borders (see `borders`) is learned in two ways: as one sequence of the chain, and as the
-sequences between its borders. The first epoch takes docs as one sequence, the next one cuts them,
-and so on, so that a model learns both.
+A border is a place where the chain of a doc is cut, such as the end of a sentence (see `borders`).
+A doc with borders is learned in two ways: as one sequence of the chain, and as the sequences
+between its borders. The first epoch takes docs as one sequence, the next one cuts them, and so on,
+so that a model learns both.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,10 +13,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 ResultT = TypeVar("ResultT")
 
-
 SHARE_OF_SEQUENCES = 0.3
-"""How much the loss of cut docs counts where training takes both segmentations at once; that of
-whole docs has the rest. Chosen on development data: see docs/linear.md."""
+"""The weight of the loss of cut docs, if training takes both segmentations at once. The loss of
+whole docs has the rest of 1. Chosen on development data: see docs/linear.md."""
 
 
 def cuts_docs(epoch: int) -> bool:
@@ -26,12 +26,12 @@ def cuts_docs(epoch: int) -> bool:
 
 @dataclass(frozen=True)
 class Segmentations(Generic[T]):
-    """What epochs of training take: one object for those with whole docs, and another for those
-    that cut docs at their borders. T is the type of both: `Targets`, say, or a list of batches.
+    """The same docs in both segmentations. T is the type of what there is for each of them, such as
+    `Targets` or a list of batches.
 
-    by_doc (T): For docs that are one sequence each.
-    by_sequence (T | None): For docs that are cut at their borders. None: no doc has borders, and
-        all epochs take `by_doc`.
+    by_doc (T): What there is for whole docs.
+    by_sequence (T | None): What there is for docs that are cut at their borders. None: no doc has
+        borders, and all epochs take `by_doc`.
     """
 
     by_doc: T
@@ -39,28 +39,28 @@ class Segmentations(Generic[T]):
 
     @property
     def finest(self) -> T:
-        """The parts of docs that are cut at their borders. If no doc has borders, these are whole
-        docs: `by_doc`."""
+        """What epochs take that cut docs at their borders: `by_sequence` or, if no doc has borders,
+        `by_doc`."""
         if self.by_sequence is None:
             return self.by_doc
         return self.by_sequence
 
     def in_epoch(self, epoch: int) -> T:
-        """What an epoch takes. The first epoch is number 0."""
+        """Return what an epoch takes. The first epoch is number 0."""
         if cuts_docs(epoch):
             return self.finest
         return self.by_doc
 
     def to_list(self) -> list[T]:
-        """One object, or two that differ: for training that takes both at once in place of
-        alternating."""
+        """Return a list of `by_doc` and, if some doc has borders, `by_sequence`: for training that
+        takes both segmentations at once, in place of alternating."""
         if self.by_sequence is None:
             return [self.by_doc]
         return [self.by_doc, self.by_sequence]
 
     @property
     def shares(self) -> list[float]:
-        """How much the loss of each object of `to_list` counts: 1 in sum."""
+        """The weight of the loss of each object in `to_list`. Their sum is 1."""
         if self.by_sequence is None:
             return [1.0]
         return [1 - SHARE_OF_SEQUENCES, SHARE_OF_SEQUENCES]
@@ -73,8 +73,8 @@ class Segmentations(Generic[T]):
 
 
 def concatenate(parts: Iterable[Segmentations[list[T]]]) -> Segmentations[list[T]]:
-    """Join the lists of several parts of a corpus. A part without borders has the same list in both
-    segmentations."""
+    """Join the lists of several parts of a corpus, such as the pieces of its files. A part without
+    borders gives both segmentations the same list."""
     by_doc: list[T] = []
     by_sequence: list[T] = []
     has_borders = False
