@@ -1,8 +1,11 @@
-"""Training of the linear model on all examples at once: the loss over them, minimised by L-BFGS.
+"""Training of the linear model on all examples at once: L-BFGS minimises the loss over all of them.
 
-All weights are one vector of D numbers, which `TotalLoss` takes to the loss and its gradient. In
-shapes, V is the number of features, G of groups of features that always occur together, M of rows
-of static vectors, and K of tags.
+All weights are one vector of D numbers. `TotalLoss` is the function to minimise: it takes the
+vector to the loss and its gradient. `train_at_once` trains a model.
+
+In shapes, V is the number of features, G of groups of features that always occur together, M of
+rows of weights for static vectors (see `ml.weights`), N of tokens, S of rows that a token can have,
+and K of tags. Static vectors come as U different vectors at O offsets (see `ml.vector_inputs`).
 """
 
 import re
@@ -28,36 +31,48 @@ from .targets import Targets
 BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""
 
-MEMORIES = 6
-"""Earlier steps that L-BFGS remembers: CRFsuite's default, too."""
+N_REMEMBERED_STEPS = 6
+"""The number of earlier steps from which L-BFGS estimates the Hessian. CRFsuite has the same
+default."""
 
 PERIOD = 10
-"""The iterations over which improvement is measured: CRFsuite's default, too."""
+"""The number of iterations over which `has_settled` measures the decrease. CRFsuite has the same
+default."""
 
-ENOUGH = 1e-4
-"""The share of the expected decrease that a step has to make (Armijo)."""
+LEAST_DECREASE = 1e-4
+"""The share of the decrease that the slope promises which a step has to make: Armijo's condition,
+equation 3.4 of Nocedal & Wright (2006)."""
 
-MOST_HALVES = 20
-"""How often a step is halved until it makes that decrease."""
+MOST_STEP_SIZES = 20
+"""How many step sizes are tried until one makes that decrease, each half of the one before."""
+
+LEAST_CURVATURE = 1e-10
+"""A step is remembered if s y is above this share of y y: see `Step`. Otherwise the estimate of the
+Hessian would not be positive definite."""
 
 MANY_LABELS = 20
-"""Above this number of labels the penalties are `PENALTY_OF_MANY` in place of `PENALTY`."""
+"""Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` in place of `PENALTY`."""
 
 TOLERANCE = 1e-3
-"""Where `train_at_once` ends: see `minimise_by_lbfgs`. Less makes no model better: see
+"""Where `train_at_once` ends: see `minimise_by_lbfgs`. A smaller one makes no model better: see
 docs/linear.md."""
 
 MOST_ITERATIONS = 60
-"""Of `train_at_once`. More make no model better."""
+"""The most iterations of `train_at_once`. More iterations make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
 
 MEMINFO = Path("/proc/meminfo")
+"""The file in which Linux says how much memory is free."""
 
 
 class Penalty(NamedTuple):
-    """What the square of a weight costs, c2: the weight of a feature or of the chain; and that of a
-    number of a static vector. Chosen on development data: see docs/linear.md."""
+    """The penalty of a weight w is c2 w^2. These are the values of c2, chosen on development data:
+    see docs/linear.md.
+
+    features (float): For the weights of features and of the chain.
+    vectors (float): For the weights of static vectors.
+    """
 
     features: float
     vectors: float
@@ -65,15 +80,16 @@ class Penalty(NamedTuple):
 
 PENALTY = Penalty(features=0.1, vectors=0.3)
 
-PENALTY_OF_MANY = Penalty(features=1.0, vectors=1.0)
+PENALTY_OF_MANY_LABELS = Penalty(features=1.0, vectors=1.0)
 
 
 class BatchTargets(NamedTuple):
     """The targets of a batch in one segmentation of its docs.
 
-    rows (Ints2d): The rows of `TotalLoss.table` that tokens have, -1 for none. Shape: (N, S)
+    rows (Ints2d): For each token the rows of `TotalLoss.table` whose sum is its scores, -1 for
+        none. Shape: (N, S)
     targets (Targets): The targets.
-    share (float): How much their loss counts: 1, or less if there are two segmentations. See
+    share (float): The weight of their loss: 1, or less if there are two segmentations. See
         `Segmentations.shares`.
     """
 
@@ -87,19 +103,21 @@ class TotalLoss:
 
         f(w) = sum over the examples of the loss + sum over the weights w_i of c2_i w_i^2
 
-    The penalty is that of CRFsuite, but for the weights of static vectors, whose c2 is their own.
-    The loss of a doc with borders is a weighted mean over both of its segmentations: see
-    `Segmentations.shares`. Docs are read once. The vector is in float64, scores are in float32.
+    The penalty is that of CRFsuite, except that the weights of static vectors have a c2 of their
+    own. The loss of a doc with borders is a weighted mean over both of its segmentations: see
+    `Segmentations.shares`. Docs are read once, when the object is made. The vector is in float64,
+    scores are in float32.
 
-    The vector is a table of K columns. Its rows are G groups of features that always occur
-    together, see `sparse.Merged`; M of static vectors, if they are inputs; and K + 2 of the chain.
+    The vector w is a table of K columns, row after row. It has a row for each of G groups of
+    features that always occur together (see `sparse.Merged`), then M rows of static vectors, if
+    they are inputs, and K + 2 rows of the chain.
 
-    model (Model): A linear model that knows its features.
+    model (Model): A linear model whose vocabulary of features is built.
     objective (Objective): The training objective.
-    tags (Tags): The tags of the chain, or the same with a single O.
+    tags (Tags): The tags of the chain, or `Tags.collapsed`: the same with a single O.
     examples (Sequence[Example]): The examples.
-    c2 (float): The weight of the penalty.
-    c2_of_vectors (float | None): The same for the weights of static vectors. None: `c2`.
+    c2 (float): The penalty of the weights.
+    c2_of_vectors (float | None): The penalty of the weights of static vectors. None: `c2`.
     """
 
     def __init__(
@@ -117,27 +135,28 @@ class TotalLoss:
         self.features, self.weights = linear_part(model)
         feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
         self.merged = sparse.merge_equal(feature_batch.rows, self.weights.n_features)
-        self.inputs = vector_inputs_of(feature_batch)
+        self.vectors = vector_inputs_of(feature_batch)
         self.n_groups = len(self.merged.roots)
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
-        # The penalty of each row of the vector. Shape: (G + M + K + 2, 1)
+        # The penalty of each row of the table. Shape: (G + M + K + 2, 1)
         self.c2 = numpy.full((self.shape[0], 1), c2)
         if c2_of_vectors is not None:
             self.c2[self.n_groups : self.first_chain_row] = c2_of_vectors
         self.batches = self._make_batches(examples, self._table_rows())
 
     def _table_rows(self) -> Ints2d:
-        """The rows of `table` that tokens have: their groups of features and, below all groups, the
-        products of the static vectors in their windows. Shape: (N, S)"""
-        if self.inputs is None:
+        """Find the rows of `table` whose sum is the scores of each token: those of its groups of
+        features, and those of the static vectors in its window. -1 is for none. Shape: (N, S)"""
+        if self.vectors is None:
             return self.merged.rows
-        # Products are numbered from 0; in `table` they stand below the groups. -1 is for none.
-        rows_of_products = numpy.where(self.inputs.rows < 0, -1, self.inputs.rows + self.n_groups)
+        # In `table` the products of vectors stand below the groups: row 0 is row `n_groups` there.
+        rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
         return numpy.concatenate([self.merged.rows, rows_of_products.astype("int32")], axis=1)
 
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
-        """Divide examples, whose tokens have these rows of `table`, (N, S), into batches."""
+        """Divide examples into batches. `rows` has the rows of `table` of all their tokens, as
+        `_table_rows` finds them. Shape: (N, S)"""
         batch_size = BATCH_SIZE
         if self.objective.loss.stage_at(Progress()).is_ratio:
             # A ratio over the batch is not the sum of those of parts of it.
@@ -155,13 +174,14 @@ class TotalLoss:
         return batches
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the function and its gradient, (D,), in float64."""
-        # A loss may keep counts of earlier batches; the function must not depend on earlier calls.
+        """Compute the value of the function and its gradient, in float64. Shapes: (D,)"""
+        # A loss may keep counts of earlier batches. Forget them, as the value must not depend on
+        # earlier calls.
         self.objective.loss.stage_at(Progress()).forget()
         weights = vector.reshape(self.shape)
         value = float((self.c2 * weights**2).sum())
         sums = self._no_gradient()
-        # One batch after another, so that the scores and gradients of one are in memory.
+        # One batch after another, so that the scores of only one batch are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
             value += batch.share * result.value
@@ -171,7 +191,7 @@ class TotalLoss:
         return value, self._to_vector(sums) + d_penalty.reshape(-1)
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
-        """Compute the scores of each batch with the weights of a vector, (D,)."""
+        """Yield the scores of each batch by the weights of a vector. Shape: (D,)"""
         weights = vector.reshape(self.shape).astype("float32")
         table = self.table(weights)
         for batch in self.batches:
@@ -184,34 +204,36 @@ class TotalLoss:
             )
 
     def table(self, weights: Floats2d) -> Floats2d:
-        """The rows that add up to the scores of tokens: one for each group of features and, below
-        them, one for each product of a static vector: see `VectorInputs`. Shape: (G + U O, K)"""
-        # A group of c features, whose row of the vector is v, adds sqrt(c) v to the scores.
+        """Make the table whose rows add up to the scores of tokens: a row for each group of
+        features and, below, a row for each product of a static vector with the weights of an
+        offset (see `VectorInputs`). Shapes: (G + M + K + 2, K) to (G + U O, K)"""
+        # A group of c features with the weights v adds sqrt(c) v to the scores: see `Merged`.
         groups = weights[: self.n_groups] * self.merged.roots[:, None].astype("float32")
-        if self.inputs is None:
+        if self.vectors is None:
             return groups
-        products = self.inputs.products(weights[self.n_groups : self.first_chain_row])
+        products = self.vectors.products(weights[self.n_groups : self.first_chain_row])
         return numpy.concatenate([groups, products])
 
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
-        """Sum the gradients with respect to the scores of batches into one for the vector, (D,)."""
+        """Compute the gradient with respect to the vector, (D,), from the gradients with respect to
+        the scores of each batch."""
         sums = self._no_gradient()
         for batch, gradient in zip(self.batches, gradients):
             self._add_gradient(sums, batch, gradient)
         return self._to_vector(sums)
 
     def _no_gradient(self) -> Floats2d:
-        """A gradient of 0: a row for each row of `table`, for the transitions from each tag, for
-        the start and for the end."""
+        """Make a gradient of 0: with respect to `table` and, below, the K + 2 rows of the chain.
+        Shape: (G + U O + K + 2, K)"""
         n_tags = len(self.tags)
         n_products = 0
-        if self.inputs is not None:
-            n_products = self.inputs.n_products
+        if self.vectors is not None:
+            n_products = self.vectors.n_products
         return numpy.zeros((self.n_groups + n_products + n_tags + 2, n_tags))
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
-        """Add the gradient with respect to the scores of a batch to sums, in place: see
-        `_no_gradient`."""
+        """Add the gradient with respect to the scores of a batch to `sums`, in place. The rows of
+        `sums` are those of `_no_gradient`."""
         n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
         sparse.add_rows(batch.rows, emissions, sums)
@@ -220,18 +242,20 @@ class TotalLoss:
         sums[-1] += gradient.end
 
     def _to_vector(self, sums: Floats2d) -> Floats1d:
-        """The gradient for the vector, (D,), from these sums: see `_no_gradient`."""
+        """Compute the gradient with respect to the vector, (D,), from the sums over all batches.
+        The rows of `sums` are those of `_no_gradient`."""
         first_chain_row = len(sums) - len(self.tags) - 2
-        # The backward pass of `table`: a score has sqrt(c) times the row of a group of c features.
+        # The backward pass of `table`, with the same factor sqrt(c).
         parts = [sums[: self.n_groups] * self.merged.roots[:, None]]
-        if self.inputs is not None:
+        if self.vectors is not None:
             d_products = sums[self.n_groups : first_chain_row]
-            parts.append(self.inputs.backprop_products(d_products))
+            parts.append(self.vectors.backprop_products(d_products))
         parts.append(sums[first_chain_row:])
         return numpy.concatenate(parts).reshape(-1)
 
     def read_weights(self) -> Floats1d:
-        """The vector that is closest to the weights of the model, (D,)."""
+        """Return the weights of the model as a vector, (D,). Where features of a group have
+        different weights, it has their mean."""
         n_features = self.weights.n_features
         rows = self.weights.rows.astype("float64")
         groups = self.merged.merge(rows[:n_features])
@@ -242,7 +266,8 @@ class TotalLoss:
         self.weights.rows[:] = self.to_rows(vector)
 
     def to_rows(self, vector: Floats1d) -> Floats2d:
-        """The weights that a vector, (D,), stands for. Shape: (V + M + K + 2, K)"""
+        """Return the weights of the model that a vector, (D,), stands for.
+        Shape: (V + M + K + 2, K)"""
         rows = vector.reshape(self.shape)
         features = self.merged.spread(rows[: self.n_groups])
         return numpy.concatenate([features, rows[self.n_groups :]])
@@ -251,19 +276,21 @@ class TotalLoss:
 def train_at_once(
     model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> Trained:
-    """Train the weights of a linear model on all examples at once, from weights of 0. If O is
-    split, they are trained a second time with a single O, and become the mean of both.
+    """Train the weights of a linear model on all examples at once, from weights of 0.
 
-    model (Model): A linear model that knows its features.
+    If the chain has several tags for O (see `Tags.is_split`), training runs twice: with these tags,
+    and with a single O. The model gets the mean of the weights of both.
+
+    model (Model): A linear model whose vocabulary of features is built.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The examples.
-    RETURNS (Trained): How training ended. Each evaluation of the loss is an epoch of one step. The
-        value is the objective of the last training, per token.
+    RETURNS (Trained): How training ended. Each evaluation of the loss counts as an epoch of one
+        step. The value is the loss with its penalty, per token, at the end of the last training.
     """
-    penalty = PENALTY if len(tags.labels) <= MANY_LABELS else PENALTY_OF_MANY
+    penalty = PENALTY if len(tags.labels) <= MANY_LABELS else PENALTY_OF_MANY_LABELS
     n_tokens = sum(len(eg.predicted) for eg in examples)
-    rows: list[Floats2d] = []
+    rows_of_trainings: list[Floats2d] = []
     n_evaluations = 0
     value = 0.0
     reason = AT_ONCE
@@ -284,19 +311,19 @@ def train_at_once(
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
         is_interrupted = minimum.reason == INTERRUPTED
-        # A second training counts only if it comes to its end.
-        if not (is_interrupted and rows):
-            trained_rows = total.to_rows(minimum.vector)
+        # If the second training is interrupted, the weights are those of the first one alone.
+        if not (is_interrupted and rows_of_trainings):
+            rows = total.to_rows(minimum.vector)
             if trained_tags is not tags:
-                trained_rows = spread_over_split(trained_rows, tags)
-            rows.append(trained_rows)
+                rows = spread_over_split(rows, tags)
+            rows_of_trainings.append(rows)
             value = minimum.value / max(n_tokens, 1)
         if is_interrupted:
             reason = INTERRUPTED
             break
 
     _, weights = linear_part(model)
-    weights.restart(numpy.mean(rows, axis=0))
+    weights.restart(numpy.mean(rows_of_trainings, axis=0))
     return Trained(
         value,
         n_epochs=n_evaluations,
@@ -307,14 +334,22 @@ def train_at_once(
 
 
 def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
-    """Weights with a single O as weights of tags that split it: scores of paths are the same.
-    Shape: (V + M + L + 2, L) to (V + M + K + 2, K)"""
+    """Turn the weights of a chain with a single O, which has L tags, into those of a chain with
+    several tags for O. Each of these gets the weights of O, so that paths have the same scores.
+
+    rows (Floats2d): The weights of features, of vectors and of the chain.
+        Shape: (V + M + L + 2, L)
+    tags (Tags): The tags of the new chain, K of them.
+    RETURNS (Floats2d): The new weights. Shape: (V + M + K + 2, K)
+    """
     first_chain_row = len(rows) - len(tags.collapsed) - 2
     emissions = rows[:first_chain_row]
-    # The rows below: transitions from each of L tags, the start and the end.
+    # The transitions from O become transitions from each of its tags: (L, L) to (K, L).
     transitions = rows[first_chain_row:-2][tags.collapsed_of]
     start_and_end = rows[-2:]
-    return numpy.concatenate([emissions, transitions, start_and_end])[:, tags.collapsed_of]
+    new_rows = numpy.concatenate([emissions, transitions, start_and_end])
+    # The column of O becomes a column for each of its tags: L columns to K.
+    return new_rows[:, tags.collapsed_of]
 
 
 class Minimum(NamedTuple):
@@ -327,8 +362,16 @@ class Minimum(NamedTuple):
     reason: str
 
 
+class Point(NamedTuple):
+    """A vector, the value of the function there, and its gradient. Shapes: (D,)"""
+
+    vector: Floats1d
+    value: float
+    gradient: Floats1d
+
+
 Step = tuple[Floats1d, Floats1d]
-"""The change s of the vector in an iteration, and the change y of the gradient. Shapes: (D,)"""
+"""An earlier step: how much it changed the vector, s, and the gradient, y. Shapes: (D,)"""
 
 
 def minimise_by_lbfgs(
@@ -338,66 +381,92 @@ def minimise_by_lbfgs(
     max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> Minimum:
-    """Minimise a function by L-BFGS until it converges or is stopped: after a KeyboardInterrupt the
-    best vector so far is returned.
+    """Minimise a function by L-BFGS, until it converges or is stopped. After a KeyboardInterrupt
+    the best vector so far is returned.
 
-    A direction is the gradient times an estimate of the inverse Hessian: see `descent_direction`.
-    Steps are halved until they make the value smaller.
+    Each iteration takes a step in the direction of `descent_direction`, and halves it until the
+    value is smaller.
 
-    function (Callable): Takes a vector to a value and its gradient. Shapes: (D,) to (D,)
+    function (Callable): Takes a vector to its value and gradient. Shapes: (D,) to (D,)
     start (Floats1d): The vector to start from. Shape: (D,)
     max_iter (int | None): The most iterations. None: no limit.
-    tolerance (float): It ends when the last ten iterations made the value smaller by less than this
-        share of it; CRFsuite's `delta`.
-    RETURNS (Minimum): The best vector.
+    tolerance (float): Minimisation ends when the last ten iterations have made the value smaller by
+        less than this share of it. CRFsuite calls it `delta`.
+    RETURNS (Minimum): The best vector, its value, and how minimisation ended.
 
     Nocedal & Wright (2006), algorithms 7.4 and 3.1.
     """
-    vector = start
-    values = [float("nan")]
     n_evaluations = 0
+
+    def evaluate(vector: Floats1d) -> Point:
+        nonlocal n_evaluations
+        value, gradient = function(vector)
+        n_evaluations += 1
+        return Point(vector, value, gradient)
+
+    point = Point(start, float("nan"), start)  # only if there is no time to evaluate the function
+    values: list[float] = []  # at the start and after each iteration
     reason = "converged"
     steps: list[Step] = []
     bar = progress(desc="train", unit="it", total=max_iter)
     try:
-        values[0], gradient = function(vector)
-        n_evaluations = 1
-        while gradient.any() and not has_settled(values, tolerance):
+        point = evaluate(start)
+        values.append(point.value)
+        while point.gradient.any() and not has_settled(values, tolerance):
             if max_iter is not None and len(values) > max_iter:
                 reason = "iterations used up"
                 break
 
-            direction = descent_direction(gradient, steps)
-            slope = float(gradient @ direction)
-            for size in 0.5 ** numpy.arange(MOST_HALVES):  # 1, 1/2, 1/4, …
-                new_vector = vector + size * direction
-                new_value, new_gradient = function(new_vector)
-                n_evaluations += 1
-                if new_value <= values[-1] + ENOUGH * size * slope:
-                    break
-            else:  # no size made the value smaller by enough
+            direction = descent_direction(point.gradient, steps)
+            new_point = search_line(evaluate, point, direction)
+            if new_point is None:
                 reason = "converged as far as the scores are exact"
                 break
 
-            s = new_vector - vector
-            y = new_gradient - gradient
-            if s @ y > 1e-10 * (y @ y):  # otherwise the estimate would not be positive definite
-                steps = [*steps, (s, y)][-MEMORIES:]
-            vector = new_vector
-            gradient = new_gradient
-            values.append(new_value)
-            bar.set_postfix(objective=f"{new_value:.6g}", refresh=False)
+            s = new_point.vector - point.vector
+            y = new_point.gradient - point.gradient
+            if s @ y > LEAST_CURVATURE * (y @ y):
+                steps = [*steps, (s, y)][-N_REMEMBERED_STEPS:]
+            point = new_point
+            values.append(point.value)
+            bar.set_postfix(objective=f"{point.value:.6g}", refresh=False)
             bar.update()
     except KeyboardInterrupt:
         reason = INTERRUPTED
     bar.close()
-    return Minimum(vector, values[-1], len(values) - 1, n_evaluations, reason)
+    return Minimum(
+        point.vector,
+        point.value,
+        n_iterations=max(len(values) - 1, 0),
+        n_evaluations=n_evaluations,
+        reason=reason,
+    )
+
+
+def search_line(
+    evaluate: Callable[[Floats1d], Point], point: Point, direction: Floats1d
+) -> Point | None:
+    """Take a step from a point in a direction of shape (D,), and halve it until it makes the value
+    smaller by enough. Returns the new point, or None if no step does so."""
+    slope = float(point.gradient @ direction)
+    for size in 0.5 ** numpy.arange(MOST_STEP_SIZES):  # 1, 1/2, 1/4, 1/8, ...
+        new_point = evaluate(point.vector + size * direction)
+        if new_point.value <= point.value + LEAST_DECREASE * size * slope:
+            return new_point
+    return None
 
 
 def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
-    """The direction in which the function should decrease: - H g, where g is the gradient and H an
-    estimate of the inverse Hessian that is never made. Algorithm 7.4 of Nocedal & Wright (2006),
-    with two loops over the last steps. Without steps: - g, of length 1 at most. Shape: (D,)"""
+    """Compute the direction of the next step: - H g, where g is the gradient, and H an estimate of
+    the inverse of the Hessian from the last steps. H itself is never made. The first direction,
+    before any step, is - g, shortened to length 1 if it is longer.
+
+    Algorithm 7.4 of Nocedal & Wright (2006), whose letters these are.
+
+    gradient (Floats1d): The gradient, g. Shape: (D,)
+    steps (Sequence[Step]): The last steps, the latest at the end.
+    RETURNS (Floats1d): The direction. Shape: (D,)
+    """
     direction = -gradient
     if not steps:
         direction /= max(1.0, float(numpy.linalg.norm(direction)))
@@ -407,7 +476,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
         alpha = float(s @ direction) / float(s @ y)
         direction -= alpha * y
         alphas.append(alpha)
-    # The first estimate is a multiple of the unit matrix: equation 7.20.
+    # What H is before any step is added: a multiple of the unit matrix, equation 7.20.
     s, y = steps[-1]
     direction *= float(s @ y) / float(y @ y)
     for s, y in steps:
@@ -418,7 +487,8 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
 
 
 def has_settled(values: Sequence[float], tolerance: float) -> bool:
-    """Whether the last iterations made the value smaller by less than a share of it."""
+    """Whether the last `PERIOD` iterations made the value smaller by less than `tolerance`, as a
+    share of it. `values` are those at the start and after each iteration."""
     if len(values) <= PERIOD:
         return False
     decrease = values[-1 - PERIOD] - values[-1]
@@ -426,8 +496,14 @@ def has_settled(values: Sequence[float], tolerance: float) -> bool:
 
 
 def check_memory(model: Model, tags: Tags, name: str) -> None:
-    """Raise a ValueError if weights don't fit in memory and swap, where the system tells, before
-    they are made. Each has four numbers in float32: itself, and what an optimizer keeps of it."""
+    """Check, before they are made, that the weights of a model fit in memory and swap. On systems
+    that don't say how much is free, nothing is checked.
+
+    model (Model): A model, whose vocabulary of features is built if it is linear.
+    tags (Tags): The tags of the chain.
+    name (str): The name of the component, for the message.
+    RAISES (ValueError): If they don't fit.
+    """
     if not MEMINFO.exists():
         return
     fields = re.findall(r"^(MemAvailable|SwapFree): *(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
@@ -444,7 +520,8 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
         n_vector_rows = features.n_vector_rows
     n_tags = len(tags)
     n_weights = (n_features + n_vector_rows + n_tags + 2) * n_tags
-    n_bytes = 16 * n_weights  # four numbers of 4 bytes each
+    # For each weight there are four floats of 4 bytes: itself and what the optimizer keeps of it.
+    n_bytes = 4 * 4 * n_weights
     if available < n_bytes:
         raise ValueError(
             f"{name}: labels: expected weights that fit in {available / 1e9:.1f} GB of memory, got "

@@ -1,7 +1,10 @@
-"""The training objective: from examples to targets, and from targets and scores to the loss.
+"""The training objective: it makes targets of examples, and computes the loss of targets and
+scores.
 
 Targets are what a loss needs besides the scores of the model: see `targets`. A loss may have
-several stages, which follow each other in training.
+several stages, which are losses that follow each other in training: see `LossSchedule`.
+
+In shapes, N is the number of tokens, S of features that a token can have, and K of tags.
 """
 
 from collections.abc import Sequence
@@ -39,14 +42,14 @@ class Objective:
         targets = objective.targets(examples, tags).in_epoch(epoch)
         result, n_annotated = objective.evaluate(targets, scores, progress)
 
-    Targets depend on the examples only, so they can be reused when the scores change.
+    Targets depend only on the examples, so you can use them again when the scores change.
 
     name (str): The name of the component, for messages.
-    strings (StringStore): The strings of its vocab, which have its labels.
-    loss (Loss | LossSchedule): The loss, or several losses one after another.
+    strings (StringStore): The strings of the vocab. The labels of the component are among them.
+    loss (Loss | LossSchedule): The loss, or several losses that follow each other.
     weights (Weights): How much tokens and examples count.
     annotation (Annotation): Where the annotation stands in docs.
-    RAISES (ValueError): If tokens have weights and the loss doesn't use them.
+    RAISES (ValueError): If tokens have weights, and no stage of the loss uses them.
     """
 
     name: str
@@ -70,21 +73,22 @@ class Objective:
             )
         # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
-        # Warnings about annotation that were given, and are not repeated.
+        # The warnings about annotation that were given so far. They are not repeated.
         self._warned: set[str] = set()
 
     def targets(
         self, examples: Sequence[Example], tags: Tags, features: Ints2d | None = None
     ) -> Segmentations[Targets]:
-        """Make the targets of a batch for all epochs, to be used with any scores of the same docs:
-        see `make_targets`.
+        """Make the targets of a batch for all epochs: see `make_targets`.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.
-        features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
-        RETURNS (Segmentations[Targets]): The targets of whole docs and, if some have borders, of
-            their sequences.
-        RAISES (ValueError): If docs have soft targets of other labels, or the loss is a ratio.
+        features (Ints2d | None): The features of tokens, if the loss uses them: see
+            `Gold.features`. Shape: (N, S)
+        RETURNS (Segmentations[Targets]): The targets of whole docs and, if some docs have borders,
+            those of docs that are cut at their borders.
+        RAISES (ValueError): If there are soft targets with labels that the tags don't have, or soft
+            targets and a loss that is a ratio over the batch.
         """
         batch = self._read(examples, tags)
         is_border = self.annotation.find_training_borders(examples)
@@ -101,15 +105,15 @@ class Objective:
         epoch: int,
         features: Ints2d | None = None,
     ) -> Targets:
-        """Make the targets of a batch for one epoch, which takes its docs whole or cuts them. They
-        are those of `targets`, without the work for other epochs.
+        """Make the targets of a batch for one epoch only. It returns the same as
+        `targets(...).in_epoch(epoch)`, and does half the work.
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.
-        epoch (int): The number of epochs before it.
-        features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
+        epoch (int): The number of the epoch. The first one is number 0.
+        features (Ints2d | None): As in `targets`. Shape: (N, S)
         RETURNS (Targets): The targets.
-        RAISES (ValueError): As `targets` does.
+        RAISES (ValueError): As in `targets`.
         """
         batch = self._read(examples, tags)
         if cuts_docs(epoch):
@@ -121,14 +125,17 @@ class Objective:
         return targets
 
     def _read(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
-        """Read the annotation of a batch as the settings of the component say."""
+        """Read the annotation of a batch with the settings of the component."""
         return read_annotation(
             examples, tags, self.strings, self.annotation, self.weights, self._warned
         )
 
     def _refuse_ratio(self, targets: Targets) -> None:
-        """RAISES (ValueError): If there are soft targets and the loss is a ratio over the batch. A
-        divergence from soft targets is a sum over docs, and can't be added to a ratio."""
+        """Refuse soft targets if the loss is a ratio over the batch. The loss of soft targets is a
+        sum over docs, which can't be added to a ratio.
+
+        RAISES (ValueError): If there are soft targets and such a loss.
+        """
         if targets.soft is not None and any(stage.is_ratio for stage in self.loss.stages):
             raise ValueError(
                 f"{self.name}: loss: expected one that is a sum over docs, as there are soft "
@@ -141,20 +148,20 @@ class Objective:
         """Compute the loss of a batch and its gradient with respect to the model's scores.
 
         targets (Targets): The targets of the batch.
-        scores (Potentials): The model's scores of its docs.
-        progress (Progress): How far training has come: the loss may depend on it.
-        RETURNS (tuple[LossResult, int]): The loss with its gradient; and the number of annotated
-            tokens or, if the loss is one ratio, 1.
+        scores (Potentials): The model's scores of the docs of the batch.
+        progress (Progress): How far training has come, on which the loss may depend.
+        RETURNS (tuple[LossResult, int]): The loss with its gradient; and the number that the loss
+            is divided by for a mean: that of annotated tokens or, if the loss is a ratio, 1.
         """
         loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
-        # The sequences of the loss are parts of docs if these are cut.
+        # The model has scored whole docs. The loss takes the sequences that they are cut into.
         sequence_scores = scores._replace(lengths=targets.lengths)
         potentials, gold = to_loss_inputs(targets, sequence_scores, table)
         value, gradient = loss.compute(potentials, gold)
 
         if targets.gold.tied_to is not None:
-            # Back to the tags of the model: the loss saw copies of them.
+            # With incorrect spans the loss saw several copies of each tag: sum their gradients.
             gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
             from_teacher = divergence(sequence_scores, targets.soft)
@@ -168,12 +175,12 @@ class Objective:
         return result, max(n_annotated, 1)
 
     def prepare(self, tags: Tags) -> list[list[list[float]] | None]:
-        """Check that costs and weights fit the labels, before training begins.
+        """Check, before training begins, that costs and weights fit the labels.
 
-        tags (Tags): The tags of annotation.
+        tags (Tags): The tags of annotation, with a single O.
         RETURNS (list[list[list[float]] | None]): The cost table of each stage of the loss, to be
             saved with the model; None for a stage without a cost. Shapes: (K, K)
-        RAISES (ValueError): If a cost or a weight is of a label that the tags don't have.
+        RAISES (ValueError): If a cost or a weight is for a label that the tags don't have.
         """
         unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
         if unknown:
@@ -188,11 +195,11 @@ class Objective:
         return tables
 
     def restore(self, tables: Sequence[list[list[float]] | None], tags: Tags) -> None:
-        """Restore the cost tables of a saved model where a cost can't be computed any more, for
-        example because its file is missing.
+        """Take the cost tables of a saved model where a cost can't be computed any more, for
+        example because the file it reads is missing.
 
-        tables (Sequence[list[list[float]] | None]): What `prepare` returned.
-        tags (Tags): The tags of annotation.
+        tables (Sequence[list[list[float]] | None]): The tables that `prepare` returned.
+        tags (Tags): The tags of annotation, with a single O.
         """
         for stage, table in zip(self.loss.stages, tables):
             if table is None:
@@ -203,8 +210,8 @@ class Objective:
                 self._tables[id(stage), tags.names] = numpy.asarray(table, dtype="float32")
 
     def cost_table(self, loss: Loss, tags: Tags) -> CostTable | None:
-        """The cost table of a loss over some tags; None if it has no cost. It is computed once, as
-        a cost may read a file."""
+        """Return the cost table of a loss for some tags, (K, K). None if the loss has no cost. A
+        table is computed only once, as a cost may read a file."""
         if loss.cost is None:
             return None
         key = (id(loss), tags.names)
@@ -213,17 +220,22 @@ class Objective:
         return self._tables[key]
 
     def forget(self) -> None:
-        """Begin training anew: losses that keep counts of earlier batches drop them."""
+        """Begin training anew: losses that keep counts of earlier batches forget them."""
         for stage in self.loss.stages:
             stage.forget()
 
 
 def check_finite(scores: Potentials, name: str) -> None:
-    """Raise a ValueError if scores of the component `name` are not finite. To be called before its
-    model is updated, which would spoil the weights."""
+    """Check that scores are finite. Call it before the model is updated: an update with other
+    scores would spoil the weights.
+
+    scores (Potentials): The scores of the model.
+    name (str): The name of the component, for the message.
+    RAISES (ValueError): If a score is not finite.
+    """
     # The first four fields: emissions, transitions, start and end.
     for field_name, array in zip(scores._fields, scores[:4]):
-        # The sum is finite only if all scores are, and needs no array of truth values.
+        # The sum is finite only if all scores are. `isfinite` of the array would make another one.
         total = float(array.sum())
         if not numpy.isfinite(total):
             raise ValueError(
@@ -235,30 +247,31 @@ def check_finite(scores: Potentials, name: str) -> None:
 def to_loss_inputs(
     targets: Targets, scores: Potentials, table: CostTable | None = None
 ) -> tuple[Potentials, Gold]:
-    """The arguments of a loss: potentials that are minus infinity where paths are impossible, and
-    gold with its cost. They are on the device of the scores.
+    """Make the arguments of a loss.
 
     targets (Targets): The targets of a batch.
-    scores (Potentials): The scores of the model for its sequences.
-    table (CostTable | None): The cost of each mistake over `Tags.collapsed`, if the loss uses one.
-    RETURNS (tuple[Potentials, Gold]): The constrained potentials, and gold.
+    scores (Potentials): The scores of the model for the sequences of the batch.
+    table (CostTable | None): The cost of each mistake, if the loss has a cost. Its tags are those
+        of annotation, with a single O.
+    RETURNS (tuple[Potentials, Gold]): The potentials, which are minus infinity where paths are
+        impossible; and gold with its cost. Both are on the device of the scores.
     """
     gold = targets.gold
     if table is not None:
         if gold.collapsed_of is not None:
-            # From the tags of annotation, with a single O, to those of the chain: (K, K).
+            # The chain has several tags for O. Each of them costs what O costs. Shape: (K, K)
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
         gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
 
     if targets.soft is not None:
-        # A doc with soft targets counts by its divergence alone.
+        # A doc with soft targets is learned from these alone: its gold has the weight 0.
         is_taught = targets.soft.weights != 0
         weights = gold.weights
         if weights is None:
             weights = numpy.ones(len(is_taught))
         gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
 
-    # The arrays of gold on the device of the scores. Some fields may be None.
+    # Copy the arrays of gold to the device of the scores. Some fields may be None.
     asarray = get_array_module(scores.emissions).asarray
     gold = Gold._make(None if array is None else asarray(array) for array in gold)
 
@@ -269,9 +282,9 @@ def to_loss_inputs(
 
 
 def gold_cost(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """The cost of predicting each tag at each token, in the place of its gold tag.
+    """Compute what it costs to predict each tag at each token, where another tag may be right.
 
-    path (Ints1d): The gold path, -1 where gold is missing. Shape: (N,)
+    path (Ints1d): The gold tag of each token, -1 where gold is missing. Shape: (N,)
     table (CostTable): The cost of each mistake. Shape: (K, K)
     weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
     RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)

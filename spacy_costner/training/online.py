@@ -1,6 +1,7 @@
-"""Online training of the linear model: the updates of `spacy train`, with examples read once.
+"""Online training of the linear model. It makes the same updates as `spacy train`, but reads the
+examples only once.
 
-A step updates the weights with one batch; an epoch takes all batches once.
+A step updates the weights with one batch. An epoch takes all batches once.
 """
 
 import random
@@ -23,22 +24,23 @@ INTERRUPTED = "interrupted"
 
 
 class Trainable(Protocol):
-    """Weights that are trained, such as `SparseWeights`: see its methods."""
+    """Weights that can be trained, such as `SparseWeights`."""
 
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. The callback keeps the gradient."""
+        """Score docs in training. Returns the scores, and the callback that takes the gradient with
+        respect to them and keeps it for `finish_update`."""
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the kept gradient."""
+        """Update the weights with the gradient that is kept."""
 
 
 class Batch(NamedTuple):
     """A batch of training.
 
     n_sequences (int): The number of its sequences.
-    read (Callable): Reads its features and its targets.
+    read (Callable): Returns its features and its targets. It may read them anew in each call.
     """
 
     n_sequences: int
@@ -50,9 +52,15 @@ Batches = Segmentations[list[Batch]]
 
 
 class Trained(NamedTuple):
-    """The result of online training, or its state after an epoch. `value` is the loss of the last
-    complete epoch or, if there is none, of all steps; per annotated token or, if the loss is one
-    ratio, per step."""
+    """The result of training, or its state after an epoch.
+
+    value (float): The loss of the last complete epoch or, if there is none, of all steps. It is the
+        mean over annotated tokens or, if the loss is one ratio over a batch, over steps.
+    n_epochs (int): The number of complete epochs.
+    n_steps (int): The number of steps.
+    reason (str): Why training ended.
+    progress (Progress): The progress since the component was initialized.
+    """
 
     value: float
     n_epochs: int
@@ -61,7 +69,7 @@ class Trained(NamedTuple):
     progress: Progress
 
     def as_text(self) -> str:
-        """How training ended, as a line of text."""
+        """Describe how training ended in a line of text."""
         return (
             f"{self.reason}: {self.n_epochs} epochs, {self.n_steps:,} steps, loss {self.value:.6g}"
         )
@@ -72,8 +80,8 @@ OnEpoch = Callable[[Trained], object]
 
 
 def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> Batches:
-    """The features and the targets of a batch of examples as a batch of each segmentation, which is
-    kept in memory."""
+    """Make batches of features and targets that stay in memory: one for each segmentation, or one
+    for both if there is only one."""
 
     def to_batches(targets: Targets) -> list[Batch]:
         return [Batch(len(targets.lengths), lambda: (features, targets))]
@@ -84,7 +92,15 @@ def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> B
 def read_batches(
     model: Model, objective: Objective, tags: Tags, batches: Iterable[list[Example]]
 ) -> Batches:
-    """Extract the features and make the targets of the batches that have tokens."""
+    """Find the features and make the targets of batches of examples. Batches without tokens are
+    left out.
+
+    model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
+    objective (Objective): The training objective, which makes the targets.
+    tags (Tags): The tags of the chain.
+    batches (Iterable[list[Example]]): The examples, divided into batches.
+    RETURNS (Batches): The batches, in both segmentations.
+    """
     training_batches: list[Batches] = []
     for examples in batches:
         features = find_features(model, [eg.predicted for eg in examples], is_train=True)
@@ -108,24 +124,26 @@ def train(
     on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
 ) -> Trained:
-    """Update weights with each batch, in another order in each epoch. A KeyboardInterrupt ends
-    training and keeps the weights so far.
+    """Train weights: update them with each batch, in another order in each epoch. A
+    KeyboardInterrupt ends training; the weights stay as they are then.
 
     weights (Trainable): The weights.
     objective (Objective): The training objective.
-    batches (Batches): The batches. Their lists are shuffled.
-    optimizer (Optimizer): Says whether averages are kept: see `SparseWeights.averaged`. It trains
-        the hidden layer.
-    max_epochs (int), max_steps (int): When to end; 0 for no limit. Not both 0.
+    batches (Batches): The batches. Their lists are shuffled in place.
+    optimizer (Optimizer): The optimizer of the config. Of sparse weights it only says whether
+        averages are kept (see `SparseWeights`); it trains the hidden layer.
+    max_epochs (int): The number of epochs after which training ends. 0: no limit.
+    max_steps (int): The number of steps after which training ends. 0: no limit. One of both limits
+        has to be set.
     dropout (float): The share of features that tokens lose.
-    progress (Progress): The progress of training before.
+    progress (Progress): The progress before this training.
     shuffle (Callable): Shuffles a list in place.
     on_epoch (OnEpoch): Called after each epoch.
-    desc (str): What the progress bar says.
-    RETURNS (Trained): The progress, and why training ended.
+    desc (str): The text of the progress bar.
+    RETURNS (Trained): The result.
     RAISES (ValueError): If a score is not finite.
     """
-    trained = Trained(float("nan"), 0, 0, "trained", progress)
+    trained = Trained(float("nan"), n_epochs=0, n_steps=0, reason="trained", progress=progress)
     n_steps = count_steps(batches, max_epochs, max_steps)
     bar = progress_bar(desc=desc, unit="step", total=n_steps)
     try:
@@ -151,7 +169,7 @@ def train(
                 loss_of_epoch += result.value
                 n_annotated_of_epoch += n_annotated
                 if trained.n_epochs == 0:
-                    # There is no complete epoch yet, so it is the loss of all steps.
+                    # No epoch is complete yet: see `Trained.value`.
                     value = loss_of_epoch / max(n_annotated_of_epoch, 1)
                     trained = trained._replace(value=value)
                 bar.update()
@@ -168,7 +186,8 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """The number of steps of a training; 0 if there is no limit. The limits are as in `train`."""
+    """Count the steps that a training with these limits takes, for the progress bar. The limits are
+    those of `train`."""
     n_steps = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
     if n_steps and max_steps:
         return min(n_steps, max_steps)

@@ -1,9 +1,13 @@
 """Training targets: which paths are possible, which are right, and how much they count.
 
-`read_annotation` reads the docs of a batch, once. `make_targets` cuts them into sequences, once for
-each segmentation, and makes what a loss needs besides the scores of the model. A preset token is
-one whose entity the predicted doc has before the component runs. D is the number of docs, B that of
-sequences.
+First `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
+and makes the targets: what a loss needs besides the scores of the model. It is called once for each
+segmentation of the docs (see `segmentations`).
+
+A preset entity is one that the predicted doc has before the component runs. The component keeps it,
+so paths without it are impossible.
+
+In shapes, D is the number of docs, B of sequences, N of tokens, and K of tags.
 """
 
 import warnings
@@ -40,11 +44,12 @@ class Targets(NamedTuple):
     """All that a loss needs of a batch, besides the scores of the model.
 
     tags (Tags): The tags of the chain.
-    gold (Gold): The gold paths, without a cost, as NumPy arrays.
-    constraints (Constraints): The possible paths. With incorrect spans these and gold are over more
-        tags: see `Gold.tied_to`.
-    lengths (Ints1d), doc_of (Ints1d): Number of tokens, and doc, of each sequence. Shapes: (B,)
-    soft (SoftTargets | None): The targets of docs that a teacher has annotated.
+    gold (Gold): The gold paths, as NumPy arrays. The field `cost` is not set.
+    constraints (Constraints): The possible paths. If there are incorrect spans, the chain has more
+        tags here and in `gold`: see `Gold.tied_to`.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    doc_of (Ints1d): The doc of each sequence, as its number in the batch. Shape: (B,)
+    soft (SoftTargets | None): The soft targets, if some docs have them.
     """
 
     tags: Tags
@@ -55,25 +60,26 @@ class Targets(NamedTuple):
     soft: SoftTargets | None = None
 
     def without_soft(self) -> "Targets":
-        """The targets of a model that learns from gold alone, also in docs with soft targets."""
+        """Return the targets without soft targets: docs that have some are learned from their gold
+        instead."""
         return self._replace(soft=None)
 
     def leave_out_impossible(self) -> "tuple[Targets, Array1d]":
-        """Leave out the sequences of which no possible path agrees with gold, as if they were not
-        annotated: losses have no value there.
+        """Leave out the sequences in which no possible path agrees with gold: a loss would be
+        infinite there. They become sequences without annotation.
 
-        RETURNS (tuple[Targets, Array1d]): The targets; and True for the sequences that are left
-            out. Shape: (B,)
+        RETURNS (tuple[Targets, Array1d]): The new targets; and a mask, True for the sequences that
+            were left out. Shape: (B,)
         """
         gold = self.gold
         possible = self.constraints.emissions
         if possible is None and self.soft is None:
-            # Gold keeps to the tag scheme, and nothing else makes it impossible. (With soft targets
-            # an entity may be across a border of the teacher's sequences.)
+            # Gold keeps to the tag scheme, and no preset entity contradicts it. (Docs with soft
+            # targets are cut as their teacher's were, and such a cut may divide an entity.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
 
-        # The tags that agree with gold, and of these the possible ones. Shapes: (N, K), or (N, K')
-        # with incorrect spans, for which there are more tags than those of the chain.
+        # `allowed`: the tags that agree with gold. `agreeing`: those of them that are possible.
+        # Shapes: (N, K). With incorrect spans, K is the larger number of tags of `possible`.
         if possible is None:
             allowed = chain.to_mask(gold.token_tags, len(self.tags))
             agreeing = allowed
@@ -85,7 +91,8 @@ class Targets(NamedTuple):
 
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         is_annotated = (gold.tags >= 0) & ~in_left_out
-        # The tags of a path that is possible: a preset may say which O precedes an entity.
+        # Take the gold tags from a possible path. If there are several tags for O, a preset entity
+        # may say which of them it is.
         gold = gold._replace(tags=numpy.where(is_annotated, path.tags, -1))
         if is_left_out.any():
             gold = gold._replace(allowed=allowed | in_left_out[:, None])
@@ -93,13 +100,15 @@ class Targets(NamedTuple):
 
 
 class Weights:
-    """How much tokens and examples count in training, as the config has it.
+    """How much tokens and examples count in training, as the config says.
 
-    labels (Mapping[str, float] | None): Weight of the tokens of a gold entity, by label; "O" is
-        for tokens outside of entities. 1 for labels that are not named.
-    boundary (float): Factor for the first and the last token of a gold entity.
-    token (str | None): Extension attribute of the reference's tokens with a factor.
-    example (str | None): Extension attribute of the reference doc with its weight.
+    labels (Mapping[str, float] | None): The weight of the tokens of gold entities, by label. "O"
+        stands for tokens outside of entities. Labels that are not named have the weight 1.
+    boundary (float): A factor for the first and the last token of each gold entity.
+    token (str | None): The name of an extension attribute of tokens with one more factor. It is
+        read from the reference.
+    example (str | None): The name of an extension attribute of docs with the weight of the example.
+        It is read from the reference.
     RAISES (ValueError): If a weight is negative or not finite.
     """
 
@@ -127,10 +136,10 @@ class Weights:
     def of_tokens(
         self, path: Ints1d, entities: Entities, tags: Tags, examples: Sequence[Example]
     ) -> Floats1d | None:
-        """The weight of each token of the predicted docs: that of its label, times the factors.
+        """Compute the weight of each token of the predicted docs: the weight of its label, times
+        the factors.
 
-        path (Ints1d): The gold tag of each token; -1, where annotation is missing, weighs as O.
-            Shape: (N,)
+        path (Ints1d): The gold tag of each token, -1 where annotation is missing. Shape: (N,)
         entities (Entities): The gold entities, of any label.
         tags (Tags): The tags of the path.
         examples (Sequence[Example]): The examples, for the factors of their tokens.
@@ -139,10 +148,12 @@ class Weights:
         if not self.weighs_tokens:
             return None
         weight_of_label = [self.labels.get(name, 1.0) for name in (*tags.labels, OUTSIDE)]
-        # A missing tag, -1, becomes tag 0, O. The label of O is -1: its weight is the last one.
+        # A token without annotation (-1) weighs as one with tag 0, which is O. The label of O is
+        # -1, which as an index is the last weight.
         label_of_token = tags.label_of[numpy.maximum(path, 0)]
         weights = numpy.asarray(weight_of_label, dtype="float32")[label_of_token]
-        # The only token of an entity is its first and its last one, and has the factor once.
+        # `unique`: in an entity of one token, the first token is also the last, and gets the factor
+        # only once.
         boundary_tokens = numpy.concatenate([entities.begin, entities.end - 1])
         weights[numpy.unique(boundary_tokens)] *= self.boundary
         if self.token is not None:
@@ -150,8 +161,9 @@ class Weights:
         return weights
 
     def _factors_of_tokens(self, name: str, examples: Sequence[Example]) -> Floats1d:
-        """The factor of each token of the predicted docs: the extension attribute of the token of
-        the reference that it aligns with; 1 if it aligns with none or several. Shape: (N,)"""
+        """Read the factor of each token of the predicted docs from the extension attribute `name`
+        of the token of the reference that it aligns with. It is 1 if the token aligns with none or
+        with several. Shape: (N,)"""
         check_extension(Token, "token", name)
         factors: list[float] = []
         for eg in examples:
@@ -166,8 +178,9 @@ class Weights:
         return numpy.asarray(factors, dtype="float32")
 
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
-        """The weight of each example: its extension attribute times what `doc.user_data` has under
-        `WEIGHT`; None if all are 1. Shape: (D,)"""
+        """Compute the weight of each example: the value of its extension attribute, times the
+        weight that `costner distill` left in `doc.user_data` under `WEIGHT`. None if all weights
+        are 1. Shape: (D,)"""
         docs = [eg.reference for eg in examples]
         has_weights = any(WEIGHT in doc.user_data for doc in docs)
         if self.example is None and not has_weights:
@@ -180,8 +193,13 @@ class Weights:
 
 
 def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> None:
-    """RAISES (ValueError): If an extension attribute that `Weights` names is not registered for the
-    docs or tokens that own it."""
+    """Check that an extension attribute is registered.
+
+    owner (type[Doc] | type[Token]): The class that should have it.
+    setting (str): The setting of `Weights` that names it.
+    name (str): Its name.
+    RAISES (ValueError): If it isn't.
+    """
     if not owner.has_extension(name):
         raise ValueError(
             f"spacy_costner.Weights: {setting}: expected the name of an extension attribute of "
@@ -192,16 +210,18 @@ def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatedBatch:
-    """What the docs of a batch say of their paths, however they are cut into sequences.
+    """The annotation of a batch of docs, before the docs are cut into sequences.
 
     tags (Tags): The tags of the chain.
     annotation (Annotation): Where the annotation stands in docs.
-    examples (list[Example]): The examples, with the spans to learn as entities.
+    examples (list[Example]): The examples. The spans to learn are in `doc.ents`, also if the
+        component learns a key of `doc.spans`.
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
-    is_in_one_entity (Array1d): True for tokens in the same entity as the token before, preset or
-        gold. Shape: (N,)
+    continues_entity (Array1d): True for tokens that are in the same entity as the token before
+        them. The entity may be preset or gold. Shape: (N,)
     constraints (Constraints): The possible paths.
-    path (Ints1d): The gold tag of each token, as `Tags.gold_path` has it. Shape: (N,)
+    path (Ints1d): The gold tag of each token, -1 where annotation is missing, as `Tags.gold_path`
+        makes it. Shape: (N,)
     token_weights (Floats1d | None): The weight of each token; None: 1. Shape: (N,)
     example_weights (Floats1d | None): The weight of each example; None: 1. Shape: (D,)
     """
@@ -210,22 +230,22 @@ class AnnotatedBatch:
     annotation: Annotation
     examples: list[Example]
     lengths: Ints1d
-    is_in_one_entity: Array1d
+    continues_entity: Array1d
     constraints: Constraints
     path: Ints1d
     token_weights: Floats1d | None
     example_weights: Floats1d | None
 
     def leave_out(self, is_left_out: Array1d) -> "AnnotatedBatch":
-        """The batch with some examples as if they had neither annotation nor presets, and of weight
-        0. `is_left_out` is True for these. Shape: (D,)"""
+        """Leave out some examples: give them the weight 0, and remove their annotation and preset
+        entities. `is_left_out` is True for these examples. Shape: (D,)"""
         weights = self.example_weights
         if weights is None:
             weights = numpy.ones(len(is_left_out))
         in_left_out = numpy.repeat(is_left_out, self.lengths)
         possible = self.constraints.emissions
         if possible is not None:
-            # Losses need a possible path of all sequences, also of those of weight 0.
+            # All tags become possible, as losses need a possible path even where the weight is 0.
             possible = possible | in_left_out[:, None]
         return replace(
             self,
@@ -243,17 +263,18 @@ def read_annotation(
     weights: Weights,
     warned: set[str],
 ) -> AnnotatedBatch:
-    """Read what the docs of a batch say of the paths of the chain. White space at the ends of gold
-    entities is taken off.
+    """Read the annotation of a batch of docs: preset and gold entities, and weights. White space at
+    the ends of gold entities is taken off.
 
     examples (Sequence[Example]): The batch, as it comes from the corpus.
     tags (Tags): The tags of the chain.
     strings (StringStore): The strings of the labels.
     annotation (Annotation): Where the annotation stands in the docs.
     weights (Weights): How much tokens and examples count.
-    warned (set[str]): The warnings that were given before, which are not repeated. It is added to.
+    warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
+        added to it.
     RETURNS (AnnotatedBatch): The annotation.
-    RAISES (ValueError): If the label of an entity says that it is none, as in spaCy 2.
+    RAISES (ValueError): If a label begins with "!", as of a span that is not an entity in spaCy 2.
     """
     examples = [annotation.as_entities(eg, tags.labels) for eg in examples]
     presets = annotation.read_presets([eg.predicted for eg in examples])
@@ -268,7 +289,7 @@ def read_annotation(
         annotation=annotation,
         examples=examples,
         lengths=presets.lengths,
-        is_in_one_entity=(presets.iob == INSIDE) | (reference.iob == INSIDE),
+        continues_entity=(presets.iob == INSIDE) | (reference.iob == INSIDE),
         constraints=constraints,
         path=path,
         token_weights=weights.of_tokens(path, entities, tags, examples),
@@ -281,13 +302,16 @@ def read_annotation(
 def _warn_of_entities(
     batch: AnnotatedBatch, annotated: Entities, trimmed: Entities, warned: set[str]
 ) -> None:
-    """Warn, once, of gold entities that are not learned as they are annotated: white space at their
-    ends is taken off, or they are O, as their label isn't one of the chain's. Labels with which
-    spaCy 2 marked spans that are no entities are refused.
+    """Warn of gold entities that are not learned as they are annotated. There are two cases: an
+    entity has white space at an end, which is taken off; or the chain doesn't have its label, so
+    that it counts as O. Each warning is given once.
 
     batch (AnnotatedBatch): The batch.
-    annotated (Entities), trimmed (Entities): Its gold entities, with and without white space.
+    annotated (Entities): Its gold entities as they are annotated.
+    trimmed (Entities): The same without white space. Entities of nothing but white space are
+        missing here.
     warned (set[str]): The warnings so far: see `read_annotation`.
+    RAISES (ValueError): If a label begins with "!": see `read_annotation`.
     """
     component = batch.annotation.component
     is_unknown = annotated.label < 0
@@ -309,7 +333,10 @@ def _warn_of_entities(
 
 
 def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
-    """RAISES (ValueError): If the label of an entity says that it is none, as in spaCy 2."""
+    """Refuse labels with which spaCy 2 marked spans that are not entities.
+
+    RAISES (ValueError): If a label begins with "!".
+    """
     for eg in examples:
         for ent in eg.reference.ents:
             if ent.label_.startswith(NEGATED):
@@ -323,19 +350,20 @@ def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
 def make_targets(
     batch: AnnotatedBatch, is_border: Array1d, features: Ints2d | None = None
 ) -> Targets:
-    """Cut the docs of a batch into sequences, and make their targets. An entity across a border
-    joins two sequences, and docs with soft targets have those of their teacher. Docs whose
-    annotation contradicts itself are left out, with a warning.
+    """Cut the docs of a batch into sequences at their borders, and make the targets of these. A doc
+    is not cut within an entity. Docs with soft targets are cut as they were for their teacher.
+    Docs whose annotation contradicts itself are left out, with a warning.
 
     batch (AnnotatedBatch): The annotation of the docs.
-    is_border (Array1d): True for the tokens that begin a sequence, but for the first of each doc.
-        Shape: (N,)
-    features (Ints2d | None): As in `Gold`, if the loss uses them. Shape: (N, S)
+    is_border (Array1d): True for the tokens before which there is a border. (A doc needs none
+        before its first token.) Shape: (N,)
+    features (Ints2d | None): The features of tokens, if the loss uses them: see `Gold.features`.
+        Shape: (N, S)
     RETURNS (Targets): The targets.
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
     tags = batch.tags
-    lengths, doc_of = cut(batch.lengths, is_border & ~batch.is_in_one_entity)
+    lengths, doc_of = cut(batch.lengths, is_border & ~batch.continues_entity)
     lengths, doc_of = cut_as_taught(batch.examples, lengths, doc_of)
     soft, is_untaught = read_soft_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of, batch.example_weights
@@ -358,7 +386,7 @@ def make_targets(
     targets = Targets(tags, gold, constraints, lengths, doc_of, soft)
     targets, is_left_out = targets.leave_out_impossible()
     if soft is not None:
-        # The gold of docs with soft targets counts nowhere.
+        # Don't warn of docs with soft targets: they are learned, and their gold isn't used.
         is_left_out = is_left_out & (soft.weights == 0)
     for i in doc_of[is_left_out].tolist():
         reason = "its entities contradict preset ones or are among the incorrect spans"
@@ -374,14 +402,15 @@ def make_targets(
 def _make_gold(
     batch: AnnotatedBatch, lengths: Ints1d, doc_of: Ints1d, features: Ints2d | None
 ) -> Gold:
-    """Make the gold of the sequences that docs are cut into, from their annotation, without a cost.
+    """Make the gold of the sequences that docs are cut into. Its field `cost` is not set.
 
-    batch (AnnotatedBatch): The annotation.
-    lengths (Ints1d), doc_of (Ints1d): The length and the doc of each sequence. Shapes: (B,)
-    features (Ints2d | None): As in `Gold`. Shape: (N, S)
+    batch (AnnotatedBatch): The annotation of the docs.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    doc_of (Ints1d): The doc of each sequence. Shape: (B,)
+    features (Ints2d | None): As in `Gold.features`. Shape: (N, S)
     """
     tags = batch.tags
-    allowed = None  # where gold is complete, its tags say it all
+    allowed = None  # if no annotation is missing, the tags are enough
     if (batch.path < 0).any():
         allowed = tags.agreeing(batch.path, lengths)
     weights = None
