@@ -86,7 +86,7 @@ def test_vectors_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch, si
     "once" isn't counted, as it occurs once, but keeps its place: "ana" and "left" are two apart.
     """
     monkeypatch.setattr(module, "CHUNK", size)
-    monkeypatch.setattr(module, "PAIRS", size)
+    monkeypatch.setattr(module, "MOST_PAIRS", size)
     sentences = [*SENTENCES[:9], ["ana", "once", "left"]]
     text = number_words(sentences, 2)
     assert "once" not in text.words
@@ -126,7 +126,7 @@ def test_large_matrices_are_iterated_to_the_same_vectors(monkeypatch: pytest.Mon
     dense = rng.normal(size=(60, 80)) * scales[:, None]
     matrix = scipy.sparse.csr_matrix(dense.astype("float32"))
     expected = factorise(matrix, dim=5, seed=0)
-    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(module, "SMALL_SIDE", 0)
     for seed in (0, 1):
         vectors = factorise(matrix, dim=5, seed=seed)
         assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)

@@ -1,11 +1,16 @@
-"""Training at initialization: the first of two passes, and the linear part of a hybrid model.
+"""Training at initialization: of the first of two passes, and of the linear part of a hybrid model.
 
-The rest of the model learns from what these parts say of the training docs. Weights that were
-trained on a doc say too much of it. So the docs are divided into folds that follow each other, and
-besides the weights trained on all docs there are weights for each fold, trained on the others.
-Docs of the same text are in one fold, so that no weights have seen a copy of what they score. The
-label memory of the first pass is counted anew for each fold. A row is the weights of a feature, one
-for each tag.
+The rest of the model learns from what these parts predict for the training docs. If they had been
+trained on the same docs, their predictions would be too good. So the docs are divided into folds.
+There are weights that were trained on all docs, for new text, and weights for each fold that were
+trained on the docs of all other folds. The latter score the docs of the fold.
+
+Each fold is a stretch of docs that follow each other in the corpus. But docs with the same text are
+in the same fold, so that no weights are trained on a copy of what they score. The label memory of
+the first pass (see `features.memory`) is counted anew for each fold.
+
+In shapes, V is the number of features, M of rows of weights for static vectors (see `ml.weights`),
+and K of tags.
 """
 
 import random
@@ -33,28 +38,32 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 N_WORDS = 500
-"""About the number of words of a step. A doc with more words is a step of its own."""
+"""About how many words a step has. A doc with more words is a step of its own."""
 
-FIRST_FOLDS = 2
+N_FIRST_PASS_FOLDS = 2
 """The number of folds for the first pass."""
 
-FIRST_STEPS = 8
-"""The fewest steps of an epoch of the first pass, if the corpus is small."""
+LEAST_FIRST_PASS_STEPS = 8
+"""The least number of steps of an epoch of the first pass. In a small corpus they have fewer words
+than `N_WORDS`."""
 
-LINEAR_FOLDS = 4
-"""The number of folds for the linear part."""
+N_LINEAR_FOLDS = 4
+"""The number of folds for the linear part of a hybrid model."""
 
-LINEAR_STEPS = 100
-"""The fewest steps of an epoch of the linear part, if the corpus is small: as `costner init` has
-them."""
+LEAST_LINEAR_STEPS = 100
+"""The least number of steps of an epoch of the linear part, as in the configs of `costner init`. In
+a small corpus they have fewer words than `N_WORDS`."""
 
 GetExamples = Callable[[], Iterable[Example]]
 
 
 @dataclass(frozen=True)
 class FoldBatch:
-    """The examples of a batch that are in one fold, with their targets: what a step of the first
-    pass learns from."""
+    """A batch of examples of the same fold, which one step of the first pass learns from.
+
+    examples (list[Example]): The examples.
+    targets (Segmentations[Targets]): Their targets, without soft targets.
+    """
 
     examples: list[Example]
     targets: Segmentations[Targets]
@@ -63,11 +72,12 @@ class FoldBatch:
 def train_first_pass(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the first pass, if the model has one, with the likelihood of whole paths: on all docs,
-    for new text, and once without each fold, for the docs of that fold.
+    """Train the first pass, if the model has one: on all docs, for new text, and once without each
+    fold, for the docs of that fold. Its loss is the likelihood of the gold path, whatever the loss
+    of the component is.
 
-    model (Model): The model, with its features collected.
-    objective (Objective): The objective of the component, for the annotation of the docs.
+    model (Model): The model, whose vocabulary of features is built.
+    objective (Objective): The objective of the component. It reads the annotation of docs.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
     """
@@ -76,7 +86,7 @@ def train_first_pass(
         return
     first_pass.tags = tags
     if first_pass.read_labels is not None:
-        return  # its labels come from elsewhere, and it has no weights
+        return  # its labels are read from docs, and it has no weights
 
     features, _ = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
@@ -84,15 +94,16 @@ def train_first_pass(
     first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
+    # For each training the features, whose label memory differs, and the trained weights.
     features_and_rows: list[tuple[Features, Floats2d]] = []
-    # The first training leaves out no fold, each other one its own.
-    for number, left_out in enumerate([None, *range(FIRST_FOLDS)], start=1):
+    # The first training leaves out no fold. Each other training leaves out one fold.
+    for number, left_out_fold in enumerate([None, *range(N_FIRST_PASS_FOLDS)], start=1):
         batches: list[FoldBatch] = []
-        for i, fold in enumerate(folds):
-            if i != left_out:
-                batches += fold
+        for i, batches_of_fold in enumerate(folds):
+            if i != left_out_fold:
+                batches += batches_of_fold
         recounted_features = features
-        if left_out is not None:
+        if left_out_fold is not None:
             recounted_features = recount_labels(features, objective, tags, batches)
         rows = _train_anew(
             first_pass.weights,
@@ -100,7 +111,7 @@ def train_first_pass(
             find_features(recounted_features, batches),
             max_epochs=first_pass.n_epochs,
             shuffle=random.Random(0).shuffle,
-            desc=f"first pass {number}/{FIRST_FOLDS + 1}",
+            desc=f"first pass {number}/{N_FIRST_PASS_FOLDS + 1}",
         )
         features_and_rows.append((recounted_features, rows))
 
@@ -112,27 +123,27 @@ def train_first_pass(
 def divide_for_first_pass(
     objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
-    """Divide examples into batches, and these into folds, so that examples of a fold follow each
-    other but for copies of a text: these are in one fold.
+    """Divide examples into batches, and the batches into folds for the first pass. Examples with
+    the same text are in the same fold: a batch with copies of texts of another fold is divided.
 
-    objective (Objective): Makes the targets.
+    objective (Objective): The objective of the component, which makes the targets.
     tags (Tags): The tags of the chain.
-    examples (Sequence[Example]): The examples, with tokens.
+    examples (Sequence[Example]): The examples. Each has tokens.
     RETURNS (tuple[list[list[FoldBatch]], dict[int, int]]): The batches of each fold; and the fold
-        of each text, by its hash.
+        of each text, by the hash of the text.
     """
     n_words = sum(len(eg.predicted) for eg in examples)
-    words_of_batch = min(N_WORDS, n_words // FIRST_STEPS)
+    words_of_batch = min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
     batches = list(batch_in_order(examples, words_of_batch))
 
-    folds: list[list[FoldBatch]] = [[] for _ in range(FIRST_FOLDS)]
+    folds: list[list[FoldBatch]] = [[] for _ in range(N_FIRST_PASS_FOLDS)]
     fold_of_text: dict[int, int] = {}
     for i, batch in enumerate(batches):
-        # Folds have the same number of batches, as far as possible.
-        fold_of_batch = i * FIRST_FOLDS // len(batches)
+        # Divide the batches into runs of the same length: 0, 0, 0, ..., 1, 1, 1, ...
+        fold_of_batch = i * N_FIRST_PASS_FOLDS // len(batches)
         examples_of_fold: dict[int, list[Example]] = {}
         for eg in batch:
-            # A copy of an earlier text is in the fold of that text.
+            # If an earlier example has the same text, this one goes into the same fold.
             fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_batch)
             examples_of_fold.setdefault(fold, []).append(eg)
 
@@ -147,13 +158,14 @@ def divide_for_first_pass(
 def recount_labels(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
-    """The features with their label memory counted anew, in these batches alone: it must not know
-    the labels of the docs that are left out.
+    """Make features with a label memory that is counted in these batches only: it must not know the
+    labels of the docs that are left out.
 
     features (Features): The features of the model.
-    objective (Objective): Says where the annotation stands in docs.
+    objective (Objective): The objective of the component. It says where the annotation stands.
     tags (Tags): The tags of the chain.
     batches (Sequence[FoldBatch]): The batches whose labels are counted.
+    RETURNS (Features): The new features.
     """
     docs: list[Doc] = []
     for batch in batches:
@@ -163,7 +175,7 @@ def recount_labels(
 
 
 def find_features(features: Features, batches: Sequence[FoldBatch]) -> Batches:
-    """Find the features of batches, and make batches of training, which have them."""
+    """Find the features of batches, and make batches of training from them."""
     training_batches: list[Batches] = []
     for batch in batches:
         docs = [eg.predicted for eg in batch.examples]
@@ -173,8 +185,9 @@ def find_features(features: Features, batches: Sequence[FoldBatch]) -> Batches:
 
 
 def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[Example]]:
-    """Divide examples into batches of at least so many words, in their order: folds are to have
-    docs that follow each other. spaCy's `minibatch_by_words` puts a long doc into a later batch."""
+    """Divide examples into batches of at least `n_words` words, without changing their order.
+    (spaCy's `minibatch_by_words` may move a long doc to a later batch. But the docs of a fold
+    should follow each other.)"""
     batch: list[Example] = []
     n_words_of_batch = 0
     for eg in examples:
@@ -191,10 +204,12 @@ def batch_in_order(examples: Sequence[Example], n_words: int) -> Iterator[list[E
 def train_linear_part(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
-    """Train the linear part of a hybrid model, if its `linear_epochs` say so, as `fit` does: on all
-    docs, for new text, and once without each fold, for the docs of that fold.
+    """Train the linear part of a hybrid model: on all docs, for new text, and once without each
+    fold, for the docs of that fold. The model's setting `linear_epochs` says how long; if it is 0,
+    nothing is trained here.
 
-    model (Model): The model, with its features collected and its first pass trained.
+    model (Model): The model, whose vocabulary of features is built, and whose first pass is
+        trained.
     objective (Objective): The objective of the component.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
@@ -207,30 +222,30 @@ def train_linear_part(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples, n_words)
-    words_of_batch = max(min(N_WORDS, n_words // LINEAR_STEPS), 1)
+    words_of_batch = max(min(N_WORDS, n_words // LEAST_LINEAR_STEPS), 1)
     batcher = partial(minibatch_by_words, size=words_of_batch)
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
     ]
 
     trained_rows: list[Floats2d] = []
-    # The first training leaves out no fold, each other one its own.
-    for number, left_out in enumerate([None, *range(LINEAR_FOLDS)], start=1):
-        other_folds = [batches for i, batches in enumerate(batches_of_folds) if i != left_out]
+    # The first training leaves out no fold. Each other training leaves out one fold.
+    for number, left_out_fold in enumerate([None, *range(N_LINEAR_FOLDS)], start=1):
+        other_folds = [batches for i, batches in enumerate(batches_of_folds) if i != left_out_fold]
         rows = _train_anew(
             weights,
             objective,
             concatenate(other_folds),
             max_epochs=max_epochs,
             dropout=features.dropout,
-            desc=f"linear part {number}/{LINEAR_FOLDS + 1}",
+            desc=f"linear part {number}/{N_LINEAR_FOLDS + 1}",
         )
         trained_rows.append(rows)
 
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
-    # A fold has weights of features and vectors alone. Transitions, start and end are those of all
-    # docs.
+    # A fold has only weights of features and vectors. All folds use the transitions, start and end
+    # that were trained on all docs.
     n_emission_rows = weights.n_features + weights.n_vector_rows
     emissions_of_folds = [rows[:n_emission_rows] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
@@ -239,22 +254,24 @@ def train_linear_part(
 def divide_by_words(
     examples: Sequence[Example], n_words: int
 ) -> tuple[list[list[Example]], dict[int, int]]:
-    """Divide examples into folds of about as many words, so that the examples of a fold follow each
-    other but for copies of a text: these are in one fold.
+    """Divide examples into folds for the linear part, with about the same number of words each.
+    Examples with the same text are in the same fold.
 
-    examples (Sequence[Example]): The examples, with tokens.
-    n_words (int): The number of words of all of them.
+    examples (Sequence[Example]): The examples. Each has tokens.
+    n_words (int): The number of words of all examples.
     RETURNS (tuple[list[list[Example]], dict[int, int]]): The examples of each fold; and the fold of
-        each text, by its hash.
+        each text, by the hash of the text.
     """
-    folds: list[list[Example]] = [[] for _ in range(LINEAR_FOLDS)]
+    folds: list[list[Example]] = [[] for _ in range(N_LINEAR_FOLDS)]
     fold_of_text: dict[int, int] = {}
     n_words_so_far = 0
     for eg in examples:
         n_words_so_far += len(eg.predicted)
-        # A fold is a quarter of all words: the example goes where its last word is.
-        fold_of_last_word = (n_words_so_far - 1) * LINEAR_FOLDS // n_words
-        # A copy of an earlier text is in the fold of that text.
+        # Fold 0 has the first quarter of all words, and so on. An example goes to the fold that has
+        # its last word.
+        last_word = n_words_so_far - 1
+        fold_of_last_word = last_word * N_LINEAR_FOLDS // n_words
+        # If an earlier example has the same text, this one goes into the same fold.
         fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_last_word)
         folds[fold].append(eg)
     return folds, fold_of_text
@@ -270,11 +287,15 @@ def _train_anew(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average as it would be saved, (V + M + K + 2, K): V
-    rows of features, M of static vectors, K of transitions, the start and the end. Ctrl-C, which
-    elsewhere ends training early, ends the program. The other arguments are those of `train`."""
+    """Train weights from 0, and return their average, rounded as in a saved model. For the
+    arguments see `train`. Shape: (V + M + K + 2, K)
+
+    RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:
+        initialization needs the weights of all folds.
+    """
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()
+    # It only says that averages are kept: sparse weights have a learning rate of their own.
     optimizer = Optimizer(0.0, use_averages=True)
     trained = train(
         weights,
@@ -287,6 +308,5 @@ def _train_anew(
         desc=desc,
     )
     if trained.reason == INTERRUPTED:
-        # Initialization needs the weights of all folds.
         raise KeyboardInterrupt
     return weights.slim(weights.averaged(optimizer))

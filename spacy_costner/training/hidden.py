@@ -1,7 +1,7 @@
-"""Training of a hidden layer alone, on top of the scores of a linear model's weights.
+"""Training of the hidden layer of a linear model, on top of the scores of its weights.
 
-On few words, the weights and the layer would both learn what either of them can say. So the weights
-are trained first, and the layer learns what they lack.
+On few words, the weights and the layer would both learn the same things if they were trained
+together. So the weights are trained first, and then the layer alone learns what they lack.
 """
 
 import random
@@ -18,19 +18,20 @@ from .objective import Objective
 from .online import Batch, Trained, read_batches, train
 
 MOST_WORDS = 100_000
-"""Of more words, the weights and the layer are trained together. With all sentences of GENIA that
-is better, with 1,000 it is not."""
+"""Up to this number of words the layer is trained alone. With more words, weights and layer are
+trained together: that is better with all sentences of GENIA, and not with 1,000 of them."""
 
 N_EPOCHS = 20
-"""How often the layer uses the examples. Chosen on development data, as is `N_WORDS`: see
-docs/linear.md."""
+"""How often the training of the layer goes through the examples. Chosen on development data, as is
+`N_WORDS`: see docs/linear.md."""
 
 N_WORDS = 100
-"""The words of a step."""
+"""The number of words of a step."""
 
 
 def are_few_words(examples: Iterable[Example]) -> bool:
-    """Whether examples have so few words that a hidden layer is trained alone."""
+    """Whether examples have so few words that the hidden layer is trained alone, after the
+    weights."""
     return sum(len(eg.predicted) for eg in examples) <= MOST_WORDS
 
 
@@ -42,14 +43,16 @@ def train_hidden_layer(
     optimizer: Optimizer,
     progress: Progress,
 ) -> Trained:
-    """Train the hidden layer of a linear model on top of its weights, which stay as they are.
+    """Train the hidden layer of a linear model. The weights of the model, which are trained
+    already, stay as they are.
 
     model (Model): A linear model with trained weights and a hidden layer.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The examples.
-    optimizer (Optimizer): The optimizer. If it keeps averages, the layer becomes these.
-    progress (Progress): The progress of the training of the weights.
+    optimizer (Optimizer): The optimizer. If it keeps averages, the layer gets the averaged weights
+        in the end.
+    progress (Progress): The progress of training so far, when the weights were trained.
     RETURNS (Trained): How training ended.
     """
     _, weights = linear_part(model)
@@ -57,10 +60,11 @@ def train_hidden_layer(
     assert hidden is not None
 
     def add_scores(batch: Batch) -> Batch:
-        """The same batch with the scores of the weights, which are computed once."""
+        """Compute the scores of a batch by the weights, and keep them in the batch. They are the
+        same in all epochs."""
         features, targets = batch.read()
-        scored = features._replace(linear_scores=weights.potentials(features))
-        return batch._replace(read=lambda: (scored, targets))
+        scored_features = features._replace(linear_scores=weights.potentials(features))
+        return batch._replace(read=lambda: (scored_features, targets))
 
     shuffled = random.sample(examples, len(examples))
     batches = read_batches(model, objective, tags, minibatch_by_words(shuffled, N_WORDS))

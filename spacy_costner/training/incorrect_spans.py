@@ -1,14 +1,19 @@
-"""Incorrect spans: spans that are known not to be entities, as a chain with more tags.
+"""Incorrect spans: spans that are known not to be entities. A chain with more tags excludes them.
 
-One tag or two don't show whether tokens s to e are an entity. So each token s where incorrect spans
-of a label start gets its own copies of the label's tags. An entity of that label that starts at s
-has to use these copies to its end. Copies have the scores of their originals, so the paths and
-their scores stay the same. But a path has an incorrect span if and only if it has the last tag of a
-copy where that span ends. Gold excludes these tags, and no algorithm of the chain has to know of
-incorrect spans.
+A chain sees one tag, or two tags that follow each other. These don't show whether exactly the
+tokens s to e are an entity. So the four tags of the label (begin, inside, last and unit, as in
+BILUO) are copied for each token s where an incorrect span starts. An entity of this label that
+starts at s has to use the copies, up to its end. A copy has the same scores as its original, so the
+paths have the same scores as before. But now one tag shows that a path has the incorrect span: the
+copy of "last" at e. Gold excludes this tag. The algorithms of the chain need not know of incorrect
+spans.
 
-For example, "New York City" is no LOC. B-LOC, I-LOC, L-LOC and U-LOC are copied as b, i, l and u.
-At "New" a LOC may begin with b or u alone; b goes on to i or l. Gold excludes l at "City".
+For example, "New York City" is not a LOC. The tags B-LOC, I-LOC, L-LOC and U-LOC are copied as b,
+i, l and u. At "New" a LOC can only begin with b or u, and after b only i or l can follow. Gold
+excludes l at "City".
+
+In shapes, D is the number of docs, N of tokens, K of tags of the chain, and K' of these tags and
+their copies.
 """
 
 from collections import Counter
@@ -25,7 +30,8 @@ from ..tags import Tags
 from ..types import Constraints, Gold, Potentials
 
 FIRST, MIDDLE, LAST, ONLY = range(4)
-"""The order of the four tags in a copy, by the token of the entity that has the tag."""
+"""The places of the four tags in a copy: those of the first, a middle, the last and the only token
+of an entity."""
 
 N_COPIED = 4
 """The number of tags in a copy."""
@@ -34,9 +40,9 @@ N_COPIED = 4
 class IncorrectSpan(NamedTuple):
     """Tokens that are not an entity of a label.
 
-    doc (int): The doc in the batch.
+    doc (int): The number of the doc in the batch.
     begin (int), end (int): The first token and the one after the last, counted over the batch.
-    label (int): The label, as an index.
+    label (int): The number of the label in `Tags.labels`.
     """
 
     doc: int
@@ -48,16 +54,18 @@ class IncorrectSpan(NamedTuple):
 def read_incorrect_spans(
     examples: Sequence[Example], key: str, tags: Tags, lengths: Ints1d
 ) -> list[IncorrectSpan]:
-    """Read the spans that are known not to be entities, one for each label. A span without a label
-    is not an entity of any label.
+    """Read the spans that are known not to be entities. A span without a label is an entity of no
+    label: it becomes one incorrect span for each label.
 
     examples (Sequence[Example]): The examples.
     key (str): The key of the spans in `doc.spans` of the reference docs.
     tags (Tags): The tags of the chain.
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
-    RETURNS (list[IncorrectSpan]): The spans that align with tokens of the predicted docs.
+    RETURNS (list[IncorrectSpan]): The spans, without those that don't align with tokens of the
+        predicted docs.
     """
-    first_tokens = (numpy.cumsum(lengths) - lengths).tolist()  # of the docs, over the batch
+    # The first token of each doc, counted over the batch.
+    first_tokens = (numpy.cumsum(lengths) - lengths).tolist()
     incorrect_spans: list[IncorrectSpan] = []
     for i, eg in enumerate(examples):
         spans = list(eg.reference.spans.get(key, ()))
@@ -66,27 +74,28 @@ def read_incorrect_spans(
         for span in eg.get_aligned_spans_y2x(spans, allow_overlap=True):
             begin = first_tokens[i] + span.start
             end = first_tokens[i] + span.end
-            for number, label in enumerate(tags.labels):
+            for label_number, label in enumerate(tags.labels):
                 if span.label_ in ("", label):
-                    incorrect_spans.append(IncorrectSpan(i, begin, end, number))
+                    incorrect_spans.append(IncorrectSpan(i, begin, end, label_number))
     return incorrect_spans
 
 
 def exclude(
     spans: Sequence[IncorrectSpan], gold: Gold, constraints: Constraints, tags: Tags
 ) -> tuple[Gold, Constraints]:
-    """Make paths wrong that have an incorrect span. They stay possible.
+    """Exclude the paths with an incorrect span from gold. They stay possible paths, which a loss
+    makes less likely.
 
     spans (Sequence[IncorrectSpan]): The spans, at least one.
-    gold (Gold): The gold paths, over the K tags of the chain.
-    constraints (Constraints): The possible paths, over the same tags.
-    tags (Tags): These tags.
-    RETURNS (tuple[Gold, Constraints]): Both over K' tags, whose scores are those of tags of the
-        chain: see `Gold.tied_to`.
+    gold (Gold): The gold paths, in the K tags of the chain.
+    constraints (Constraints): The possible paths, in the same tags.
+    tags (Tags): The tags of the chain.
+    RETURNS (tuple[Gold, Constraints]): The gold paths and the possible paths, in the K' tags of the
+        chain with copies. `Gold.tied_to` says which tag each copy has its scores from.
     """
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
-    # What is known of a tag of the chain holds for its copies: indexing with `tied_to` copies it.
+    # `[tied_to]` gives each copy the value of its original: (K,) to (K',).
     allowed = chain.to_mask(gold.token_tags, len(tags))
     gold = gold._replace(
         allowed=allowed[:, tied_to] & augmented.is_correct,
@@ -102,11 +111,15 @@ def exclude(
 
 
 class AugmentedTags(NamedTuple):
-    """The K tags of the chain, and behind them copies for incorrect spans: K' tags.
+    """The K' tags of a chain for incorrect spans: first the K tags of the original chain, then the
+    copies, four tags for each.
 
-    tied_to (Ints1d): The tag of the chain that each tag has its scores from. Shape: (K',)
-    constraints (Constraints): The possible paths, which have a copy where a span starts.
-    is_correct (Array2d): False for the tags that end an incorrect span. Shape: (N, K')
+    tied_to (Ints1d): For each tag the tag of the original chain that it has its scores from.
+        Shape: (K',)
+    constraints (Constraints): The possible paths. An entity that starts where an incorrect span
+        starts has to use a copy.
+    is_correct (Array2d): False at the tag and token that show an incorrect span: the last tag of a
+        copy, where the span ends. Shape: (N, K')
     """
 
     tied_to: Ints1d
@@ -115,32 +128,35 @@ class AugmentedTags(NamedTuple):
 
 
 def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> AugmentedTags:
-    """Make the copies of tags for the incorrect spans of a batch. A label has as many copies as its
-    incorrect spans have starts in one doc.
+    """Make the copies of tags for the incorrect spans of a batch. Docs share them: a label has as
+    many copies as there are tokens at which its incorrect spans start, in the doc with the most of
+    them.
 
-    tags (Tags): The K tags of the chain.
+    tags (Tags): The tags of the chain.
     spans (Sequence[IncorrectSpan]): The spans, at least one.
-    n_tokens (int): N, the number of tokens of the batch.
-    RETURNS (AugmentedTags): The K' tags.
+    n_tokens (int): The number of tokens of the batch, N.
+    RETURNS (AugmentedTags): The tags of the chain and the copies.
     """
     copy_of_start = _choose_copies(spans)
-    n_copies: Counter[int] = Counter()  # of each label
+    n_copies: Counter[int] = Counter()  # the number of copies of each label
     for (label, _), copy in copy_of_start.items():
         n_copies[label] = max(n_copies[label], copy + 1)
     tied_to, first_tag_of = _number_copies(tags, n_copies)
 
-    # A copy can't begin an entity, but where its spans start, in place of the original tags.
+    # No entity begins with a copy, ...
     possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     is_correct = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     for first_tag in first_tag_of.values():
         possible[:, [first_tag + FIRST, first_tag + ONLY]] = False
     for span in spans:
+        # ... except where an incorrect span starts. There it can't begin with the original tag.
         copy = copy_of_start[span.label, span.begin]
         first_tag = first_tag_of[span.label, copy]
         for place in (FIRST, ONLY):
             original_tag = tied_to[first_tag + place]
             possible[span.begin, original_tag] = False
             possible[span.begin, first_tag + place] = True
+        # The tag that shows that an entity ends where this span ends.
         has_one_token = span.end - span.begin == 1
         last_place = ONLY if has_one_token else LAST
         is_correct[span.end - 1, first_tag + last_place] = False
@@ -153,13 +169,14 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
 def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
-    """Number the tags of copies, behind the K tags of the chain, label by label.
+    """Number the tags of copies, label by label. Their numbers come after those of the K tags of
+    the chain.
 
     tags (Tags): The tags of the chain.
     n_copies (Mapping[int, int]): The number of copies of each label that has some.
-    RETURNS (tuple[list[int], dict[tuple[int, int], int]]): The tag of the chain that each tag has
-        its scores from, (K',); and the first of the four tags of each copy, by its label and its
-        number.
+    RETURNS (tuple[list[int], dict[tuple[int, int], int]]): For each tag the tag of the chain that
+        it has its scores from, K' in number; and the number of the first of the four tags of each
+        copy, by its label and the number of the copy.
     """
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
@@ -172,10 +189,11 @@ def _number_copies(
 
 
 def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]:
-    """Choose the copy for each label and token where incorrect spans of the label start: the first
-    copy for the first start in a doc, and so on, so that docs share the copies."""
+    """Choose a copy for each token at which incorrect spans of a label start. The first such token
+    of a doc gets the first copy of the label, the next one the second copy, and so on. So the docs
+    of a batch share copies. Returns the number of the copy, by label and token."""
     copy_of_start: dict[tuple[int, int], int] = {}
-    n_starts: Counter[tuple[int, int]] = Counter()
+    n_starts: Counter[tuple[int, int]] = Counter()  # by doc and label
     for span in spans:
         start = (span.label, span.begin)
         if start not in copy_of_start:
@@ -185,25 +203,32 @@ def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]
 
 
 def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
-    """The transitions, starts and ends that K' tags allow. From tag K on they are copies;
-    `tied_to` has their originals, (K',). Between entities a copy goes where its original goes;
-    within one, it stays in its copy."""
+    """Make the constraints of transitions, start and end for the tags of the chain and their
+    copies. Between two entities, a copy may follow or be followed by what its original may. Within
+    an entity, a tag of a copy is only followed by a tag of the same copy.
+
+    tags (Tags): The tags of the chain.
+    tied_to (Ints1d): For each tag the tag of the chain that it has its scores from. Shape: (K',)
+    """
     constraints = tags.constraints
     assert constraints.transitions is not None
     assert constraints.start is not None and constraints.end is not None
     n_tags = len(tags)
-    # The place of each copied tag in its copy: FIRST, MIDDLE, LAST, ONLY, and again. (K' - K,)
+    # The place of each copied tag in its copy: FIRST, MIDDLE, LAST, ONLY, FIRST, MIDDLE, ...
+    # Shape: (K' - K,)
     place = numpy.arange(len(tied_to) - n_tags) % N_COPIED
     opens_copy = (place == FIRST) | (place == ONLY)
     closes_copy = (place == LAST) | (place == ONLY)
-    # The tags that may stand after an entity or O, and those that an entity or O may stand after.
-    # Any original tag may be before: transitions between these are set below. Shapes: (K',)
-    opens = numpy.append(~tags.continuing, opens_copy)
-    closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)
+
+    # First the transitions between entities: those that the originals allow, from a tag that may
+    # end an entity to one that may begin another. (All original tags count as ends here. A copy
+    # only follows them as FIRST or ONLY, and transitions between them are set below.)
+    opens = numpy.append(~tags.continuing, opens_copy)  # (K',)
+    closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)  # (K',)
     is_between_entities = closes[:, None] & opens  # (K', K')
     transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & is_between_entities
 
-    # The original tags keep all their transitions; a copy gets those within an entity.
+    # Then the original tags get all their transitions, and each copy those within an entity.
     transitions[:n_tags, :n_tags] = constraints.transitions
     for first_tag in range(n_tags, len(tied_to), N_COPIED):
         for place_before in (FIRST, MIDDLE):
@@ -217,10 +242,11 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
 
 
 def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
-    """Give tags that are tied to those of the model the scores of these.
+    """Make the scores of the tags of the chain and their copies. A copy has the scores of its
+    original.
 
-    potentials (Potentials): The scores of K tags, without constraints.
-    tied_to (Ints1d): The tag that each of K' tags has its scores from. Shape: (K',)
+    potentials (Potentials): The scores of the K tags of the chain, without constraints.
+    tied_to (Ints1d): For each tag the tag of the chain that it has its scores from. Shape: (K',)
     RETURNS (Potentials): The scores of K' tags.
     """
     columns = get_array_module(potentials.emissions).asarray(tied_to)
@@ -234,16 +260,17 @@ def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
 
 
 def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
-    """Sum a gradient over the tags that have their scores from the same tag of the model: the
-    backward pass of `expand`.
+    """Compute the gradient of the scores of the chain from that of the scores with copies: the
+    backward pass of `expand`. The gradients of a tag and of its copies are summed.
 
     gradient (Potentials): The gradient with respect to the scores of K' tags.
     tied_to (Ints1d): As in `expand`. Shape: (K',)
-    n_tags (int): K, the number of tags of the model.
+    n_tags (int): The number of tags of the chain, K.
     RETURNS (Potentials): The gradient with respect to the scores of K tags.
     """
     xp = get_array_module(gradient.emissions)
-    # 1 where a tag, (K',), is tied to a tag of the model, (K,): products with it are sums.
+    # 1 where one of the K' tags has its scores from one of the K tags. A product with it sums over
+    # the copies. Shape: (K', K)
     is_tied = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
     is_tied = is_tied.astype(gradient.emissions.dtype)
     return Potentials(

@@ -1,12 +1,20 @@
-"""Soft targets: the distribution of a teacher's paths as a target of training.
+"""Soft targets: a student model learns the distribution p of its teacher over paths, in place of
+one gold path. A doc with soft targets is called taught.
+
+The student's distribution is q. Its loss is the Kullback-Leibler divergence, a sum over paths y:
 
     sum_y  p(y) log (p(y) / q(y))  =  log Z_q - E_p[s_q(y)] - H(p)
 
-So a student q needs only the expected counts of tags and transitions under its teacher p, and the
-entropy. These are saved with the doc over `Tags.finest`: a student may have another scheme, and the
-tags of any scheme follow from the finest ones. A doc with soft targets is called taught.
+The score s_q(y) is a sum over the tags and transitions of y. So the student only has to know how
+often, in expectation, a path of the teacher has each tag and transition, and the entropy H(p).
+These numbers are saved with the doc. They are saved for the tags of `Tags.finest`, from which the
+tag of a token in any other scheme follows, so that a student may have another tag scheme than its
+teacher.
 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
+
+In shapes, D is the number of docs, B of sequences, N of tokens of a batch, T of tokens of a doc, K
+of tags of the student, and K' of the finest tags.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,25 +32,30 @@ from ..tags import Tags
 from ..types import Constraints, LossResult, Potentials, map_scores, no_scores
 
 KEY = "spacy_costner.soft_targets"
-"""The key in `doc.user_data` of the reference doc."""
+"""The key of soft targets in `doc.user_data` of the reference doc."""
 
 LEAST = 1e-6
-"""Smaller expectations are saved as 0."""
+"""Expected counts below this are saved as 0."""
 
 Saved = dict[str, Any]
-"""The soft targets of a doc: "labels", "entropy", and expectations over the finest tags:
-"emissions" (T, K), "transitions" (K, K), "start" (K,), "end" (K,); and, if the teacher's chain of
-the doc was cut, the "lengths" of its sequences (B,)."""
+"""The soft targets of one doc, as they are saved: the teacher's "labels"; the "entropy" of its
+paths; the expected counts of the finest tags, in "emissions" (T, K'), "start" (K',) and "end"
+(K',), and of their "transitions" (K', K'). If the teacher cut the doc into several sequences,
+"lengths" has the number of tokens of each. Shape: (B,)"""
 
 
 class SoftTargets(NamedTuple):
     """The soft targets of a batch.
 
-    expected (Potentials): The expected number of times that a path has each tag at each token and
-        each transition, summed over the docs with their weights. Shapes: (N, K), (K, K), (K,), (K,)
-    entropy (float): The entropy of the paths in nats, summed in the same way.
-    weights (Floats1d): The weight of each sequence; 0 for those without soft targets. Shape: (B,)
-    constraints (Constraints): The possible paths: only those of labels that the teacher has.
+    expected (Potentials): How often, in expectation, a path of the teacher has each tag at each
+        token, each transition, and each tag at the start and the end. Transitions, start and end
+        are sums over docs. All counts are multiplied by the weight of their doc.
+        Shapes: (N, K), (K, K), (K,), (K,)
+    entropy (float): The entropy of the teacher's paths in nats: the sum over docs, each times its
+        weight.
+    weights (Floats1d): The weight of each sequence, 0 for those without soft targets. Shape: (B,)
+    constraints (Constraints): The possible paths. In taught docs, labels that the teacher lacks are
+        impossible.
     """
 
     expected: Potentials
@@ -52,9 +65,9 @@ class SoftTargets(NamedTuple):
 
 
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
-    """The Kullback-Leibler divergence of a student's paths q from those of its teacher p, in nats:
-    the sum over the sequences, with their weights. Its gradient with respect to the scores is the
-    expectations of tags and transitions under q without those under p.
+    """Compute the Kullback-Leibler divergence of a student's distribution from its teacher's, in
+    nats: the sum over sequences, each times its weight. Its gradient with respect to a score is the
+    expected count of the student minus that of the teacher.
 
     scores (Potentials): The scores of the student, without constraints.
     soft (SoftTargets): The soft targets.
@@ -64,13 +77,14 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     weights = asarray(soft.weights)
     log_z, backprop = chain.log_partition(chain.constrain(scores, soft.constraints))
 
-    # log Z_q - H(p). The gradient of log Z_q is the expectations under q.
+    # log Z_q - H(p). The gradient of log Z_q has the expected counts of the student.
     gradient = backprop(weights)
     value = float((weights * log_z).sum()) - soft.entropy
 
-    # Then - E_p[s_q], for emissions, transitions, start and end: the first four fields.
-    for d_scores, saved_counts, array in zip(gradient[:4], soft.expected[:4], scores[:4]):
-        expected_counts = asarray(saved_counts)
+    # - E_p[s_q]: the expected counts of the teacher, each times a score of the student. The first
+    # four fields are emissions, transitions, start and end.
+    for d_scores, counts_of_teacher, array in zip(gradient[:4], soft.expected[:4], scores[:4]):
+        expected_counts = asarray(counts_of_teacher)
         d_scores -= expected_counts  # in place
         value -= float((expected_counts * array).sum())
     return LossResult(value, gradient)
@@ -79,18 +93,20 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 def expectations(
     potentials: Potentials, tags: Tags, doc_of: Ints1d | None = None
 ) -> Iterator[Saved]:
-    """Compute the soft targets of docs, to be saved with them, from a teacher's potentials.
+    """Compute the soft targets of docs from the potentials of a teacher. They are to be saved with
+    the docs.
 
-    potentials (Potentials): The potentials of the teacher over its tags.
-    tags (Tags): These tags.
-    doc_of (Ints1d | None): The doc of each sequence; None: each is one. Shape: (B,)
-    YIELDS (Saved): The soft targets of a doc.
+    potentials (Potentials): The potentials of the teacher.
+    tags (Tags): The tags of the teacher's chain.
+    doc_of (Ints1d | None): The doc of each sequence. None: each sequence is a doc. Shape: (B,)
+    YIELDS (Saved): The soft targets of each doc.
     """
     if doc_of is None:
         doc_of = numpy.arange(len(potentials.lengths))
     finest = Tags(sorted(tags.labels)).finest
-    # The scores of a path over the finest tags are those of the same entities over the teacher's.
-    # Expectations are sums of small numbers: in float64. Shapes: (N, K), (K, K), (K,), (K,)
+    # Each of the finest tags has the scores of the teacher's tag that it counts as, so that a set
+    # of entities has the same score in both tag schemes. In float64, as expected counts are sums of
+    # many small numbers. Shapes: (N, K'), (K', K'), (K',), (K',)
     tag_of_teacher = finest.counts_as(tags)
     emissions = potentials.emissions[:, tag_of_teacher].astype("float64")
     transitions = potentials.transitions[numpy.ix_(tag_of_teacher, tag_of_teacher)]
@@ -105,8 +121,7 @@ def expectations(
         first_token = end_token
         scores = Potentials(doc_emissions, transitions, start, end, lengths)
         scores = chain.constrain(scores, finest.constraints)
-        # The gradient of log Z is the expected number of times that a path has each tag and each
-        # transition.
+        # The gradient of log Z has the expected counts of tags and transitions.
         _, backprop = chain.log_partition(scores)
         counts = map_scores(_round_down, backprop(numpy.ones(len(lengths))))
         entropies, _ = chain.entropy(scores)
@@ -120,28 +135,34 @@ def expectations(
 
 
 def _lengths_by_doc(lengths: Ints1d, doc_of: Ints1d) -> list[Ints1d]:
-    """The lengths of the sequences of each doc, from the length and the doc of each sequence, in
-    the order of docs. A doc has a sequence at least. Shapes: (B,), (B,)"""
+    """Group the lengths of sequences by doc.
+
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    doc_of (Ints1d): The doc of each sequence, in ascending order. Each doc has at least one
+        sequence. Shape: (B,)
+    RETURNS (list[Ints1d]): For each doc the lengths of its sequences.
+    """
     if not len(doc_of):
         return []
-    # The first sequence of each doc but the first.
+    # Split where the doc changes: before the first sequence of each doc but the first doc.
     first_sequences = numpy.flatnonzero(numpy.diff(doc_of)) + 1
     return numpy.split(lengths, first_sequences)
 
 
 def _round_down(counts: ArrayXd) -> ArrayXd:
-    """Make expectations smaller to save: in float32, and the least as 0, as many equal numbers
-    compress well."""
+    """Turn expected counts into numbers that compress well: float32, with 0 in place of those below
+    `LEAST`."""
     return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
 
 def mean(saved: Sequence[Saved]) -> Saved:
-    """Average the soft targets of several teachers with the same labels. The divergence from the
-    average is the mean of the divergences from each teacher.
+    """Compute the mean of the soft targets that several teachers have for one doc. The teachers
+    have the same labels. A student that learns the mean minimises the mean of its divergences from
+    all teachers.
 
-    saved (Sequence[Saved]): The soft targets of a doc by each teacher.
+    saved (Sequence[Saved]): The soft targets of each teacher.
     RETURNS (Saved): Their mean.
-    RAISES (ValueError): If the teachers cut the doc at other borders.
+    RAISES (ValueError): If the teachers cut the doc into different sequences.
     """
     lengths_of_teachers = {tuple(targets.get("lengths", ())) for targets in saved}
     if len(lengths_of_teachers) > 1:
@@ -154,8 +175,8 @@ def mean(saved: Sequence[Saved]) -> Saved:
 
 
 def labels_of(doc: Doc) -> set[str]:
-    """The labels that a model needs to learn from a training doc: those of its entities, and all
-    that its teacher has."""
+    """Return the labels that a model has to have to learn from a training doc: those of its
+    entities and, if it is taught, all labels of its teacher."""
     labels = {ent.label_ for ent in doc.ents}
     saved: Saved = doc.user_data.get(KEY, {})
     labels.update(saved.get("labels", ()))
@@ -163,8 +184,8 @@ def labels_of(doc: Doc) -> set[str]:
 
 
 def is_taught(example: Example) -> bool:
-    """Whether an example has soft targets, and they are for the tokens of its predicted doc. Soft
-    targets can't be aligned with other tokens."""
+    """Whether an example has soft targets that can be used. They can't if the predicted doc has
+    other tokens than the reference: soft targets are by token, and are not aligned."""
     if KEY not in example.reference.user_data:
         return False
     words = example.predicted.to_array([ORTH])
@@ -175,13 +196,14 @@ def is_taught(example: Example) -> bool:
 def cut_as_taught(
     examples: Sequence[Example], lengths: Ints1d, doc_of: Ints1d
 ) -> tuple[Ints1d, Ints1d]:
-    """Cut docs with soft targets into the sequences that their teacher's chain had, as the soft
-    targets are the expectations over its paths.
+    """Cut docs with soft targets as their teacher cut them: soft targets are of the paths of these
+    sequences. Other docs stay as they are cut.
 
-    examples (Sequence[Example]): The examples, each with a sequence at least.
-    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence, as docs are cut
-        otherwise. Shapes: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The same of the sequences of all docs.
+    examples (Sequence[Example]): The examples. Each has at least one sequence.
+    lengths (Ints1d): The number of tokens of each sequence, before that. Shape: (B,)
+    doc_of (Ints1d): The example of each sequence, before that. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The lengths and the examples of the new sequences.
+        Shapes: (B',)
     """
     if not any(is_taught(eg) for eg in examples):
         return lengths, doc_of
@@ -189,8 +211,8 @@ def cut_as_taught(
     for i, eg in enumerate(examples):
         if is_taught(eg):
             saved: Saved = eg.reference.user_data[KEY]
-            whole_doc = [lengths_by_doc[i].sum()]
-            lengths_by_doc[i] = saved.get("lengths", whole_doc)
+            one_sequence = [lengths_by_doc[i].sum()]
+            lengths_by_doc[i] = saved.get("lengths", one_sequence)
     n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
     doc_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
     return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of
@@ -199,21 +221,21 @@ def cut_as_taught(
 class TaughtDoc(NamedTuple):
     """A doc with soft targets in a batch.
 
-    i (int): The index of its example.
+    example_number (int): The number of its example in the batch.
     tokens (slice): Its tokens, counted over the batch.
     saved (Saved): Its soft targets.
-    to_student (Array2d): True for the tag of the student that each of the finest tags of its
-        teacher counts as. Shape: (K', K)
+    to_student (Array2d): For each of the finest tags, True at the tag of the student that it counts
+        as: see `_to_student`. Shape: (K', K)
     """
 
-    i: int
+    example_number: int
     tokens: slice
     saved: Saved
     to_student: Array2d
 
     def add_expectations(self, total: Potentials, weight: float) -> None:
-        """Add the expectations of this doc over the tags of the student, with a weight, to those of
-        the batch, in place."""
+        """Add the expected counts of this doc, times a weight, to those of the batch, in place.
+        Counts of the finest tags that count as the same tag of the student are summed."""
         transitions = self.to_student.T @ self.saved["transitions"] @ self.to_student
         total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.to_student)
         total.transitions[:] += weight * transitions
@@ -229,17 +251,18 @@ def read_soft_targets(
     doc_of: Ints1d,
     weights: Floats1d | None,
 ) -> tuple[SoftTargets | None, Array1d]:
-    """Read the soft targets of a batch, if there are some. An example with soft targets is a whole
-    doc. It is left out, with the weight 0, if no path of its teacher has its preset entities: these
-    have a label that the teacher lacks, or are across a border of its sequences.
+    """Read the soft targets of a batch. A taught doc is left out, with the weight 0, if no path of
+    its teacher has its preset entities. Such an entity has a label that the teacher lacks, or
+    reaches over the end of a sequence of the teacher.
 
     examples (Sequence[Example]): The examples.
     tags (Tags): The tags of the student's chain.
-    constraints (Constraints): Its possible paths.
-    lengths (Ints1d), doc_of (Ints1d): The length and the example of each sequence. Shapes: (B,)
-    weights (Floats1d | None): The weights of the examples. Shape: (D,)
-    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no example has some; and
-        True for the examples that are left out. Shape: (D,)
+    constraints (Constraints): The possible paths of the student.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    doc_of (Ints1d): The example of each sequence. Shape: (B,)
+    weights (Floats1d | None): The weights of the examples; None: 1. Shape: (D,)
+    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no doc is taught; and a
+        mask, True for the examples that are left out. Shape: (D,)
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
     taught_docs = _find_taught(examples, tags, lengths, doc_of)
@@ -252,7 +275,7 @@ def read_soft_targets(
     if constraints.emissions is not None:
         possible = constraints.emissions.copy()
     for doc in taught_docs:
-        # A tag of the student that no tag of the teacher counts as has a label that it lacks.
+        # If none of the finest tags counts as a tag of the student, the teacher lacks its label.
         possible[doc.tokens] &= doc.to_student.any(axis=0)
 
     has_path = numpy.ones(len(examples), dtype=bool)
@@ -265,18 +288,18 @@ def read_soft_targets(
     expected = no_scores(lengths, len(tags), "float64")
     entropy = 0.0
     for doc in taught_docs:
-        if has_path[doc.i]:
-            weight = 1.0 if weights is None else float(weights[doc.i])
-            soft_weights[doc.i] = weight
+        if has_path[doc.example_number]:
+            weight = 1.0 if weights is None else float(weights[doc.example_number])
+            soft_weights[doc.example_number] = weight
             doc.add_expectations(expected, weight)
             entropy += weight * doc.saved["entropy"]
         else:
-            is_left_out[doc.i] = True
-            # Its score would be minus infinity, which the weight 0 doesn't make 0.
+            is_left_out[doc.example_number] = True
+            # With no possible path log Z would be minus infinity, and 0 times it is no number.
             possible[doc.tokens] = True
 
     constraints = constraints._replace(emissions=possible)
-    # All sequences of a doc have its weight.
+    # All sequences of a doc have the weight of the doc.
     soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
     return soft_targets, is_left_out
 
@@ -284,9 +307,9 @@ def read_soft_targets(
 def _find_taught(
     examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of: Ints1d
 ) -> list[TaughtDoc]:
-    """Find the docs with soft targets in a batch, for a student with these tags. The lengths and
-    the docs are those of its sequences. Shapes: (B,)"""
-    n_tokens_of_docs = numpy.bincount(doc_of, lengths, len(examples)).astype(int)
+    """Find the taught docs of a batch. For the arguments see `read_soft_targets`."""
+    # The sum of the lengths of the sequences of each doc. Shape: (D,)
+    n_tokens_of_docs = numpy.bincount(doc_of, weights=lengths, minlength=len(examples)).astype(int)
     taught_docs: list[TaughtDoc] = []
     end = 0
     for i, n_tokens in enumerate(n_tokens_of_docs.tolist()):
@@ -294,19 +317,25 @@ def _find_taught(
         end += n_tokens
         if is_taught(examples[i]):
             saved: Saved = examples[i].reference.user_data[KEY]
-            to_student = _to_student(saved, tags)
-            taught_docs.append(TaughtDoc(i, slice(begin, end), saved, to_student))
+            taught_doc = TaughtDoc(
+                example_number=i,
+                tokens=slice(begin, end),
+                saved=saved,
+                to_student=_to_student(saved, tags),
+            )
+            taught_docs.append(taught_doc)
     return taught_docs
 
 
 def _to_student(saved: Saved, tags: Tags) -> Array2d:
-    """Map the tags of soft targets to those of a student.
+    """Map the finest tags, which soft targets are saved for, to the tags of a student. Several of
+    the finest tags may count as the same tag of the student.
 
-    Soft targets are saved for K' tags, those of the finest scheme (see `Tags.finest`), so that a
-    student of any scheme can learn from them. Of its K tags each may stand for several of these.
-
-    RETURNS (Array2d): True where a tag of the soft targets counts as a tag of the student. The
-        product of expectations with it sums those that count as the same. Shape: (K', K)
+    saved (Saved): The soft targets.
+    tags (Tags): The tags of the student's chain.
+    RETURNS (Array2d): For each of the finest tags, True at the tag of the student that it counts
+        as. A matrix product of expected counts with it sums the counts that belong to the same tag
+        of the student. Shape: (K', K)
     RAISES (ValueError): If the student lacks a label.
     """
     unknown = sorted({*saved["labels"]} - {*tags.labels})

@@ -1,9 +1,13 @@
 """Learn vectors of words from text: words that occur beside the same words get similar vectors.
-A form is a word as it is written. Forms that are the same in lower case are one word.
 
-The text is read once, sentence by sentence. What is kept of it is a number of 4 bytes for each
-token, its distinct words, and the matrix of words and their contexts, of which only what is above 0
-is stored.
+A form is a word as it is written, such as "Bank" or "bank". Forms that are the same in lower case
+are one word. A context of a word is another word at an offset from it, such as "river, directly
+before". The vectors come from a matrix with a row for each word and a column for each context.
+
+The text is read once, sentence by sentence. Memory has a number of 4 bytes for each of its tokens,
+its different forms, and the entries of the matrix that are above 0.
+
+In shapes, W is the number of words, C of contexts, D of dimensions of a vector, and N of tokens.
 """
 
 from array import array
@@ -18,38 +22,40 @@ from ..features.clusters import to_unit_length
 from ..validation import require
 
 WINDOW = 2
-"""Contexts are the words up to this number of tokens to either side."""
+"""Contexts of a word are the words up to this number of tokens before and after it."""
 
 OFFSETS = tuple(offset for offset in range(-WINDOW, WINDOW + 1) if offset != 0)
-"""Where the contexts of a word stand. Each offset has contexts of its own: a word before is another
-context than the word after."""
+"""The offsets of contexts from a word: -2, -1, 1, 2. The same word at another offset is another
+context."""
 
-MAX_CONTEXTS = 20_000
-"""The most frequent words are contexts: not more than this number."""
+MAX_CONTEXT_WORDS = 20_000
+"""Only the most frequent words make contexts: at most this number of words, at each offset."""
 
 SMOOTHING = 0.75
-"""The power of the counts of contexts."""
+"""The power of the counts of contexts in the matrix: see `learn_word_vectors`."""
 
-POWER = 0.5
-"""The power of the singular values."""
+SINGULAR_VALUE_POWER = 0.5
+"""The power of the singular values in the vectors: see `learn_word_vectors`."""
 
 CHUNK = 1 << 22
-"""Tokens whose contexts are looked up at a time."""
+"""The number of tokens whose contexts are looked up at a time. It bounds the memory."""
 
-PAIRS = 1 << 23
-"""Pairs of a word and a context that are counted at a time: of so many words as have these."""
+MOST_PAIRS = 1 << 23
+"""The number of pairs of a word and a context that are counted at a time. It bounds the memory."""
 
-SMALL = 1000
-"""A matrix of at most so many rows or columns is decomposed wholly."""
+SMALL_SIDE = 1000
+"""If a matrix has at most this number of rows or of columns, all its singular values are computed:
+that is fast enough, and exact."""
 
 
 class WordVectors(NamedTuple):
-    """Words, from the most frequent one, with a vector of unit length for each.
+    """Words with a vector for each.
 
-    words (list[str]): The words, in lower case.
-    data (Floats2d): Their vectors. Shape: (D, W)
-    row_of_form (dict[str, int]): The row of each word, and of each form of it that the text has.
-    n_tokens (int): The number of tokens that they were learned from.
+    words (list[str]): The words in lower case, from the most frequent one.
+    data (Floats2d): The vectors of these words, each of length 1. Shape: (W, D)
+    row_of_form (dict[str, int]): The row in `data` for each word in lower case, and for each other
+        form of a word that the text has.
+    n_tokens (int): The number of tokens of the text.
     """
 
     words: list[str]
@@ -63,27 +69,36 @@ def learn_word_vectors(
 ) -> WordVectors:
     """Learn vectors of words from text.
 
-    A context of a word is a frequent word at one of the offsets up to `WINDOW` in the same
-    sentence. From n(w, c), how often word w has context c, comes a matrix of how much more often
-    that is than by chance, and from its singular value decomposition the vectors:
+    Let n(w, c) be how often word w has context c, and n(w) and n(c) the sums over contexts and over
+    words. The matrix M says how much more often a word has a context than by chance:
 
-        M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))    M ~ U S V'    U S^.5
+        M[w, c] = max(0, log(n(w, c) sum_c' n(c')^.75 / (n(w) n(c)^.75)))
 
-    sentences (Iterable[Sequence[str]]): The words of each sentence, as written. They are read once.
-    dim (int): Length of the vectors. If the matrix has a lower rank, vectors have that length.
-    min_count (int): Minimum number of times that a word occurs.
-    seed (int): Seed of the decomposition.
-    RETURNS (WordVectors): The vectors of words that some context has more often than by chance.
-    RAISES (ValueError): If fewer than two words are left.
+    It is positive pointwise mutual information (PMI). With the D largest singular values,
+
+        M ~ U S V'
+
+    and the rows of U S^.5 are the vectors, each divided by its length.
+
+    sentences (Iterable[Sequence[str]]): The words of each sentence, as they are written. They are
+        read once.
+    dim (int): The number of dimensions of the vectors, D. It is the rank of the matrix, if that is
+        smaller.
+    min_count (int): Words that occur less often have no vector.
+    seed (int): The seed of the decomposition.
+    RETURNS (WordVectors): The vectors. Words that have no context more often than by chance have
+        none.
+    RAISES (ValueError): If fewer than two words have a vector.
     RAISES (ImportError): If SciPy is missing.
 
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
     """
-    require_scipy()  # before all of the text is read in vain
+    require_scipy()  # ask before the text is read, which may take long
     text = number_words(sentences, min_count)
     pmi = positive_pmi(text.tokens, len(text.words))
-    # `indptr` is where the stored numbers of each row begin: it grows where a row has some.
+    # `indptr` says where the entries of each row begin. A row has entries if the next one begins
+    # later.
     has_contexts = numpy.diff(pmi.indptr) > 0
     words = [text.words[i] for i in numpy.flatnonzero(has_contexts)]
     if len(words) < 2:
@@ -102,13 +117,14 @@ def learn_word_vectors(
 
 
 class NumberedText(NamedTuple):
-    """A text as numbers of its frequent words.
+    """A text in which each token is the number of its word. Rare words have no number.
 
-    words (list[str]): The frequent words, from the most frequent one.
-    forms (list[str]): The distinct forms of these words, as they are written.
-    tokens (Ints1d): The number of the word of each token, -1 for a rare word. `WINDOW` times -1
-        stand before and after each sentence, so that no word has one of another sentence beside it.
-    n_tokens (int): The number of tokens, with those of rare words.
+    words (list[str]): The words that have a number, from the most frequent one, number 0.
+    forms (list[str]): The forms of these words that the text has.
+    tokens (Ints1d): For each token the number of its word, -1 for a rare word. Before and after
+        each sentence stand `WINDOW` more entries of -1, so that words of different sentences are
+        never beside each other. Shape: (N,)
+    n_tokens (int): The number of tokens of the text, with those of rare words.
     """
 
     words: list[str]
@@ -118,60 +134,73 @@ class NumberedText(NamedTuple):
 
 
 def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> NumberedText:
-    """Number the words of a text that occur `min_count` times or more, in any form."""
-    # First the forms of all words are numbered as they come.
+    """Number the words of a text that occur at least `min_count` times, in all forms together.
+
+    sentences (Iterable[Sequence[str]]): The words of each sentence. They are read once.
+    min_count (int): Words that occur less often are rare.
+    RETURNS (NumberedText): The text.
+    """
+    # 1. Number the forms in the order in which they come: looking up a new form in this dictionary
+    # gives it the next number.
     number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
     gap = array("i", [-1] * WINDOW)
     numbers = array("i", gap)
     for sentence in sentences:
         numbers.extend(map(number_of_form.__getitem__, sentence))
         numbers.extend(gap)
-    tokens = numpy.frombuffer(numbers, dtype="int32")
+    form_of_token = numpy.frombuffer(numbers, dtype="int32")
     forms = list(number_of_form)
     number_of_form.clear()  # it takes more memory than all that follows
 
-    # Then words are numbered, in the order of their first forms. (number of forms,)
+    # 2. Number the words, in the order of their first forms. Shape: (number of forms,)
     number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
     word_of_form = numpy.asarray([number_of_word[form.lower()] for form in forms], dtype="int32")
     words = list(number_of_word)
 
-    form_counts = numpy.bincount(tokens[tokens >= 0], minlength=len(forms))
+    # 3. Count the words.
+    is_token = form_of_token >= 0  # not an entry between sentences
+    form_counts = numpy.bincount(form_of_token[is_token], minlength=len(forms))
     word_counts = numpy.zeros(len(words), dtype="int64")
     numpy.add.at(word_counts, word_of_form, form_counts)
-    by_frequency = numpy.argsort(-word_counts, kind="stable")  # from the most frequent
+    by_frequency = numpy.argsort(-word_counts, kind="stable")
     frequent = by_frequency[word_counts[by_frequency] >= min_count]
 
-    # At last the frequent words get new numbers, from the most frequent one; others have -1.
+    # 4. Give the frequent words new numbers, from the most frequent one. Rare words get -1.
     new_number = numpy.full(len(words), -1, dtype="int32")
     new_number[frequent] = numpy.arange(len(frequent))
-    # Those of the words of forms. The entry at the end is for the -1 between sentences.
+    # One more entry at the end: it is the one that -1, the entries between sentences, looks up.
     new_number_of_form = numpy.append(new_number[word_of_form], numpy.int32(-1))
-    frequent_words = [words[i] for i in frequent]
-    frequent_forms = [form for i, form in enumerate(forms) if new_number_of_form[i] >= 0]
-    n_tokens = int(word_counts.sum())
-    return NumberedText(frequent_words, frequent_forms, new_number_of_form[tokens], n_tokens)
+    return NumberedText(
+        words=[words[i] for i in frequent],
+        forms=[form for i, form in enumerate(forms) if new_number_of_form[i] >= 0],
+        tokens=new_number_of_form[form_of_token],
+        n_tokens=int(word_counts.sum()),
+    )
 
 
 def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
-    """The matrix M of `learn_word_vectors`.
+    """Compute the matrix M of `learn_word_vectors`.
+
+    A context is one of the F most frequent words at one of four offsets. So there are C = 4 F
+    contexts: column i F + c is word c at the offset `OFFSETS[i]`.
 
     tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
-    n_words (int): D, the number of words.
-    RETURNS (scipy.sparse.csr_matrix): The matrix, of which the positive numbers are stored. Column
-        i C / 4 + c is word c at the offset `OFFSETS[i]`. Shape: (D, C)
+    n_words (int): The number of words, W.
+    RETURNS (scipy.sparse.csr_matrix): The matrix. Only the numbers above 0 are stored.
+        Shape: (W, C)
     """
-    n_frequent = min(n_words, MAX_CONTEXTS)
-    word_counts, context_counts = count_margins(tokens, n_words, n_frequent)
-    smoothed = context_counts**SMOOTHING
+    n_context_words = min(n_words, MAX_CONTEXT_WORDS)
+    word_counts, context_counts = count_margins(tokens, n_words, n_context_words)
+    smoothed_counts = context_counts**SMOOTHING  # n(c)^.75
     csr_matrix = require_scipy().csr_matrix
-    # SciPy needs a block, also where there are no words.
-    blocks: list[Any] = [csr_matrix((0, len(smoothed)), dtype="float32")]
+    # An empty block, as SciPy needs at least one, and there may be no words.
+    blocks: list[Any] = [csr_matrix((0, len(smoothed_counts)), dtype="float32")]
     for first, end in divide_words(word_counts):
-        # A row, a column and a count for each pair of a word of this range and a context.
-        pairs = count_pairs(tokens, first, end, n_frequent).tocoo()
-        # How often the pair would occur by chance. Shape: (pairs,)
-        by_chance = word_counts[first + pairs.row] * smoothed[pairs.col]
-        pmi = numpy.log(pairs.data * smoothed.sum() / by_chance)
+        # A row, a column and a count n(w, c) for each pair of a word of this range and a context.
+        pairs = count_pairs(tokens, first, end, n_context_words).tocoo()
+        # n(w) n(c)^.75 of each pair. Shape: (number of pairs,)
+        by_chance = word_counts[first + pairs.row] * smoothed_counts[pairs.col]
+        pmi = numpy.log(pairs.data * smoothed_counts.sum() / by_chance)
         is_above_chance = pmi > 0
         row = pairs.row[is_above_chance]
         column = pairs.col[is_above_chance]
@@ -180,94 +209,116 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
     return require_scipy().vstack(blocks, format="csr")
 
 
-def count_margins(tokens: Ints1d, n_words: int, n_frequent: int) -> tuple[Floats1d, Floats1d]:
-    """How often each word has any context, and each context any word. The `n_frequent` first words
-    are contexts, at each offset. Shapes: (D,), (C,)"""
+def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[Floats1d, Floats1d]:
+    """Count the pairs that each word is in, n(w), and those that each context is in, n(c).
+
+    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
+    n_words (int): The number of words, W.
+    n_context_words (int): How many of the first words make contexts.
+    RETURNS (tuple[Floats1d, Floats1d]): The counts of words; those of contexts.
+        Shapes: (W,), (C,)
+    """
     word_counts = numpy.zeros(n_words)
-    context_counts = numpy.zeros((len(OFFSETS), n_frequent))
+    context_counts = numpy.zeros((len(OFFSETS), n_context_words))
+    # The text begins and ends with `WINDOW` entries of -1, so each word has neighbours.
     for begin in range(WINDOW, len(tokens) - WINDOW, CHUNK):
         places = numpy.arange(begin, min(begin + CHUNK, len(tokens) - WINDOW))
         places = places[tokens[places] >= 0]
         for i, offset in enumerate(OFFSETS):
-            words, contexts = pairs_at_offset(tokens, places, offset, n_frequent)
+            words, context_words = pairs_at_offset(tokens, places, offset, n_context_words)
             word_counts += numpy.bincount(words, minlength=n_words)
-            context_counts[i] += numpy.bincount(contexts, minlength=n_frequent)
+            context_counts[i] += numpy.bincount(context_words, minlength=n_context_words)
     return word_counts, context_counts.ravel()
 
 
 def pairs_at_offset(
-    tokens: Ints1d, places: Ints1d, offset: int, n_frequent: int
+    tokens: Ints1d, places: Ints1d, offset: int, n_context_words: int
 ) -> tuple[Ints1d, Ints1d]:
-    """The words at some places of a text and the words at an offset from them, where these are
-    contexts. Shape of the places: (P,)"""
+    """Find the pairs of a word at one of some places and a context at an offset from it.
+
+    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
+    places (Ints1d): The places of the words, as indices in `tokens`.
+    offset (int): The offset of the context.
+    n_context_words (int): How many of the first words make contexts.
+    RETURNS (tuple[Ints1d, Ints1d]): The word of each pair; the word of its context.
+    """
     neighbours = tokens[places + offset]
-    is_context = (neighbours >= 0) & (neighbours < n_frequent)
+    is_context = (neighbours >= 0) & (neighbours < n_context_words)
     return tokens[places[is_context]], neighbours[is_context]
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges with at most `PAIRS` pairs of a word and a context in each.
+    """Divide words into ranges, each with at most `MOST_PAIRS` pairs of a word and a context.
 
-    word_counts (Floats1d): In how many pairs each word is. Shape: (D,)
+    word_counts (Floats1d): The number of pairs that each word is in. Shape: (W,)
     YIELDS (tuple[int, int]): The first word of a range, and the one after its last.
     """
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
         pairs_before = pairs_up_to[first] - word_counts[first]
-        end = int(numpy.searchsorted(pairs_up_to, pairs_before + PAIRS, side="right"))
-        end = max(end, first + 1)  # a word with more pairs than that is alone
+        end = int(numpy.searchsorted(pairs_up_to, pairs_before + MOST_PAIRS, side="right"))
+        end = max(end, first + 1)  # a word with more pairs than that is alone in its range
         yield first, end
         first = end
 
 
-def count_pairs(tokens: Ints1d, first: int, end: int, n_frequent: int) -> Any:
-    """Count how often each word of a range has each context: see `positive_pmi`.
+def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> Any:
+    """Count how often each word of a range has each context, n(w, c).
 
-    RETURNS (scipy.sparse.csr_matrix): The counts. Shape: (end - first, C)
+    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
+    first (int), end (int): The first word of the range, and the one after its last.
+    n_context_words (int): How many of the first words make contexts.
+    RETURNS (scipy.sparse.csr_matrix): The counts. For the columns see `positive_pmi`.
+        Shape: (end - first, C)
     """
     places = numpy.flatnonzero((tokens >= first) & (tokens < end))
     rows: list[Ints1d] = []
     columns: list[Ints1d] = []
     for i, offset in enumerate(OFFSETS):
-        words, contexts = pairs_at_offset(tokens, places, offset, n_frequent)
+        words, context_words = pairs_at_offset(tokens, places, offset, n_context_words)
         rows.append(words - first)
-        columns.append(contexts + i * n_frequent)
+        columns.append(context_words + i * n_context_words)
     row = numpy.concatenate(rows)
     column = numpy.concatenate(columns)
-    shape = (end - first, len(OFFSETS) * n_frequent)
-    # A one for each pair: SciPy sums those of equal pairs.
+    shape = (end - first, len(OFFSETS) * n_context_words)
+    # Each pair is an entry of 1. SciPy sums the entries in the same place.
     return require_scipy().csr_matrix((numpy.ones(len(row)), (row, column)), shape=shape)
 
 
 def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
-    """Vectors U S^.5 of the rows of a matrix U S V', of unit length, from its largest singular
-    values.
+    """Compute a vector for each row of a matrix by singular value decomposition, U S V': the rows
+    of U S^.5 for the largest singular values, each divided by its length.
 
-    matrix (scipy.sparse.csr_matrix): The matrix, without rows of zeros. Shape: (D, C)
-    dim (int): W, the number of singular values; fewer if the matrix has a lower rank.
-    seed (int): Seed of the first vector of the iteration.
-    RETURNS (Floats2d): The vectors. Shape: (D, W)
+    matrix (scipy.sparse.csr_matrix): The matrix. No row is all 0. Shape: (W, C)
+    dim (int): The number of singular values, D. If the matrix has a lower rank, there are fewer.
+    seed (int): The seed of the vector that the iteration starts from.
+    RETURNS (Floats2d): The vectors. Shape: (W, D)
     """
     smaller_side = min(matrix.shape)
-    if smaller_side <= max(SMALL, 2 * dim):
+    if smaller_side <= max(SMALL_SIDE, 2 * dim):
         left, singular_values, _ = numpy.linalg.svd(matrix.toarray(), full_matrices=False)
-        order = numpy.arange(min(dim, smaller_side))
+        by_size = numpy.arange(min(dim, smaller_side))  # NumPy has the largest ones first
     else:
-        # SciPy would draw the first vector by chance, without a seed.
+        # An iteration finds the largest singular values alone. Without `v0`, SciPy would start from
+        # a random vector that no seed repeats.
         first_vector = numpy.random.default_rng(seed).standard_normal(smaller_side, dtype="float32")
         svds = require_scipy().linalg.svds
         left, singular_values, _ = svds(matrix, k=dim, v0=first_vector)
-        order = numpy.argsort(-singular_values)
-    largest = singular_values[order]
-    # Singular values of 0 are very small numbers after rounding: leave their vectors out.
-    rounding = largest[0] * smaller_side * numpy.finfo("float32").eps
-    order = order[largest > rounding]
-    return to_unit_length(left[:, order] * singular_values[order] ** POWER)
+        by_size = numpy.argsort(-singular_values)
+    largest = singular_values[by_size]
+    # If the rank is lower than `dim`, some singular values are 0. As floats they are not quite 0,
+    # but below this limit, and their columns of U have no meaning.
+    rounding_error = largest[0] * smaller_side * numpy.finfo("float32").eps
+    kept = by_size[largest > rounding_error]
+    return to_unit_length(left[:, kept] * singular_values[kept] ** SINGULAR_VALUE_POWER)
 
 
 def require_scipy() -> Any:
-    """The module `scipy.sparse`, with `linalg`."""
+    """Return the module `scipy.sparse`, with its part `linalg` loaded.
+
+    RAISES (ImportError): If SciPy is not installed.
+    """
     missing = "vectors: expected SciPy, it is not installed"
     require("scipy.sparse.linalg", "vectors", missing)
     return require("scipy.sparse", "vectors", missing)
