@@ -57,8 +57,8 @@ def vocab() -> Vocab:
 def nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates leave out nothing."""
     monkeypatch.setattr("spacy_costner.ml.weights.VECTOR_DROPOUT", 0.0)
-    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_VECTORS", 0.0)
-    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_UNITS", 0.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.VECTOR_DROPOUT", 0.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.UNIT_DROPOUT", 0.0)
 
 
 def docs_of(vocab: Vocab) -> list[Doc]:
@@ -224,10 +224,10 @@ def test_updates_leave_out_a_share_of_the_vectors(
     hidden = layer(model)
     batch = find_features(model, docs_of(vocab))
     assert batch.hidden_ids is not None
-    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_VECTORS", 1.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.VECTOR_DROPOUT", 1.0)
     without = batch._replace(hidden_ids=numpy.full_like(batch.hidden_ids, -1))
     assert_allclose(hidden.begin_update(batch)[0], hidden.score(without), atol=1e-5)
-    monkeypatch.setattr("spacy_costner.ml.hidden.LOST_VECTORS", 0.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.VECTOR_DROPOUT", 0.0)
     assert_allclose(hidden.begin_update(batch)[0], hidden.score(batch), atol=1e-5)
 
 

@@ -1,7 +1,8 @@
 """A CRF on the vectors of a Tok2Vec.
 
-A linear layer maps the vector of each token to its emissions; the output layer adds the weights of
-transitions, start and end, which are the same for all tokens.
+A linear layer maps the vector of each token to its emissions. The output layer, "transitions", adds
+the weights of transitions, start and end, which are the same for all docs. In shapes, N is the
+number of tokens, and K of tags.
 """
 
 from collections.abc import Callable
@@ -23,9 +24,9 @@ def build_linear_chain_crf(
     """Build a linear-chain CRF over the vectors of a Tok2Vec.
 
     tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener.
-    nO (int | None): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[list[Doc], Potentials]): The model. Its attribute "resize_output"
-        takes it and a larger K; reference "tok2vec" is the Tok2Vec.
+    nO (int | None): The number of tags. The component sets it from its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model. Its attribute "resize_output" is the function
+        `resize_linear_chain_crf`. Its reference "tok2vec" is the Tok2Vec.
     """
     width = tok2vec.maybe_get_dim("nO")
     emissions = Linear(nO, width, init_W=zero_init)
@@ -41,7 +42,8 @@ def build_linear_chain_crf(
 
 
 def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
-    """The output layer of a CRF, from ragged emissions (N, K) to potentials."""
+    """Build the output layer of a CRF, which takes ragged emissions to potentials. Shape of the
+    emissions: (N, K)"""
     return Model(
         "transitions",
         forward,
@@ -54,7 +56,8 @@ def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
 def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
-    """Put emissions and the weights of the chain together; backprop adds to their gradients."""
+    """Put emissions and the weights of the chain together. The backprop adds to the gradients of
+    the weights, and returns that of the emissions."""
     potentials = Potentials(
         emissions=cast(Floats2d, emissions.data),
         transitions=cast(Floats2d, model.get_param("transitions")),
@@ -76,7 +79,8 @@ def init(
     X: Ragged | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Set the weights of the chain to 0. The number of tags is known, or that of columns of X."""
+    """Set the weights of the chain to 0. If the number of tags is not set, it is that of the
+    columns of the emissions `X`."""
     if X is not None and model.has_dim("nO") is None:
         model.set_dim("nO", X.data.shape[1])
     n_tags = model.get_dim("nO")
@@ -88,8 +92,9 @@ def init(
 def resize_linear_chain_crf(
     model: Model[list[Doc], Potentials], nO: int
 ) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change. The output layer is a new one,
-    so that optimizers don't use the state of the smaller one."""
+    """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
+    after that. The output layer is replaced by a new one, so that optimizers don't use what they
+    keep of the smaller one."""
     transitions = model.get_ref("output_layer")
     larger = Transitions(nO)
     if transitions.has_param("transitions"):
@@ -106,11 +111,12 @@ def resize_linear_chain_crf(
 
 
 def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
-    """Add tags to the linear layer from vectors to emissions."""
+    """Add tags to the linear layer that maps vectors to emissions. `nO` is the number of all tags
+    after that."""
     emissions = model.get_ref("emissions")
     larger = resize_linear_weighted(emissions, nO)
     model.replace_node(emissions, larger)
-    # The layers around it have its width, too.
+    # The layers that contain it have the same width.
     for node in model.walk():
         if larger in node.layers:
             node.set_dim("nO", nO, force=True)

@@ -1,6 +1,8 @@
-"""The first of two passes of a linear CRF: it predicts the labels that the second sees.
+"""The first of two passes of a linear CRF. It predicts labels, and the second pass has features of
+these labels: see `features.document`.
 
-The second pass has features of these labels: see `features.document`. L is the number of labels.
+In shapes, N is the number of tokens, L of labels, K of tags, V of features, and M of rows of
+weights for static vectors (see `weights`).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,19 +28,21 @@ ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 
 
 class FirstPass(Shim):
-    """The weights of the first pass. It has the features of the second, but for the labels.
+    """The weights of the first pass. Its features are those of the second pass, without the labels.
 
-    The labels of the docs that the second pass is trained on come from models that were not trained
-    on them: the training docs are divided into folds, and there is a model for each fold that was
-    trained on the others, with label memory of the others. These models are there in training only.
-    They are not saved. A label that is added to the component is not added here, where nothing
-    would learn it.
+    In training, the second pass must not see labels that were predicted by weights trained on the
+    same docs: they would be too good. So the training docs are divided into folds. For each fold
+    there are weights, and features with a label memory, that were made of the docs of the other
+    folds (see `set_folds`). Folds are not saved.
+
+    If a label is added to the component later, the first pass stays as it is: it is trained only at
+    initialization, so it could not learn the label.
 
     settings (AdaGrad), average_power (float), keep_all (bool): See `SparseWeights`.
-    n_epochs (int): How often its training uses the examples.
-    read_labels (ReadLabels | None): If set, it reads the labels that the second pass sees from
-        the docs, and no model is trained or asked. It is not saved.
-    boundaries (Boundaries): What the chain of a doc is cut at. The component sets it.
+    n_epochs (int): How often its training goes through the examples.
+    read_labels (ReadLabels | None): If you set this function, the labels that the second pass sees
+        are read from docs by it, and the first pass is neither trained nor used. It is not saved.
+    boundaries (Boundaries): Where the chain of a doc is cut. The component sets it.
     """
 
     def __init__(
@@ -52,20 +56,20 @@ class FirstPass(Shim):
         self.weights = SparseWeights(settings, average_power, keep_all)
         self.read_labels: ReadLabels | None = None
         self.boundaries: Boundaries = False
-        # In training: the features and weights for the docs of each fold, and the fold of each doc,
-        # by the hash of its text. See `set_folds`.
+        # Only in training: see `set_folds`.
         self._folds: list[tuple[Features, SparseWeights]] = []
         self._fold_of_text: dict[int, int] = {}
 
     def set_folds(
         self, folds: Sequence[tuple[Features, Floats2d]], fold_of_text: dict[int, int]
     ) -> None:
-        """Set the weights that are used in training: see `SparseWeights.set_folds`. Here each fold
-        has its transitions and its features, too.
+        """Set the weights that predict the labels of training docs: for each fold of the docs those
+        that were trained on the other folds. Unlike in `SparseWeights.set_folds`, each fold has its
+        own transitions and its own features.
 
-        folds: The features of each fold, and the rows of weights. Shape of the rows, with V
-            features, M inputs of static vectors and K tags: (V + M + K + 2, K)
-        fold_of_text: See `SparseWeights.set_folds`.
+        folds (Sequence[tuple[Features, Floats2d]]): For each fold the features, and all rows of
+            weights. Shape of these: (V + M + K + 2, K)
+        fold_of_text (dict[int, int]): The fold of each doc, by the hash of its text.
         """
         self._folds = []
         self._fold_of_text = fold_of_text
@@ -74,13 +78,17 @@ class FirstPass(Shim):
 
     @property
     def can_predict(self) -> bool:
-        """Whether it has labels to predict: not before it is trained."""
+        """Whether it can predict labels. It can't before it is trained."""
         return self.read_labels is not None or self.weights.is_allocated
 
     def predict(self, batch: FeatureBatch, docs: Sequence[Doc] = ()) -> Floats2d:
-        """The probability of O and of each label at each token, (N, L + 1), from the features of
-        docs. If there are hashes of texts, each training doc is predicted by a model that was not
-        trained on it."""
+        """Predict the probability of O and of each label at each token. In training, each doc is
+        predicted by weights that were not trained on it.
+
+        batch (FeatureBatch): The features of the docs. In training it has the hashes of the texts.
+        docs (Sequence[Doc]): The docs.
+        RETURNS (Floats2d): The probabilities. Shape: (N, L + 1)
+        """
         if self.read_labels is not None:
             return self.read_labels(docs)
         if batch.text_ids is None or not self._folds:
@@ -91,15 +99,17 @@ class FirstPass(Shim):
         fold_of_doc = [self._fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         for fold in sorted(set(fold_of_doc)):
             docs_of_fold: list[Doc] = []
-            for doc, its_fold in zip(docs, fold_of_doc):
-                if its_fold == fold:
+            for i, doc in enumerate(docs):
+                if fold_of_doc[i] == fold:
                     docs_of_fold.append(doc)
             # True for the tokens of these docs. Shape: (N,)
             is_in_fold = numpy.repeat(numpy.asarray(fold_of_doc) == fold, batch.lengths)
-            if fold < 0:  # docs that no fold was trained on, either
+            if fold == -1:
+                # These docs were in no fold, so the weights of all folds have not seen them.
                 weights = self.weights
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:
+                # The label memory of the fold differs, so features are found anew.
                 features, weights = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)
             probabilities[is_in_fold] = self._predict(weights, batch_of_fold, docs_of_fold)
@@ -108,8 +118,8 @@ class FirstPass(Shim):
     def _predict(
         self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
-        """The probability of O and of each label at each token, with some weights: the sum over the
-        tags that have it. Shape: (N, L + 1)"""
+        """Predict the probability of O and of each label at each token by the given weights. That
+        of a label is the sum over its tags. Shape: (N, L + 1)"""
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
@@ -122,7 +132,8 @@ class FirstPass(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def select(self, rows: Ints1d) -> "FirstPass":
-        """The first pass with the weights of some features only, for saving. Shape: (V',)"""
+        """Make a first pass of some features only, to be saved. `rows` has the numbers of the V'
+        features to keep. Shape: (V',)"""
         first_pass = FirstPass(
             self.settings, self.average_power, self.n_epochs, self.weights.keep_all
         )
@@ -136,7 +147,10 @@ class FirstPass(Shim):
         return srsly.msgpack_dumps({"tags": tags, "weights": self.weights.to_bytes()})
 
     def from_bytes(self, data: bytes) -> "FirstPass":
-        """Load the weights. Raises a ValueError if they are damaged."""
+        """Load the weights and their tags.
+
+        RAISES (ValueError): If they are damaged.
+        """
         try:
             saved: Any = srsly.msgpack_loads(data)
             self.tags = Tags(*saved["tags"])
@@ -146,10 +160,11 @@ class FirstPass(Shim):
                 f"first pass of a linear CRF: expected saved weights, got damaged data: {error}"
             ) from error
         self.weights.from_bytes(weights)
-        self.set_folds([], {})
+        self.set_folds(folds=[], fold_of_text={})
         return self
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
+        """Copy what is saved, and the boundaries. Folds and `read_labels` are not copied."""
         copied = FirstPass(self.settings, self.average_power, self.n_epochs, self.weights.keep_all)
         copied.boundaries = self.boundaries
         return copied.from_bytes(self.to_bytes())

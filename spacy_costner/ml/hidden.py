@@ -1,4 +1,10 @@
-"""A hidden layer over the words in the windows of tokens, beside the weights of a linear CRF."""
+"""A hidden layer over the words in the windows of tokens, beside the weights of a linear CRF.
+
+Its scores are added to those of the sparse weights (see `weights`).
+
+In shapes, N is the number of tokens, O of offsets from a token at which it sees words, M of rows of
+weights for what it sees there, H of hidden units, and K of tags.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,21 +23,24 @@ from .vector_inputs import VectorInputs
 from .weights import SparseWeights, drop_ids
 from .word_sums import WordSums
 
-LOST_VECTORS = 0.2
+VECTOR_DROPOUT = 0.2
 """The share of static vectors that are left out of an update of the layer. Chosen on development
-data, as is `LOST_UNITS`: see docs/linear.md."""
+data, as is `UNIT_DROPOUT`: see docs/linear.md."""
 
-LOST_UNITS = 0.2
-"""The share of its units that a token loses in an update."""
+UNIT_DROPOUT = 0.2
+"""The share of hidden units that are left out of an update, drawn for each token."""
 
 
 class HiddenInputs(NamedTuple):
-    """What a hidden layer sees of the words at O offsets from a token: their types, such as
-    "capitalised", and their static vectors. It has M rows of weights: one for each offset and type,
-    then those of `VectorInputs`.
+    """What the hidden layer sees of the words in the window of each token: the type of each word,
+    such as "capitalised", and its static vector.
 
-    type_rows (Ints2d): The types, as rows of weights, -1 for none. Shape: (N, O)
-    vectors (VectorInputs): The static vectors.
+    Its weights have M rows: first one for each offset and type, then those of `VectorInputs`, one
+    for each offset and number of a vector.
+
+    type_rows (Ints2d): For each token and offset the row of weights of the type of the word there,
+        -1 for none. Shape: (N, O)
+    vectors (VectorInputs): The static vectors of the words.
     """
 
     type_rows: Ints2d
@@ -39,7 +48,8 @@ class HiddenInputs(NamedTuple):
 
     @classmethod
     def of_batch(cls, batch: FeatureBatch, dropout: float = 0.0) -> "HiddenInputs":
-        """The inputs of the tokens of a batch, which lose a share of the vectors."""
+        """Make the inputs of the tokens of a batch. Tokens lose the share `dropout` of the vectors
+        in their windows."""
         assert batch.vectors is not None
         assert batch.hidden_ids is not None and batch.hidden_rows is not None
         vector_ids = batch.hidden_ids
@@ -49,18 +59,19 @@ class HiddenInputs(NamedTuple):
 
     @property
     def n_type_rows(self) -> int:
-        """The number of rows of weights that types have."""
+        """The number of rows of weights for types."""
         return count_type_rows(self.type_rows.shape[1])
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """The products of the inputs and the weights of H units. Shapes: (M, H) to (N, H)"""
+        """Compute the products of the inputs and the weights of H units.
+        Shapes: (M, H) to (N, H)"""
         products = sparse.sum_rows(self.type_rows, weights[: self.n_type_rows])
         products += self.vectors.score(weights[self.n_type_rows :])
         return products
 
     def gradient(self, d_products: Floats2d) -> Floats2d:
-        """The gradient for the weights from that for the products, in float32. Shapes: (N, H) to
-        (M, H)"""
+        """Compute the gradient with respect to the weights, in float32, from the gradient with
+        respect to what `score` returns. Shapes: (N, H) to (M, H)"""
         d_types = numpy.zeros((self.n_type_rows, d_products.shape[1]))
         sparse.add_rows(self.type_rows, d_products, d_types)
         d_vectors = self.vectors.gradient(d_products)
@@ -68,16 +79,17 @@ class HiddenInputs(NamedTuple):
 
 
 def count_type_rows(n_offsets: int) -> int:
-    """The number of rows of weights that the types of words have at so many offsets."""
+    """Count the rows of weights for the types of words: one for each offset and type."""
     return n_offsets * len(CHARACTER_TYPES)
 
 
 class HiddenWeights(NamedTuple):
-    """The weights of a hidden layer of H units, with M rows for its inputs and K scores.
+    """The weights of a hidden layer. In the formula of `HiddenLayer` they are V, b and U.
 
-    inner (Floats2d): From the inputs to the units: see `HiddenInputs`. Shape: (M, H)
-    bias (Floats1d): Of the units. Shape: (H,)
-    outer (Floats2d): From the units to the scores. Shape: (H, K)
+    inner (Floats2d): The weights from the inputs to the units, V. For the rows see `HiddenInputs`.
+        Shape: (M, H)
+    bias (Floats1d): The bias of each unit, b. Shape: (H,)
+    outer (Floats2d): The weights from the units to the scores of tags, U. Shape: (H, K)
     """
 
     inner: Floats2d
@@ -86,8 +98,9 @@ class HiddenWeights(NamedTuple):
 
 
 class HiddenLayer(Shim):
-    """A layer of H hidden units. With x_t the static vector of the word of token t and its type, as
-    a vector of a 1 and zeros, and V_o the weights of offset o, the emissions of token t gain
+    """A layer of H hidden units. Let x_t be what it sees of the word of token t: the static vector
+    and, in a one-hot vector beside it, the type. Let V_o be the weights of offset o, b the bias and
+    U the weights from units to scores. Then the emissions of token t gain
 
         relu(sum over the offsets o of x_{t+o} V_o + b) U
 
@@ -95,7 +108,7 @@ class HiddenLayer(Shim):
     first, so that the layer changes no score. In prediction, x V_o is computed once for each word
     and offset: see `WordSums`.
 
-    width (int): H.
+    width (int): The number of hidden units, H.
     """
 
     weights: HiddenWeights
@@ -113,8 +126,9 @@ class HiddenLayer(Shim):
         return len(self.weights.inner) > 0
 
     def allocate(self, n_rows: int, n_tags: int) -> None:
-        """Create weights for M rows of inputs and K tags. Those of the units are drawn by chance,
-        as in He et al. (2015), Delving deep into rectifiers, equation 10."""
+        """Create weights for M rows of inputs, `n_rows`, and K tags. The inner weights are drawn at
+        random, as in He et al. (2015), Delving deep into rectifiers, equation 10. The others are
+        0."""
         standard_deviation = numpy.sqrt(2 / max(n_rows, 1))
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
@@ -123,61 +137,75 @@ class HiddenLayer(Shim):
 
     def restart(self, weights: HiddenWeights) -> None:
         """Begin training again, with copies of these weights."""
-        self._set(HiddenWeights._make(array.copy() for array in weights))
+        self._set_weights(HiddenWeights._make(array.copy() for array in weights))
         self._gradients = []
 
-    def _set(self, weights: HiddenWeights) -> None:
-        """Set the weights."""
+    def _set_weights(self, weights: HiddenWeights) -> None:
+        """Set the weights, and forget the sums of words, which were those of other weights."""
         self.weights = weights
         self._word_sums = None
 
     def resize(self, n_tags: int) -> None:
-        """Add tags, up to a new K, after the existing ones. Their scores are 0."""
+        """Add tags after the existing tags, whose scores don't change. The scores of new tags are
+        0. `n_tags` is the number of all tags after that."""
         n_new_tags = n_tags - self.weights.outer.shape[1]
         outer = numpy.pad(self.weights.outer, ((0, 0), (0, n_new_tags)))
         self.restart(self.weights._replace(outer=outer))
 
     def score(self, batch: FeatureBatch) -> Floats2d:
-        """The scores of tokens. Shape: (N, K)"""
+        """Compute what the layer adds to the scores of tokens. Shape: (N, K)"""
         units = self._sum_inputs(batch)
         units += self.weights.bias
         numpy.maximum(units, 0, out=units)
         return units @ self.weights.outer
 
     def _sum_inputs(self, batch: FeatureBatch) -> Floats2d:
-        """The products of the inputs and their weights. Shape: (N, H)"""
+        """Compute what each unit gets from its inputs, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
             return HiddenInputs.of_batch(batch).score(self.weights.inner)
         word_sums = self._update_word_sums(batch.word_cache)
         return word_sums.sum_windows(batch.word_ids, batch.lengths)
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
-        """The products of words, kept until weights change. If several threads add words at once,
-        those of the last one are kept."""
+        """Return the sums of the inner weights of all words of a cache. They are kept until weights
+        change. If several threads add words at once, the sums of the last thread are kept."""
         inner = self.weights.inner
         word_sums = self._word_sums
         if word_sums is None or not word_sums.are_of(inner, cache):
             slots = cache.hidden_slots
             n_type_rows = count_type_rows(len(slots.by_offset))
-            word_sums = WordSums.empty(inner, n_type_rows, len(inner) - n_type_rows, cache, slots)
+            word_sums = WordSums.empty(
+                inner,
+                n_features=n_type_rows,
+                n_vector_rows=len(inner) - n_type_rows,
+                cache=cache,
+                slots=slots,
+            )
         word_sums = word_sums.with_all_words()
         self._word_sums = word_sums
         return word_sums
 
     def begin_update(self, batch: FeatureBatch) -> tuple[Floats2d, Callable[[Floats2d], None]]:
         """Score tokens in training, where they lose a share of the vectors in their windows and of
-        their units. The callback keeps the gradient. Shapes: (N, K)"""
+        their hidden units.
+
+        batch (FeatureBatch): The features of the tokens.
+        RETURNS (tuple[Floats2d, Callable[[Floats2d], None]]): The scores; and the backprop, which
+            takes the gradient with respect to them and keeps it until `finish_update`.
+            Shapes: (N, K)
+        """
         inner, bias, outer = self.weights
-        inputs = HiddenInputs.of_batch(batch, LOST_VECTORS)
+        inputs = HiddenInputs.of_batch(batch, VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
-        # What the units are multiplied by: 0 if they are lost. Shape: (N, H)
-        is_kept = numpy.random.uniform(size=units.shape) >= LOST_UNITS
-        factors = is_kept * numpy.float32(1 / (1 - LOST_UNITS))
+        # Each unit is multiplied by 0 if it is lost. The others count more, so that the mean of a
+        # sum over them stays the same. Shape: (N, H)
+        is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
+        factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
         units *= factors
 
         def add_gradient(d_scores: Floats2d) -> None:
             d_units = (d_scores @ outer.T) * factors
-            d_units[units <= 0] = 0
+            d_units[units <= 0] = 0  # the backward pass of relu
             gradient = HiddenWeights(
                 inner=inputs.gradient(d_units),
                 bias=d_units.sum(axis=0),
@@ -188,12 +216,13 @@ class HiddenLayer(Shim):
         return units @ outer, add_gradient
 
     def gradient(self) -> HiddenWeights:
-        """The sum of the kept gradients."""
-        return HiddenWeights._make(numpy.sum(parts, axis=0) for parts in zip(*self._gradients))
+        """Return the gradient that is kept for the next update: the sum over all batches since the
+        last one."""
+        return HiddenWeights._make(numpy.sum(arrays, axis=0) for arrays in zip(*self._gradients))
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the kept gradients. A function in place of an optimizer, as
-        `nlp.rehearse` gives, changes nothing."""
+        """Update the weights with the gradients that are kept. (`nlp.rehearse` gives a function in
+        place of an optimizer, which updates nothing.)"""
         if not self._gradients:
             return
         gradient = self.gradient()
@@ -204,35 +233,38 @@ class HiddenLayer(Shim):
         for name, array, d_array in zip(HiddenWeights._fields, self.weights, gradient):
             new_array, _ = optimizer((self.id, name), array, d_array)
             updated.append(new_array)
-        self._set(HiddenWeights._make(updated))
+        self._set_weights(HiddenWeights._make(updated))
 
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
-        """Use the averages of the weights temporarily, if an optimizer has them."""
-        current = self.weights
-        self._set(self._find_averages(params))
+        """Predict with the averages of the weights in this context, if an optimizer keeps averages.
+        `params` are these averages, by the id of the shim and the name of the parameter."""
+        weights_in_training = self.weights
+        self._set_weights(self._find_averages(params))
         try:
             yield
         finally:
-            self._set(current)
+            self._set_weights(weights_in_training)
 
     def averaged(self, optimizer: Optimizer) -> HiddenWeights:
-        """The weights to use after training: their averages if the optimizer keeps some, or the
-        last ones."""
+        """Return the weights to use after training: their averages if the optimizer keeps averages,
+        the weights after the last step otherwise."""
         return self._find_averages(optimizer.averages or {})
 
     def _find_averages(self, averages: dict[tuple[int, str], Any]) -> HiddenWeights:
-        """The averages of the weights; the weights themselves where there is none."""
-        found: list[Any] = []
+        """Look up the averages of the weights among those of an optimizer. A weight that has no
+        average stays as it is."""
+        averaged_arrays: list[Any] = []
         for name, array in zip(HiddenWeights._fields, self.weights):
-            found.append(averages.get((self.id, name), array))
-        return HiddenWeights._make(found)
+            averaged_arrays.append(averages.get((self.id, name), array))
+        return HiddenWeights._make(averaged_arrays)
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the sums of words, which are made again when needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "HiddenLayer":
-        """A copy with an identity of its own, so that no optimizer takes it for this one."""
+        """Make a copy with a new id, as optimizers keep averages by id."""
         copied = super().copy()
         copied.id = HiddenLayer(0).id
         return copied
@@ -245,7 +277,10 @@ class HiddenLayer(Shim):
         return srsly.msgpack_dumps(self.weights._asdict())
 
     def from_bytes(self, data: bytes) -> "HiddenLayer":
-        """Load the weights. Raises a ValueError if they are damaged, or of another width."""
+        """Load the weights.
+
+        RAISES (ValueError): If they are damaged, or have another number of hidden units.
+        """
         try:
             weights = HiddenWeights(**srsly.msgpack_loads(data))
             shapes = [array.shape for array in weights]
@@ -265,9 +300,10 @@ class HiddenLayer(Shim):
 
 
 class WithHiddenLayer(NamedTuple):
-    """The weights of a linear CRF and a hidden layer, whose scores are added.
+    """The sparse weights and the hidden layer of a linear CRF, which are trained together. Their
+    scores are added.
 
-    weights (SparseWeights): The weights.
+    weights (SparseWeights): The sparse weights.
     hidden (HiddenLayer): The layer.
     """
 
@@ -275,14 +311,15 @@ class WithHiddenLayer(NamedTuple):
     hidden: HiddenLayer
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
-        """The scores of docs, from their features."""
+        """Score docs, from their features."""
         scores = self.weights.potentials(batch)
         return scores._replace(emissions=scores.emissions + self.hidden.score(batch))
 
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. The callback keeps the gradient."""
+        """Score docs in training. The callback keeps the gradient of both: see
+        `SparseWeights.begin_update`."""
         scores, add_gradient_of_weights = self.weights.begin_update(batch, dropout)
         hidden_scores, add_gradient_of_hidden = self.hidden.begin_update(batch)
 
@@ -293,14 +330,14 @@ class WithHiddenLayer(NamedTuple):
         return scores._replace(emissions=scores.emissions + hidden_scores), add_gradient
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update both with the kept gradient."""
+        """Update both with the gradients that are kept."""
         self.weights.finish_update(optimizer)
         self.hidden.finish_update(optimizer)
 
 
 class HiddenLayerAlone(NamedTuple):
-    """A hidden layer that is trained on top of weights that don't change. Batches have the scores
-    of these.
+    """The hidden layer of a linear CRF, which is trained alone: the sparse weights don't change.
+    Their scores are in the batches, as `FeatureBatch.linear_scores`.
 
     hidden (HiddenLayer): The layer.
     """
@@ -310,7 +347,8 @@ class HiddenLayerAlone(NamedTuple):
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. The callback keeps the gradient."""
+        """Score docs in training. The callback keeps the gradient of the layer. `dropout`, which is
+        that of features, has no effect."""
         scores = batch.linear_scores
         assert scores is not None
         hidden_scores, add_gradient_of_hidden = self.hidden.begin_update(batch)
@@ -321,5 +359,5 @@ class HiddenLayerAlone(NamedTuple):
         return scores._replace(emissions=scores.emissions + hidden_scores), add_gradient
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the layer with the kept gradient."""
+        """Update the layer with the gradients that are kept."""
         self.hidden.finish_update(optimizer)

@@ -1,7 +1,8 @@
 """A CRF on sparse features and on the vectors of a Tok2Vec: a hybrid.
 
-Its emissions are the sum of two parts: "sparse" is a linear model, as `sparse` builds it, "dense" a
-Tok2Vec with a linear layer.
+Its emissions are the sum of those of two parts. The sparse part is a linear model (see `sparse`).
+The dense part is a Tok2Vec with a linear layer. In shapes, B is the number of docs, and N of
+tokens.
 """
 
 from collections.abc import Callable
@@ -42,15 +43,16 @@ def build_hybrid_crf(
     tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.
     features (Template | None): The template of features: see `build_sparse_crf`.
-    learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Of the sparse part: see
-        `build_sparse_crf`.
+    learn_rate, L1, L2, dropout, eps, average_power, first_pass_epochs: Settings of the sparse part:
+        see `build_sparse_crf`.
     part_dropout (float): The share of docs that use only one of the two parts in an update, each
         part equally often; its emissions are doubled. Each part thus learns to predict without the
         other.
-    linear_epochs (int): How often the sparse part uses the examples at initialization. It is not
-        trained any more after that: the Tok2Vec learns what it lacks. 0: both are trained together.
+    linear_epochs (int): If it isn't 0, the sparse part is trained at initialization, and goes
+        through the examples this number of times. After that it doesn't change, and the Tok2Vec
+        learns what it lacks. 0: both parts are trained together.
     keep_all (bool): Whether all weights of the sparse part are kept: see `build_sparse_crf`.
-    nO (int | None): K, the number of tags. The component sets it from its labels.
+    nO (int | None): The number of tags. The component sets it from its labels.
     RETURNS (Model[list[Doc], Potentials]): The model, with the attributes "build_vocab",
         "resize_output" and "linear_epochs"; reference "tok2vec" is the Tok2Vec.
     RAISES (ValueError): If a number is out of its range.
@@ -129,7 +131,8 @@ def init(
 
 
 def resize_hybrid_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change."""
+    """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
+    after that."""
     sparse, _ = model.layers
     sparse.attrs["resize_output"](sparse, nO)
     resize_emissions(model, nO)

@@ -1,8 +1,9 @@
 """A CRF on sparse features: the linear model.
 
-The model is a Thinc model without layers. Its shims do the work: `Features` finds the features of
-tokens, `SparseWeights` sums their weights to scores and is trained. Shims are saved and copied with
-the model.
+It is a Thinc model without layers. Its shims do the work: `Features` finds the features of tokens,
+and `SparseWeights` has their weights, sums them to scores, and is trained. Shims are saved and
+copied with the model. A model that has the linear model as a part, beside a Tok2Vec, is called
+hybrid: see `hybrid`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,30 +40,30 @@ def build_sparse_crf(
 ) -> Model[list[Doc], Potentials]:
     """Build a linear-chain CRF on sparse features.
 
-    features (Template | None): The template of features. None: that of `Features.v1` without
-        settings.
-    learn_rate (float): Of AdaGrad, which trains this model, whatever the optimizer of the config
-        is.
-    L1 (float): Weight of the sum of the absolute weights, for each update.
-    L2 (float): Weight of half the sum of the squared weights, for each update.
+    features (Template | None): The template of features. None: the template of `Features.v1` with
+        its default settings.
+    learn_rate (float): The learning rate of AdaGrad, which trains this model, whatever the
+        optimizer of the config is.
+    L1 (float): The penalty of the sum of the absolute weights, for each update.
+    L2 (float): The penalty of half the sum of the squared weights, for each update.
     dropout (float): The share of features that tokens lose in training.
-    eps (float): How large the sum of gradients has to be before updates have full size. Near 0
-        even a small first gradient gives a full update.
-    average_power (float): p: where averages are used, the weights after step t count t^p. 0: all
-        steps count the same.
-    first_pass_epochs (int): How often the first pass uses the examples, at initialization, if the
-        features have `document`.
+    eps (float): The updates of a weight are small as long as its gradients so far are small beside
+        this number. Near 0 even a small first gradient makes a full update.
+    average_power (float): If averages are used, the weights after step t count t^p, and this is p.
+        With 0 all steps count the same.
+    first_pass_epochs (int): How often the training of the first pass goes through the examples. It
+        is trained at initialization, if the features have `document`.
     keep_all (bool): Whether all weights and all values of features are kept. Otherwise those that
         hardly matter are left out after training, and saved models take a tenth of the bytes.
     hidden (int): The number of units of a hidden layer over the static vectors of words, which the
         features have to include. It is trained by the optimizer of the config. 0: no such layer.
-    hidden_window (int): Up to how many tokens to either side the layer sees the vectors.
-    nO (int | None): K, the number of tags. The component sets it from its labels.
-    RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`,
-        `SparseWeights` and, if there are such, `FirstPass` and `HiddenLayer`. Its attribute
-        "build_vocab" takes it and docs, and builds the vocabulary from them; "find_features" takes
-        the same and returns their features; "score_features" takes it and these features, and
-        returns scores and their backprop; "resize_output" takes it and a larger K.
+    hidden_window (int): The layer sees the vectors of words up to this number of tokens to either
+        side.
+    nO (int | None): The number of tags. The component sets it from its labels.
+    RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`, `SparseWeights`
+        and, if it has them, `FirstPass` and `HiddenLayer`. Its attributes are functions that take
+        the model as their first argument: see `build_vocab`, `find_features`, `score_features`
+        and, as "resize_output", `resize_sparse_crf`.
     RAISES (ValueError): If a number is out of its range.
     """
     features = features or Template()
@@ -86,7 +87,7 @@ def build_sparse_crf(
         features = features.with_hidden_window(hidden_window)
 
     settings = AdaGrad(learn_rate=learn_rate, L1=L1, L2=L2, eps=eps)
-    # `is_linear` and `linear_part` rely on this order.
+    # `is_linear` and `linear_part` rely on these two being the first.
     shims: list[Shim] = [
         Features(features, dropout),
         SparseWeights(settings, average_power, keep_all),
@@ -129,8 +130,8 @@ def first_pass_of(model: Model) -> FirstPass | None:
 
 
 def hidden_layer_of(model: Model) -> HiddenLayer | None:
-    """The hidden layer of a linear CRF, if it has one. Without static vectors it has none: there
-    were no docs in initialization."""
+    """The hidden layer of a linear CRF, if it has one with weights. If the model was initialized
+    without docs, it doesn't know the static vectors, and its layer has no weights."""
     hidden = _find_shim(model, HiddenLayer)
     if hidden is None or not hidden.is_allocated:
         return None
@@ -138,8 +139,8 @@ def hidden_layer_of(model: Model) -> HiddenLayer | None:
 
 
 def trained_parts(model: Model) -> SparseWeights | WithHiddenLayer:
-    """What updates train of a linear CRF, or of the linear part of a hybrid: the weights and, if
-    there is one, the hidden layer."""
+    """The parts of a linear CRF, or of the linear part of a hybrid, that updates train: the weights
+    and, if it has one, the hidden layer."""
     _, weights = linear_part(model)
     hidden = hidden_layer_of(model)
     if hidden is None:
@@ -148,7 +149,8 @@ def trained_parts(model: Model) -> SparseWeights | WithHiddenLayer:
 
 
 def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
-    """The shim of a class that a model with a linear part has, if it has one."""
+    """The shim of class `kind` of a linear CRF, or of the linear part of a hybrid, if it has
+    one."""
     linear_model = _find_linear(model)
     if linear_model is None:
         return None
@@ -160,7 +162,7 @@ def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
 
 def _find_linear(model: Model) -> Model | None:
     """The linear CRF among a model and its layers, if there is one."""
-    if is_linear(model):  # as nearly always; a walk is slow
+    if is_linear(model):  # usually so, and to walk over the layers is slow
         return model
     return next(filter(is_linear, model.walk()), None)
 
@@ -168,7 +170,8 @@ def _find_linear(model: Model) -> Model | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Score docs by their features. In prediction the weights of a word are summed once."""
+    """Score docs by their features. The backprop keeps the gradient for the next update. In
+    prediction, the weights of each word are summed only once: see `WordSums`."""
     if not is_train:
         features = find_features(model, docs, by_word=True)
         scores = trained_parts(model).potentials(features)
@@ -187,11 +190,11 @@ def forward(
 def score_features(
     model: Model[list[Doc], Potentials], batch: FeatureBatch
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
-    """Score training docs by their features, as `find_features` returns them. The callback keeps
+    """Score training docs by their features, as `find_features` returns them. The backprop keeps
     the gradient for the next update."""
     features, weights = linear_part(model)
     if weights.emissions_of_folds:
-        # The weights were trained at initialization: scores are constant.
+        # The weights were trained at initialization, and don't change any more.
         return _on_device(model, weights.score_held_out(batch)), lambda gradient: None
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
 
@@ -202,7 +205,7 @@ def score_features(
 
 
 def _on_device(model: Model, scores: Potentials) -> Potentials:
-    """Scores as arrays of the device of a model. The weights stay on the CPU."""
+    """Copy scores to the device of a model. The sparse weights themselves stay on the CPU."""
     if isinstance(model.ops, NumpyOps):
         return scores
     return map_scores(model.ops.asarray, scores)
@@ -213,8 +216,8 @@ def init(
     X: list[Doc] | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Make the weights, all 0, if the number of tags is known; before that the vocabulary of
-    features, from these docs, if `build_vocab` hasn't made it."""
+    """Build the vocabulary of features from the docs `X`, unless `build_vocab` has done so. Then,
+    if the number of tags is known, make the weights, which are all 0."""
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
         features.build_vocab(X)
@@ -239,8 +242,8 @@ def find_features(
     is_train: bool = False,
     by_word: bool = False,
 ) -> FeatureBatch:
-    """The features of tokens, whose weights sum to their scores: see `Features.find`. None are
-    dropped."""
+    """Find the features of the tokens of docs: see `Features.find`, whose arguments these are. If
+    the model has a first pass, the labels that it predicts are among the features."""
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)
@@ -251,7 +254,8 @@ def find_features(
 
 
 def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[list[Doc], Potentials]:
-    """Add tags after the existing ones, whose scores don't change."""
+    """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
+    after that."""
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)

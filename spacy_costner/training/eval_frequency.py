@@ -1,7 +1,8 @@
-"""How often `spacy train` evaluates: `eval_frequency` is in steps, however many an epoch has.
+"""How often `spacy train` evaluates the model, and a callback that makes it evaluate often enough.
 
-The best of the models that are evaluated is saved as "model-best". The first is evaluated at the
-first step. If no other follows, or few do, the best model is hardly trained.
+`spacy train` evaluates at the first step, and then each time after `eval_frequency` steps. It saves
+the best of the evaluated models as "model-best". On a small corpus, training may end before the
+second evaluation. Then "model-best" is the model of the first step, which has hardly learned.
 """
 
 import random
@@ -19,19 +20,19 @@ from thinc.api import Config
 CALLBACK = "spacy_costner.evaluate_each_epoch.v1"
 
 N_PASSES = 10
-"""If batches are by words, the number of steps of an epoch depends on the order of the docs. So
-many orders are tried, and the fewest steps count."""
+"""The number of orders of the docs in which steps are counted. If batches are by words, the number
+of steps of an epoch depends on the order, and the lowest number counts."""
 
 UNCERTAIN = 100
-"""Orders that were not tried may have fewer steps: by one in so many."""
+"""In orders that were not tried, an epoch may have fewer steps: by 1 in this number of steps."""
 
 
 class Evaluations(NamedTuple):
     """When training evaluates: at step 0 and every `frequency` steps.
 
-    steps_per_epoch (int): The steps of the shortest epoch.
-    n_steps (int | None): The steps after which training ends. None: there is no limit.
-    frequency (int): `eval_frequency`.
+    steps_per_epoch (int): The number of steps of the shortest epoch.
+    n_steps (int | None): The number of steps after which training ends. None: there is no limit.
+    frequency (int): The setting `eval_frequency`, in steps.
     """
 
     steps_per_epoch: int
@@ -40,18 +41,19 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether there is an evaluation after step 0, whose model is hardly trained."""
+        """Whether there is an evaluation after that of step 0, where the model is hardly
+        trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
     @property
     def are_enough(self) -> bool:
-        """Whether there is one after step 0, and at least one in each epoch."""
+        """Whether there is an evaluation after that of step 0, and at least one in each epoch."""
         is_in_each_epoch = self.frequency <= max(self.steps_per_epoch, 1)
         return self.are_after_training and is_in_each_epoch
 
     def objection(self) -> str:
-        """The message for people whose `eval_frequency` is too high: what is wrong, and what to do.
-        Empty if there are enough evaluations."""
+        """Make the message for people whose `eval_frequency` is too high. It is empty if there are
+        enough evaluations."""
         if self.are_enough:
             return ""
         consequence = ""
@@ -65,16 +67,17 @@ class Evaluations(NamedTuple):
         )
 
     def in_each_epoch(self) -> "Evaluations":
-        """The same training with at least one evaluation in each epoch. If it has to evaluate more
-        often for that, the last evaluation is at the end of training."""
+        """Lower the frequency so that there is at least one evaluation in each epoch. If it has to
+        be lowered, the last evaluation is at the end of training."""
         if self.are_enough:
             return self
+        # The most steps that may lie between two evaluations.
         shortest_epoch = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
             return self._replace(frequency=highest_frequency)
-        # The fewest evaluations that are enough, at equal distances up to the last step, which
-        # comes earlier if epochs are shorter.
+        # The fewest evaluations that are enough, at equal distances up to the last step. The last
+        # step may come a little earlier than `n_steps` says, if other orders have fewer steps.
         last_step = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
         n_evaluations = ceil(last_step / highest_frequency)
         return self._replace(frequency=max(last_step // n_evaluations, 1))
@@ -85,12 +88,13 @@ def count_evaluations(
     examples: Iterable[Example],
     before_init: Callable[[Language], Any] | None = None,
 ) -> Evaluations | None:
-    """Count the steps of an epoch of `spacy train`, by dividing the corpus into batches as it does.
+    """Find when `spacy train` evaluates: count the steps of its epochs, by dividing the corpus into
+    batches as it does.
 
-    training (Mapping[str, Any]): The resolved block [training].
+    training (Mapping[str, Any]): The block [training] of the config, resolved.
     examples (Iterable[Example]): The training corpus.
-    before_init (Callable | None): The resolved callback of [initialize]. If it is
-        `evaluate_each_epoch`, it will lower the frequency.
+    before_init (Callable | None): The callback of [initialize], resolved. If it is
+        `evaluate_each_epoch`, the frequency is what it will be after the callback.
     RETURNS (Evaluations | None): When training evaluates. None if the corpus is a stream, which has
         no epochs.
     """
@@ -103,16 +107,16 @@ def count_evaluations(
         n_passes = min(max_epochs, N_PASSES)
     steps_of_epochs = _count_steps(list(examples), training["batcher"], n_passes)
 
-    # The numbers of steps after which training ends, of which the lowest counts.
+    # Limits of steps. Training ends at the lowest of them.
     limits: list[int] = []
     if max_epochs:
-        # Epochs after those that were tried are as long as the last one.
+        # Assume that epochs after those that were counted are as long as the last of these.
         n_later_epochs = max(max_epochs - N_PASSES, 0)
         limits.append(sum(steps_of_epochs) + steps_of_epochs[-1] * n_later_epochs)
     if max_steps:
         # spaCy counts steps from 0, and ends after the step with this number.
         limits.append(max_steps + 1)
-    # Without examples epochs have 0 steps, which limits nothing.
+    # Without examples epochs have 0 steps, and the limit of 0 is none.
     n_steps = min((limit for limit in limits if limit > 0), default=None)
 
     evaluations = Evaluations(min(steps_of_epochs), n_steps, training["eval_frequency"])
@@ -124,12 +128,12 @@ def count_evaluations(
 def _count_steps(
     examples: list[Example], batcher: Callable[[Iterable[Example]], Iterable[Any]], n_passes: int
 ) -> list[int]:
-    """Count the batches of each of several epochs, between which the examples are shuffled, in
+    """Count the batches of each of `n_passes` epochs. Between epochs the examples are shuffled, in
     place."""
     rng = random.Random(0)
     steps_of_epochs: list[int] = []
     for _ in range(n_passes):
-        # In each pass anew, as the size of batches may grow from epoch to epoch.
+        # Call the batcher in each epoch, as its batches may grow from epoch to epoch.
         batches = batcher(examples)
         steps_of_epochs.append(sum(1 for _ in batches))
         rng.shuffle(examples)
@@ -137,7 +141,8 @@ def _count_steps(
 
 
 def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations | None:
-    """Find when `spacy train` with a config evaluates: read its corpus, and `count_evaluations`.
+    """Find when `spacy train` evaluates if it is called with a config. The training corpus of the
+    config is read.
 
     config (Config): A config for `spacy train`, complete or not.
     nlp (Language | None): The pipeline that reads the corpus. None: the one of the config, without
@@ -150,8 +155,8 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
         nlp = load_model_from_config(Config({"nlp": nlp_settings}), auto_fill=True)
 
     training = registry.resolve(config["training"], schema=ConfigSchemaTraining)
-    # `registry.resolve` makes a function of the block of the callback, which may be null, only if
-    # it is within another block. The name of that one doesn't matter.
+    # `registry.resolve` only resolves blocks that are within another block, so put the callback
+    # (which may be null) into one. The name of the outer block doesn't matter.
     outer_block = {"callbacks": {"before_init": config["initialize"]["before_init"]}}
     resolved = registry.resolve(outer_block)
     before_init = resolved["callbacks"]["before_init"]
@@ -160,8 +165,8 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
 
 
 def make_evaluate_each_epoch() -> Callable[[Language], Language]:
-    """Build a callback that has `spacy train` evaluate at least once in each epoch: see
-    `evaluate_each_epoch`.
+    """Return the callback `evaluate_each_epoch`, which makes `spacy train` evaluate at least once
+    in each epoch. In a config:
 
         [initialize.before_init]
         @callbacks = "spacy_costner.evaluate_each_epoch.v1"
@@ -170,9 +175,16 @@ def make_evaluate_each_epoch() -> Callable[[Language], Language]:
 
 
 def evaluate_each_epoch(nlp: Language) -> Language:
-    """Lower the `eval_frequency` of a pipeline's config to the steps of an epoch, if it is more.
-    The training corpus is read once more for it. If it can't be read, nothing is changed: `spacy
-    train` reports that itself, and `nlp.initialize` may not need the corpus."""
+    """Lower the setting `eval_frequency` of a pipeline so that `spacy train` evaluates at least
+    once in each epoch. If it is low enough, nothing is changed.
+
+    The training corpus is read once more to count the steps of an epoch. If it can't be read,
+    nothing is changed: `spacy train` will report the error, and `nlp.initialize` may not need the
+    corpus.
+
+    nlp (Language): The pipeline that `spacy train` is about to initialize.
+    RETURNS (Language): The same pipeline.
+    """
     with suppress(ValueError, OSError):
         evaluations = read_evaluations(nlp.config, nlp)
         if evaluations is not None:
@@ -182,8 +194,9 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 
 @contextmanager
 def without_evaluation(nlp: Language) -> Iterator[None]:
-    """Initialize a pipeline in this context without its callback `evaluate_each_epoch`, which would
-    read the corpus for nothing: other training than `spacy train` evaluates at its own times."""
+    """Take the callback `evaluate_each_epoch` out of a pipeline's config in this context. Use it to
+    initialize a pipeline that is not trained by `spacy train`: other training ignores
+    `eval_frequency`, and the callback would read the corpus for nothing."""
     block = nlp.config["initialize"]
     callback = block["before_init"]
     if isinstance(callback, dict) and callback.get("@callbacks") == CALLBACK:

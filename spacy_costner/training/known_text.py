@@ -1,8 +1,9 @@
-"""Recognise text that a component was trained on, however it is divided into docs.
+"""Recognise text that a component was trained on, also if it is divided into other docs now.
 
-A text is known by its sentences of at least `LONG` tokens. Shorter ones, such as datelines and
-headings, are often equal by chance. Of each sentence 32 bits are kept, so that one of a million new
-sentences in a model of a thousand, or one of 4,000 in a model of a million, is taken for known.
+The component keeps a hash of 32 bits of each long sentence that it was trained on. Short sentences,
+such as datelines and headings, are left out: they are often the same by chance. A new sentence has
+the hash of another one by chance, too, but seldom: if a thousand sentences are kept, 1 of 4 million
+new sentences; if a million are kept, 1 of 4,000.
 """
 
 import base64
@@ -18,18 +19,20 @@ from ..features.ids import pack_hashes, unpack_hashes
 from ..features.tokens import NOT_IN_TEXT_ID
 
 LONG = 8
-"""The tokens of the shortest sentence that counts."""
+"""The least number of tokens of a long sentence."""
 
 END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
+"""The punctuation that ends a sentence."""
+
 LOWEST_32_BITS = 0xFFFFFFFF
 
 PACKED = "packed:"
-"""What hashes begin with that are compressed. Up to 0.3.0 they were not."""
+"""The beginning of a text with compressed hashes. Versions up to 0.3.0 didn't compress them."""
 
 
 def sentence_ids(doc: Doc) -> list[int]:
-    """Hash the long sentences of a doc, to know them again in other docs. Only letters and digits
-    in lower case count.
+    """Compute hashes of the long sentences of a doc, so that they can be found in other docs. Two
+    sentences have the same hash if they have the same letters and digits, in lower case.
 
     doc (Doc): The doc.
     RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
@@ -45,9 +48,9 @@ def sentence_ids(doc: Doc) -> list[int]:
 
 
 def _sentences(doc: Doc) -> Iterator[list[str]]:
-    """Yield the words of each sentence, without white space. A sentence ends at punctuation, at a
-    new line, and where the annotation says so. A sentence has to have the same words in an article
-    and in a doc of its own: so even an annotated sentence is cut at punctuation."""
+    """Yield the words of each sentence, without white space. A sentence ends at punctuation such as
+    a full stop, at a new line, and where the doc has a sentence start. An annotated sentence is cut
+    at its punctuation, too: the same text without annotation has to give the same sentences."""
     words: list[str] = []
     for token in doc:
         if token.is_sent_start and words:
@@ -64,8 +67,8 @@ def _sentences(doc: Doc) -> Iterator[list[str]]:
 
 
 def pack_ids(ids: Iterable[int]) -> str:
-    """Write hashes of 32 bits as text, for JSON: base64 of their bytes, compressed, in ascending
-    order and each once. `unpack_ids` reads it."""
+    """Write hashes of 32 bits as text, for JSON. They are sorted, without repetition, compressed,
+    and written in base64. `unpack_ids` reads the text."""
     ascending = numpy.asarray(sorted({*ids}), dtype="uint32")
     if not len(ascending):
         return ""
@@ -73,7 +76,7 @@ def pack_ids(ids: Iterable[int]) -> str:
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """Read the hashes from a text that `pack_ids` wrote. Raises an error if it is damaged."""
+    """Read the hashes from a text that `pack_ids` wrote. A damaged text raises an error."""
     packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
     if packed.startswith(PACKED):
         return unpack_hashes(packed_bytes)

@@ -1,5 +1,9 @@
-"""The sentences of raw text that static vectors were learned from: their hashes, in a file beside
-the vectors. Text that vectors were learned from measures a pipeline as little as training text."""
+"""Hashes of the sentences of raw text that static vectors were learned from, in a file beside the
+vectors.
+
+Such text is known to the model, as training text is. So a pipeline should not be evaluated on it,
+and the hashes show whether it is: see `known_text`.
+"""
 
 import json
 from collections.abc import Iterable
@@ -11,25 +15,28 @@ from thinc.types import Array1d
 from .known_text import pack_ids, unpack_ids
 
 FILE = "raw_text.json"
-"""In the folder of the pipeline that has the vectors."""
+"""The name of the file, in the folder of the pipeline that has the vectors."""
 
 
 def save_raw_sentences(folder: Path, ids: Iterable[int]) -> None:
-    """Save the hashes of sentences: see `sentence_ids`."""
+    """Save hashes of sentences, as `known_text.sentence_ids` makes them, in the folder of a
+    pipeline."""
     text = json.dumps({"sentences": pack_ids(ids)})
     (folder / FILE).write_text(text, encoding="utf8")
 
 
 def has_raw_sentences(folder: Path) -> bool:
-    """Whether vectors in a folder were learned by `learn_vectors`, which saves the hashes."""
+    """Whether the vectors in a folder were learned from raw text by `learn_vectors`, which saves
+    the hashes of its sentences."""
     return (folder / FILE).is_file()
 
 
 def read_raw_sentences(vectors: str | None) -> Array1d:
-    """Read the hashes of the sentences that vectors were learned from. Of other vectors there are
-    none. Shape: (S,)
+    """Read the hashes of the sentences that static vectors were learned from.
 
-    vectors (str | None): The package or the folder of a pipeline, as in initialize.vectors.
+    vectors (str | None): The package or the folder of the pipeline with the vectors, as in the
+        setting initialize.vectors.
+    RETURNS (Array1d): The hashes. There are none if the vectors are not of `learn_vectors`.
     RAISES (ValueError): If the file of the hashes is damaged.
     """
     if vectors is None or not has_raw_sentences(pipeline_folder(vectors)):
@@ -42,7 +49,7 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
 
 
 def pipeline_folder(name: str) -> Path:
-    """The folder of a pipeline, from its package or its folder."""
+    """Return the folder of a pipeline. `name` is that of a package or a folder."""
     if not is_package(name):
         return Path(name)
     package = get_package_path(name)
