@@ -97,7 +97,7 @@ def test_vectors_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch, si
     vectors = learn_word_vectors(sentences, dim=9, min_count=2, seed=1)
 
     left, singular_values, _ = numpy.linalg.svd(expected_pmi)
-    expected = left[:, :9] * singular_values[:9] ** module.POWER
+    expected = left[:, :9] * singular_values[:9] ** module.SINGULAR_VALUE_POWER
     expected /= numpy.linalg.norm(expected, axis=1, keepdims=True)
     assert vectors.words == text.words
     assert_allclose(vectors.data @ vectors.data.T, expected @ expected.T, atol=1e-4)
