@@ -28,7 +28,7 @@ from spacy.training import Example
 from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
 from spacy_costner.analysis.predictions import get_component, turn_on_confidence
 from spacy_costner.cli.tables import text_table
-from spacy_costner.decoding import FINEST
+from spacy_costner.decoding import LEAST_PROB_OF_SETS
 from spacy_costner.metrics import conformal
 from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, rounded
 from spacy_costner.pipeline.annotations import Counts, add_measures
@@ -132,7 +132,7 @@ def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits:
         (_, plain_gold), plain_test = halves(plain, n_docs, seed)
         plain_losses = losses_of(plain_gold, by)
         plain_threshold = conformal.threshold(plain_losses, limit, floor=MIN_THRESHOLD)
-        if plain_threshold is not None and plain_threshold < FINEST:
+        if plain_threshold is not None and plain_threshold < LEAST_PROB_OF_SETS:
             # Below what is searched for, the plain set is not known.
             plain_threshold = None
         plain_tally.add(plain_threshold, plain_test, by)

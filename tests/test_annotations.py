@@ -11,7 +11,7 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
 
-from spacy_costner.decoding import LEAST
+from spacy_costner.decoding import LEAST_PROB
 from spacy_costner.pipeline.annotations import confidence_of, make_confidence, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.tags import Entities
@@ -206,7 +206,7 @@ def test_the_name_of_another_extension_is_refused(unsure: Path) -> None:
     [
         ({"spans_key": ""}, "spans_key: expected a name"),
         ({"extension": ""}, "extension: expected a name"),
-        ({"alternatives": 1.5}, f"alternatives: expected null or a probability from {LEAST}"),
+        ({"alternatives": 1.5}, f"alternatives: expected null or a probability from {LEAST_PROB}"),
         ({"alternatives": 0.0}, "alternatives: expected"),
     ],
 )

@@ -15,7 +15,7 @@ from spacy_costner import chain
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import make_hierarchical_cost, make_precision_recall_cost
 from spacy_costner.decoding import (
-    LEAST,
+    LEAST_PROB,
     Decoding,
     Posterior,
     Temperature,
@@ -134,12 +134,12 @@ def test_no_entity_crosses_a_border_of_sequences(posterior: Posterior) -> None:
 def test_likely_entities_are_all_above_the_floor_the_most_probable_first(
     posterior: Posterior, floor: float
 ) -> None:
-    """In the order of their tokens. A floor below LEAST is LEAST."""
+    """In the order of their tokens. A floor below LEAST_PROB is LEAST_PROB."""
     entities, probs = posterior.likely_entities(floor)
 
     expected = probs_of_entities(posterior)
     likely = dict(zip(rows(entities), probs.tolist()))
-    floor = max(floor, LEAST)
+    floor = max(floor, LEAST_PROB)
     rounding = 1e-9
     assert {entity for entity, p in expected.items() if p > floor + rounding} <= set(likely)
     for entity, p in likely.items():
@@ -162,14 +162,14 @@ def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
 
 def test_entities_of_flat_scores_are_few_enough_to_list() -> None:
     """With all scores 0 any of 13 million entities is possible. The probabilities of those that
-    begin at a token add up to less than 1: at most 1 / LEAST of them are likely."""
+    begin at a token add up to less than 1: at most 1 / LEAST_PROB of them are likely."""
     tags = Tags(["a", "b", "c"])
     scores = random_potentials([3000], len(tags), 0.0, "float32")
     posterior = Posterior(chain.constrain(scores, tags.constraints), tags)
 
     entities, probs = posterior.likely_entities(0.0)
 
-    assert 3000 < len(probs) < 3000 / LEAST
+    assert 3000 < len(probs) < 3000 / LEAST_PROB
     assert numpy.bincount(entities.begin, probs).max() < 1
     assert (entities.begin > 100).any()
 
@@ -226,7 +226,7 @@ def test_threshold_answers_the_entities_that_gain_most(
     posterior: Posterior, threshold: float
 ) -> None:
     """An entity gains its probability less the threshold of its label. Of all sets of entities of a
-    path, none gains more than the answer. Less probable ones than LEAST don't count."""
+    path, none gains more than the answer. Less probable ones than LEAST_PROB don't count."""
     tags = posterior.tags
     threshold_of_label = {"a": threshold / 2}
     decoding = make_threshold(threshold=threshold, labels=threshold_of_label)
@@ -235,7 +235,7 @@ def test_threshold_answers_the_entities_that_gain_most(
 
     gain_of_entity = {}
     for entity, p in probs_of_entities(posterior).items():
-        if p >= LEAST:
+        if p >= LEAST_PROB:
             label = tags.labels[entity[2]]
             gain_of_entity[entity] = p - threshold_of_label.get(label, threshold)
 

@@ -24,7 +24,7 @@ from spacy_costner.analysis.predictions import DevPredictions
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
 from spacy_costner.cli.report import report_page
-from spacy_costner.decoding import FINEST, Posterior, make_viterbi
+from spacy_costner.decoding import LEAST_PROB_OF_SETS, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers.documents import with_metadata
@@ -178,7 +178,7 @@ def test_scores_of_spans_by_definition(posterior: Posterior, found: str, by: str
     only have to be covered, the likeliest label gets the probability of all labels together, and
     the others have no score. If the miss rate is by doc, the score is divided by the square root of
     the number of entities that are expected in the sequence."""
-    spans, probs = posterior.likely_entities(FINEST, least=FINEST)
+    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
     prob_of = {(begin, end, label): p for begin, end, label, p in zip(*spans, probs)}
     n_labels = len(posterior.tags.labels)
     sequence_ends = numpy.cumsum(posterior.potentials.lengths)
@@ -202,7 +202,7 @@ def test_scores_of_spans_by_definition(posterior: Posterior, found: str, by: str
                 score = prob_of_any if is_likeliest else 0.0
             if by == "doc":
                 score /= max(1.0, n_expected) ** 0.5
-            if score >= FINEST / 10:
+            if score >= LEAST_PROB_OF_SETS / 10:
                 expected[begin, end, label] = score
 
     places = zip(*(column.tolist() for column in scored_spans))

@@ -24,7 +24,7 @@ from thinc.api import Config
 from thinc.types import Floats1d, Floats2d
 
 from .. import ent_iob
-from ..decoding import LEAST, Posterior, Temperature
+from ..decoding import LEAST_PROB, Posterior, Temperature
 from ..ml import first_pass_of
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import Entity, as_entity
@@ -359,7 +359,7 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     # Compare annotated entities with likely ones, all that overlap, and score each comparison.
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
-    likely, probs = posterior.likely_entities(LEAST)
+    likely, probs = posterior.likely_entities(LEAST_PROB)
     is_counted = fold.dev.are_counted(likely)
     likely = likely.select(is_counted)
     probs = probs[is_counted]

@@ -16,7 +16,7 @@ from spacy.training import Example
 from spacy.util import registry
 from thinc.types import Floats1d, Ints2d, Ints3d
 
-from ..decoding import LEAST, make_viterbi, without_overlap
+from ..decoding import LEAST_PROB, make_viterbi, without_overlap
 from ..metrics import f_beta
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
@@ -39,7 +39,9 @@ class Tunable(NamedTuple):
 
 
 TUNABLE = {
-    "threshold": Tunable("spacy_costner.ThresholdDecoding.v1", numpy.linspace(LEAST, 0.99, 99)),
+    "threshold": Tunable(
+        "spacy_costner.ThresholdDecoding.v1", numpy.linspace(LEAST_PROB, 0.99, 99)
+    ),
     "bias": Tunable("spacy_costner.ViterbiDecoding.v1", numpy.linspace(-10, 10, 81)),
 }
 """The parameters that can be tuned, by their names in the config. The steps are 0.01 and 0.25."""
@@ -312,8 +314,8 @@ def decode_at_all(
             decoding = make_viterbi(bias=bias)
             yield bias, [dev.decode(decoding) for dev in devs]
         return
-    # All entities that a threshold may choose are found once. `LEAST` is the lowest threshold.
-    likely = [dev.posterior.likely_entities(LEAST) for dev in devs]
+    # All entities that a threshold may choose are found once. `LEAST_PROB` is the lowest threshold.
+    likely = [dev.posterior.likely_entities(LEAST_PROB) for dev in devs]
     for threshold in values:
         decoded: list[Entities] = []
         for dev, (entities, probs) in zip(devs, likely):

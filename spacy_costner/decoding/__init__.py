@@ -10,11 +10,11 @@ from .decoders import (
     without_overlap,
 )
 from .min_cost import MinCost, make_min_cost
-from .posterior import FINEST, LEAST, Posterior, Temperature, temper
+from .posterior import LEAST_PROB, LEAST_PROB_OF_SETS, Posterior, Temperature, temper
 
 __all__ = [
-    "FINEST",
-    "LEAST",
+    "LEAST_PROB",
+    "LEAST_PROB_OF_SETS",
     "DecodedSpans",
     "Decoding",
     "MinCost",

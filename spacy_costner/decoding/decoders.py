@@ -1,7 +1,8 @@
 """Viterbi and threshold decoding, and what all decodings share.
 
-A decoding chooses entities from the posterior of a batch. It has settings, such as a threshold,
-with exceptions for single labels, which can be changed without training.
+A decoding chooses the entities of a batch, from the posterior. It has settings, such as a
+threshold, and exceptions of them for single labels. You can change them without training. In
+shapes, E is the number of entities.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,16 +22,17 @@ from ..validation import check_config_names, number
 from .posterior import Posterior
 
 Settings = dict[str, Any]
-"""Settings that can be changed on a trained component, as JSON."""
+"""The settings of a decoding, as JSON. You can change them on a trained component."""
 
 
 class DecodedSpans(NamedTuple):
     """The predicted entities of a batch.
 
     entities (Entities): The entities, in order and without overlap.
-    labels (tuple[str, ...]): The names of the labels, by index.
-    covers (Array2d | None): The labels of the chain that each of these covers; None if they are
-        the labels of the chain. Shape: (labels, labels of the chain)
+    labels (tuple[str, ...]): The names that the numbers in `entities.label` stand for.
+    covers (Array2d | None): For each of these labels, True at the labels of the chain that it
+        covers, as a node of a label tree does. None: they are the labels of the chain.
+        Shape: (labels, labels of the chain)
     """
 
     entities: Entities
@@ -44,11 +46,12 @@ class Decoding:
 
     decode (Callable[[Posterior, Settings], DecodedSpans]): Decodes a batch.
     check (Callable[[Tags, Settings], Any]): Raises a ValueError if a setting is out of its
-        range or doesn't fit the labels: before training begins, and at load.
-    settings (Settings): The settings that a component starts with. They can be changed on a
-        trained one, in its `cfg["decoding"]`, and are saved with it.
-    tables (Callable[[Tags], Any] | None): What else to save: JSON that `restore` takes.
-    restore (Callable[[Any], None] | None): Restores it from a saved model.
+        range or doesn't fit the labels. It is called before training and when a model is loaded.
+    settings (Settings): The settings that a component starts with. You can change them in its
+        `cfg["decoding"]`. They are saved with it.
+    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved besides settings.
+        None: there is nothing.
+    restore (Callable[[Any], None] | None): Takes that JSON when a saved model is loaded.
     """
 
     decode: Callable[[Posterior, Settings], DecodedSpans]
@@ -65,8 +68,9 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
         @misc = "spacy_costner.ViterbiDecoding.v1"
         bias = 0.5
 
-    bias (float): Added to the scores of all tags but O: above 0 for more entities.
-    labels (dict[str, float]): Bias per label, in place of the overall one.
+    bias (float): A number that is added to the scores of all tags but O. Above 0, more entities are
+        predicted.
+    labels (dict[str, float]): The bias of single labels, in place of the overall one.
     RAISES (ValueError): If a bias is not finite.
     """
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
@@ -76,7 +80,7 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
 
 
 def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
-    """The entities of the best path.
+    """Predict the entities of the best path. The settings are those of `make_viterbi`.
 
         argmax_y s(y) + sum_t bias[label(y_t)]
 
@@ -86,7 +90,7 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
     tags = posterior.tags
     scores = posterior.scores
     if settings["bias"] or settings["labels"]:
-        # The bias of each label, and at the end that of O, whose label is -1.
+        # O has no bias. Its label is -1, which as an index is the last entry: 0 is appended.
         bias_of_label = numpy.append(by_label("bias", tags, settings), 0.0)
         bias_of_tag = bias_of_label[tags.label_of]
         xp = get_array_module(scores.emissions)
@@ -97,15 +101,15 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
 
 def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_BLOCK) -> Decoding:
-    """Build decoding by the probability of entities: see `threshold`.
+    """Build decoding by the probability of entities: see `decode_threshold`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.ThresholdDecoding.v1"
         threshold = 0.7
         labels = {"drug": 0.2}
 
-    threshold (float): The least probability of predicted entities.
-    labels (dict[str, float]): Threshold per label, in place of the overall one.
+    threshold (float): The least probability of entities that are predicted.
+    labels (dict[str, float]): The threshold of single labels, in place of the overall one.
     RAISES (ValueError): If a threshold is not between 0 and 1.
     """
     check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
@@ -115,13 +119,17 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
 
 
 def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
-    """All entities with at least the threshold as probability. Of overlapping ones, those with the
-    lowest expected cost if a false alarm costs the threshold and a miss 1 minus the threshold.
+    """Predict all entities whose probability is at least the threshold. The settings are those of
+    `make_threshold`.
+
+    If the threshold is below 0.5, such entities may overlap. Then those are chosen that make the
+    sum of the gains as large as possible. The gain of an entity is its probability minus the
+    threshold of its label.
 
         argmax sum_e p(e) - threshold[label(e)],  over sets of entities without overlap
 
-    With a threshold of 0.5 or more, these entities never overlap. None has a probability below
-    `LEAST`.
+    This is the set with the lowest expected cost, if a false alarm costs the threshold, and a miss
+    1 minus the threshold. Entities with a probability below `LEAST_PROB` are never found.
     """
     tags = posterior.tags
     thresholds = by_label("threshold", tags, settings)
@@ -132,33 +140,41 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
 
 def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
-    """Choose entities without overlap and with the largest gain (weighted interval scheduling), in
-    order. Those with a negative gain, (E,), are never chosen.
+    """Choose entities that don't overlap and have the largest sum of gains: weighted interval
+    scheduling. Entities with a negative gain are never chosen.
 
-        best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
+    With the entities ordered by their ends, and best_i the largest sum among the first i,
+
+        best_i = max(best_{i-1}, gain_i + best_n),  where the first n end before entity i begins
+
+    entities (Entities): The entities. They may overlap.
+    gains (Floats1d): The gain of each. Shape: (E,)
+    RETURNS (Entities): The chosen entities, in order.
     """
     is_candidate = gains >= 0
     candidates = entities.select(is_candidate)
     if (candidates.begin[1:] >= candidates.end[:-1]).all():  # nothing overlaps, as is usual
         return candidates
 
-    # The number of candidates that end before each begins. By end, they are the first ones.
     by_end = numpy.argsort(candidates.end, kind="stable")
     candidates = candidates.select(by_end)
     candidate_gains = gains[is_candidate][by_end]
+    # For each candidate the number of candidates that end before it begins. They are the first
+    # ones.
     n_before = numpy.searchsorted(candidates.end, candidates.begin, side="right").tolist()
 
-    # Item i of `best_gains` is the gain of the best choice among the first i candidates. Item i of
-    # `is_in_best` says whether the best choice among the first i + 1 has the last of them.
+    # `best_gains[i]` is the largest sum of gains among the first i candidates. `is_in_best[i]` says
+    # whether candidate i is chosen when there are only candidates 0 to i.
     best_gains = [0.0]
     is_in_best: list[bool] = []
-    for gain, n in zip(candidate_gains.tolist(), n_before):
-        gain_with = gain + best_gains[n]
+    for gain, n_compatible in zip(candidate_gains.tolist(), n_before):
+        gain_with = gain + best_gains[n_compatible]
         gain_without = best_gains[-1]
         is_in_best.append(gain_with >= gain_without)
         best_gains.append(max(gain_with, gain_without))
 
-    # From the last candidate back: if it is in the best choice, those that overlap with it aren't.
+    # Go back from the last candidate. After one that is chosen, go on with those that end before it
+    # begins.
     chosen: list[int] = []
     n_left = len(is_in_best)
     while n_left > 0:
@@ -173,8 +189,15 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 
 
 def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
-    """The value of a setting for each label: its own, or else the overall one. Raises a ValueError
-    if `labels` has another label. Shape: (labels,)"""
+    """Return the value of a setting for each label of a chain.
+
+    name (str): The name of the setting, such as "bias".
+    tags (Tags): The tags of the chain.
+    settings (Settings): The settings. Under "labels" are the values of single labels; other labels
+        have the value under `name`.
+    RETURNS (Floats1d): The values. Shape: (labels,)
+    RAISES (ValueError): If the settings have a label that the chain doesn't have.
+    """
     exceptions = settings["labels"]
     unknown_labels = sorted(set(exceptions) - set(tags.labels))
     if unknown_labels:
@@ -188,14 +211,15 @@ def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
 def _check_numbers(
     name: str, decoding: str, tags: Tags | None, settings: Settings, *, least: float, most: float
 ) -> None:
-    """Check that a setting and its exceptions for labels are finite numbers of the range, and that
-    the chain has these labels, if they are known.
+    """Check that a setting and its exceptions for labels are finite numbers in a range, and that
+    the chain has these labels.
 
-    name (str): The setting, such as "bias".
-    decoding (str): The name of the decoding, for errors.
-    tags (Tags | None): The tags of the chain. None: they are not known yet.
+    name (str): The name of the setting, such as "bias".
+    decoding (str): The name of the decoding, for messages.
+    tags (Tags | None): The tags of the chain. None: they are not known yet, and not checked.
     settings (Settings): The settings, with the exceptions under "labels".
     least (float), most (float): The range.
+    RAISES (ValueError): If something is wrong.
     """
     where = f"spacy_costner.{decoding}"
     exceptions = settings["labels"]

@@ -1,8 +1,10 @@
 """Minimum-expected-cost decoding, with inner nodes of the label tree.
 
-With a tree, a node above several labels can be predicted, such as "person" above "doctor" and
-"patient". A node has tags like a label. K is the number of tags of the chain, A that of all tags
-that can be predicted: first those of the chain, then those of nodes.
+If there is a tree, a node above several labels can be predicted in their place, such as "person"
+above "doctor" and "patient". A node has tags, as a label has: B-person, I-person and so on.
+
+In shapes, N is the number of tokens, K of tags of the chain, and A of all tags that can be
+predicted: first the K tags of the chain, then those of nodes.
 """
 
 import json
@@ -21,15 +23,15 @@ from ..validation import resolved_as_json
 from .decoders import DecodedSpans, Decoding, Settings
 from .posterior import Posterior
 
-TIE = 1e-6
-"""Tolerance of equal expected costs per token, as a share of the largest cost."""
+TIE_TOLERANCE = 1e-6
+"""Expected costs of a token that differ by less than this share of the largest cost are equal."""
 
-LEAST_LIKELY = 1e-30
-"""The least probability of a tag in a tie, so that its logarithm is finite."""
+LEAST_PROB_IN_TIE = 1e-30
+"""The least probability of a tag when ties are broken, so that its logarithm is finite."""
 
 
 def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
-    """Build decoding by expected cost: see `MinCost`.
+    """Build decoding by minimum expected cost: see `MinCost`.
 
         [components.ner.decoding]
         @misc = "spacy_costner.MinCostDecoding.v1"
@@ -40,9 +42,10 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
         tree = "assets/tree.json"
 
     cost (Cost): What each mistake costs.
-    tree (TreeSource | None): A label tree: then an inner node is predicted where its expected
-        cost is lower than that of each label below it. The cost has to have these nodes too.
-    RAISES (ValueError): If a tree in the config is not a tree.
+    tree (TreeSource | None): A label tree. An inner node of it is predicted where its expected cost
+        is lower than that of each label below it. The cost has to know these nodes, too. None: only
+        labels are predicted.
+    RAISES (ValueError): If what the config has is not a tree.
     """
     label_tree: Tree | None = None
     if tree is not None:
@@ -52,11 +55,12 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
 
 
 class Choices(NamedTuple):
-    """What can be predicted.
+    """What can be predicted: labels and nodes above them.
 
-    labels (tuple[str, ...]): The L labels of the chain, then nodes above them: A in all.
-    covers (Array2d): True for the labels of the chain that each covers. Shape: (A, L)
-    costs (CostTable): The costs, [gold tag, predicted tag].
+    labels (tuple[str, ...]): The labels of the chain, then the nodes.
+    covers (Array2d): For each label or node, True at the labels of the chain that it covers. A
+        label covers itself. Shape: (labels and nodes, labels of the chain)
+    costs (CostTable): What each mistake costs, [gold tag, predicted tag]. Shape: (K, A)
     """
 
     labels: tuple[str, ...]
@@ -65,13 +69,14 @@ class Choices(NamedTuple):
 
 
 class MinCost:
-    """Predicts the legal tags with the lowest expected cost, exactly.
+    """Predicts the path a with the lowest expected cost among the paths that the tag scheme allows,
+    exactly.
 
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
-    In a tie it predicts as few nodes in place of labels as possible, and then the most probable
-    tags. Paths tie if, token after token, the expected cost of each tag with the best tags after it
-    is above that of the best tag there by at most 1e-6 of the largest cost.
+    If several paths are equally good, it predicts one with as few nodes in place of labels as
+    possible and, of these, the most probable one. Two tags of a token are equally good if their
+    expected costs, with the best tags after each, differ by at most 1e-6 of the largest cost.
 
     cost (Cost): What each mistake costs.
     tree (Tree | None): The label tree, whose inner nodes can be predicted.
@@ -84,7 +89,7 @@ class MinCost:
         self._saved: dict[str, Any] = {}
 
     def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
-        """Decode a batch."""
+        """Decode a batch. There are no settings."""
         choices = self.choices(posterior.tags.collapsed)
         tags = Tags(choices.labels, posterior.tags.scheme.name)
         path, scores = self._decide(posterior)
@@ -92,7 +97,7 @@ class MinCost:
         return DecodedSpans(entities, choices.labels, choices.covers)
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token. Shape: (N,)
+        """Compute the expected cost of the tag a_t that is predicted for each token. Shape: (N,)
 
         sum_k p(y_t = k) cost[k, a_t]
         """
@@ -100,9 +105,10 @@ class MinCost:
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _decide(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
-        """The predicted tags, (N,), and the scores of all A tags, of which they are the best path:
+        """Choose the path with the lowest expected cost.
 
-        s(a) = - sum_t E_p[cost[y_t, a_t]]
+        RETURNS (tuple[Ints1d, Potentials]): The predicted tags; and the scores of all A tags, which
+            are minus their expected costs: s(a) = - sum_t E_p[cost[y_t, a_t]]. Shape: (N,)
         """
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)
@@ -119,23 +125,23 @@ class MinCost:
             end=numpy.zeros(len(tags)),
             lengths=lengths,
         )
-        # A node is possible where one of the labels below it is.
+        # The tag of a node is possible where a tag that it stands for is possible.
         is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
         allowed = with_nodes(is_possible, masks, numpy.any)
         scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=allowed))
 
-        # Among tied paths the most probable wins. A node is made less probable than all labels of
-        # a sequence together, so it wins no tie.
+        # Of tied paths the one with the highest sum of `log_probs` wins. A single node lowers that
+        # sum by more than all labels of the longest sequence can. So a path with fewer nodes wins.
         probs = with_nodes(marginals, masks, numpy.sum)
-        log_probs = numpy.log(numpy.maximum(probs, LEAST_LIKELY))
+        log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
         longest = int(lengths.max(initial=0))
-        log_probs[:, len(chain_tags) :] += numpy.log(LEAST_LIKELY) * (longest + 1)
-        tolerance = TIE * float(choices.costs.max(initial=0.0))
+        log_probs[:, len(chain_tags) :] += numpy.log(LEAST_PROB_IN_TIE) * (longest + 1)
+        tolerance = TIE_TOLERANCE * float(choices.costs.max(initial=0.0))
         return chain.best_of_tied(scores, log_probs, tolerance), scores
 
     def save(self, tags: Tags) -> dict[str, Any]:
-        """The choices, to be saved with the pipeline, with the cost and the tree that they are made
-        of."""
+        """Turn the choices for the tags of a chain into JSON, to be saved with the pipeline. "of"
+        says which cost and tree they were made of."""
         choices = self.choices(tags)
         return {
             "of": self._origin,
@@ -146,20 +152,21 @@ class MinCost:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Restore what `save` returned. It is used if the cost or the tree can't be built because a
-        file is missing."""
+        """Take what `save` returned from a saved pipeline. It is used if the cost or the tree can't
+        be built because a file is missing."""
         self._saved = saved
 
     @property
     def _origin(self) -> str:
-        """The cost and the tree as the config has them."""
+        """The cost and the tree as the config has them, as a text."""
         return json.dumps(resolved_as_json((self.cost, self.tree)))
 
     def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
-        """The choices for the tags of a chain, computed once for each tag set.
+        """Return the choices for the tags of a chain. They are made once for each tag set.
 
-        tags (Tags): The tags.
-        settings (Settings | None): Not used: this decoding has none. `Decoding.check` gives them.
+        tags (Tags): The tags, with a single O.
+        settings (Settings | None): Not used, as this decoding has no settings. It is there because
+            `Decoding.check` is called with them.
         RETURNS (Choices): The choices.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
@@ -168,8 +175,8 @@ class MinCost:
         try:
             choices = self._make_choices(tags)
         except ValueError:
-            # The file of the cost or of the tree may be gone: what was saved is as good, if it was
-            # made of the same cost, tree and labels.
+            # The file of the cost or of the tree may be gone. The saved choices are as good if they
+            # were made of the same cost, tree and labels.
             saved = self._saved
             is_of_this_config = saved.get("of", self._origin) == self._origin
             has_these_labels = saved.get("chain") == list(tags.labels)
@@ -180,7 +187,7 @@ class MinCost:
         return choices
 
     def _make_choices(self, tags: Tags) -> Choices:
-        """The choices, from the cost and the tree."""
+        """Make the choices from the cost and the tree."""
         labels_below_node: dict[str, list[str]] = {}
         if self.tree is not None:
             labels_below_node = inner_nodes(self.tree, tags.labels)
@@ -189,32 +196,51 @@ class MinCost:
         for node, labels_below in labels_below_node.items():
             for label in labels_below:
                 covers[labels.index(node), tags.labels.index(label)] = True
-        # Gold has the tags of the chain only, which come first.
+        # Gold never has a node: take the rows of the tags of the chain, which come first.
         costs = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
         return Choices(labels, covers, costs.astype("float64"))
 
 
 def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
-    """Which tags of the chain each tag of a node stands for: those with its prefix and a label
-    below the node. `tags` are all that can be predicted, those of nodes the last of them.
-    Shapes: (K,)"""
+    """Find the tags of the chain that each tag of a node stands for. They have the same prefix, and
+    a label below the node: B-person stands for B-doctor and B-patient.
+
+    choices (Choices): What can be predicted.
+    tags (Tags): All tags that can be predicted, those of nodes at the end.
+    chain_tags (Tags): The tags of the chain.
+    RETURNS (list[Array1d]): For each tag of a node, True at the tags of the chain that it stands
+        for. Shapes: (K,)
+    """
     masks: list[Array1d] = []
     for tag in range(len(chain_tags), len(tags)):
         has_prefix = chain_tags.having([tags.prefix_of[tag]])
-        is_below = choices.covers[tags.label_of[tag]]  # of each label of the chain
-        masks.append(has_prefix & is_below[chain_tags.label_of])
+        node = tags.label_of[tag]
+        is_label_below = choices.covers[node]  # (labels of the chain,)
+        # O, whose label is -1, takes the last label here. But O doesn't have the prefix.
+        masks.append(has_prefix & is_label_below[chain_tags.label_of])
     return masks
 
 
-def with_nodes(table: Array2d, masks: Sequence[Array1d], join: Callable[..., Array1d]) -> Array2d:
-    """Add a column for each tag of a node to a table of the tags of the chain: the columns that it
-    stands for, joined. Shape: (N, K) to (N, A)"""
-    node_columns = [join(table[:, mask], axis=1) for mask in masks]
+def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]) -> Array2d:
+    """Add columns for the tags of nodes to a table with a column for each tag of the chain.
+
+    table (Array2d): The table. Shape: (N, K)
+    masks (Sequence[Array1d]): For each tag of a node, True at the tags of the chain that it stands
+        for, as `node_masks` finds them. Shapes: (K,)
+    reduce (Callable): Makes one column of these: `numpy.sum`, for example.
+    RETURNS (Array2d): The table with the new columns. Shape: (N, A)
+    """
+    node_columns = [reduce(table[:, mask], axis=1) for mask in masks]
     return numpy.column_stack([table, *node_columns])
 
 
 def _read(saved: dict[str, Any], tags: Tags) -> Choices:
-    """What `MinCost.save` returned, checked to be of these tags of the chain."""
+    """Read the choices that `MinCost.save` returned.
+
+    saved (dict[str, Any]): What was saved.
+    tags (Tags): The tags of the chain.
+    RAISES (ValueError): If the choices don't fit these tags.
+    """
     labels = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
     costs = numpy.asarray(saved["table"], dtype="float64")
@@ -230,21 +256,23 @@ def _read(saved: dict[str, Any], tags: Tags) -> Choices:
 
 
 def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
-    """The nodes that can be predicted in place of a label: those that are the lowest common
-    ancestor of two labels, and not labels themselves. Any other node above labels has the same ones
-    below it as one of these nodes or as a label, which is nearer to them.
+    """Find the nodes that can be predicted in place of a label: each node that is the lowest common
+    ancestor of two labels, and not a label itself. (Other nodes above labels are not needed: they
+    have the same labels below them as one of these nodes, or only one label.)
 
     tree (Tree): The label tree.
     labels (Sequence[str]): The labels of the chain.
-    RETURNS (dict[str, list[str]]): The labels below each node, in the tree's order.
+    RETURNS (dict[str, list[str]]): The labels below each node. The nodes are in the order of the
+        tree.
     """
-    # The way from the top of the tree to each label
+    # The lineage of a label is the list of nodes from the top of the tree down to it.
     lineages = {label: tree.lineage(label) for label in labels}
     common_ancestors: set[str] = set()
     for lineage, other_lineage in combinations(lineages.values(), 2):
-        shared = [node for node, other in zip(lineage, other_lineage) if node == other]
-        if shared:
-            common_ancestors.add(shared[-1])  # the lowest
+        shared_nodes = [node for node, other in zip(lineage, other_lineage) if node == other]
+        if shared_nodes:
+            lowest_common_ancestor = shared_nodes[-1]
+            common_ancestors.add(lowest_common_ancestor)
 
     labels_below: dict[str, list[str]] = {}
     for node in tree.lineages:

@@ -1,8 +1,10 @@
-"""The posterior: exact probabilities of tags, entities and paths.
+"""The posterior: exact probabilities of tags, entities and paths, without sampling or beam search.
 
-An entity is a segment: a run of tokens with given tags, after which no tag continues it. There is
-no sampling and no beam search. A batch has D docs. The chain of a doc may be cut into several
-sequences, B in all, with N tokens.
+For the chain, an entity is a segment: a run of tokens with given tags, after which no tag continues
+the entity. The chain of a doc may be cut into several sequences, which are independent.
+
+In shapes, D is the number of docs in a batch, B of sequences, N of tokens, K of tags of the chain,
+and E of entities.
 """
 
 from collections.abc import Mapping
@@ -21,17 +23,21 @@ from ..ragged import last_tokens, ranges, sequence_ids, sum_sequences
 from ..tags import Entities, Tags
 from ..types import Potentials, map_scores
 
-LEAST = 0.01
-"""The least probability of entities that are searched for. The entities that contain a token
-exclude each other, so a token is in at most 1 / LEAST of them."""
+LEAST_PROB = 0.01
+"""The least probability of entities that are searched for. The possible entities that contain the
+same token exclude each other, so a token is in at most 1 / `LEAST_PROB` of those that are found."""
 
-FINEST = 0.001
-"""The same for guaranteed sets."""
+LEAST_PROB_OF_SETS = 0.001
+"""The least probability of entities that are searched for to make guaranteed sets."""
 
 
 class Temperature(NamedTuple):
-    """The temperature by which scores are divided before probabilities are computed: the overall
-    one, and that of the emissions of single labels."""
+    """The temperature by which scores are divided before probabilities are computed.
+
+    overall (float): The temperature of all scores.
+    labels (Mapping[str, float]): The temperature of the emissions of single labels, in place of the
+        overall one.
+    """
 
     overall: float = 1.0
     labels: Mapping[str, float] = {}
@@ -49,11 +55,12 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
     if overall != 1:
         tempered = map_scores(lambda scores: scores / overall, potentials)
     if temperature.labels:
-        of_labels = [temperature.labels.get(label, overall) for label in tags.labels]
-        # The label of O is -1, which takes the last element: O has the overall temperature.
-        of_labels.append(overall)
-        of_tags = numpy.asarray(of_labels, dtype=potentials.emissions.dtype)[tags.label_of]
-        tempered = tempered._replace(emissions=potentials.emissions / of_tags)
+        label_temperatures = [temperature.labels.get(label, overall) for label in tags.labels]
+        # O has the overall temperature. Its label is -1, which as an index is the last entry.
+        label_temperatures.append(overall)
+        dtype = potentials.emissions.dtype
+        tag_temperatures = numpy.asarray(label_temperatures, dtype=dtype)[tags.label_of]
+        tempered = tempered._replace(emissions=potentials.emissions / tag_temperatures)
     return tempered
 
 
@@ -61,14 +68,16 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
 class Posterior:
     """The posterior of a batch. Messages are computed when they are first needed.
 
-    scores (Potentials): The model's scores, under all constraints.
-    tags (Tags): Their tags, those of the chain. Marginals and paths are over `tags.collapsed`, with
-        a single O.
-    temperature (Temperature): The temperature of the scores.
-    is_space (Array1d | None): True for white space, which can't end an entity: an entity that
-        continues into it counts as the entity before it. Shape: (N,)
-    doc_of (Ints1d | None): The doc of each sequence. Each has one, at least. None: each sequence
-        is a doc. Shape: (B,)
+    scores (Potentials): The scores of the model. They are minus infinity where tags or transitions
+        are impossible.
+    tags (Tags): The tags of the chain. It may have several tags for O; marginals and paths have the
+        tags of `tags.collapsed`, with a single O.
+    temperature (Temperature): The temperature that scores are divided by.
+    is_space (Array1d | None): True for tokens of white space. They can't end an entity: if the tags
+        of an entity go on into the white space after it, it is still the same entity. None: there
+        is no white space. Shape: (N,)
+    doc_of (Ints1d | None): The doc of each sequence. Each doc has at least one sequence. None: each
+        sequence is a doc. Shape: (B,)
     """
 
     scores: Potentials
@@ -84,12 +93,12 @@ class Posterior:
             self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
     def with_temperature(self, temperature: Temperature) -> "Posterior":
-        """The posterior of the same scores at another temperature."""
+        """Return the posterior of the same scores at another temperature."""
         return replace(self, temperature=temperature)
 
     @cached_property
     def doc_lengths(self) -> Ints1d:
-        """Tokens of each doc. Shape: (D,)"""
+        """The number of tokens of each doc. Shape: (D,)"""
         return numpy.bincount(self.doc_of, self.scores.lengths).astype("int32")
 
     @cached_property
@@ -103,7 +112,7 @@ class Posterior:
 
     @cached_property
     def potentials(self) -> Potentials:
-        """The calibrated scores, as NumPy arrays."""
+        """The scores divided by the temperature, as NumPy arrays."""
         scores = self.scores
         if is_cupy_array(scores.emissions):
             scores = map_scores(to_numpy, scores)
@@ -111,12 +120,13 @@ class Posterior:
 
     @cached_property
     def forward_backward(self) -> chain.ForwardBackward:
-        """The distribution of paths."""
+        """The messages of forward-backward, from which all probabilities are computed."""
         return chain.forward_backward(self.potentials)
 
     @cached_property
     def marginals(self) -> Floats2d:
-        """The probability of each tag at each token. Shape: (N, tags.collapsed)"""
+        """The probability of each tag at each token, where all tags of O count as one. Shape: (N,
+        tags of `tags.collapsed`)"""
         return self.tags.collapse(self.chain_marginals)
 
     @cached_property
@@ -130,185 +140,208 @@ class Posterior:
         return numpy.bincount(self.doc_of, self.forward_backward.entropy()[0])
 
     def best_paths(self, k: int) -> tuple[Ints2d, Floats2d]:
-        """The tags of the k most probable paths, (k, N), and their log-probabilities, descending,
-        (k, D); minus infinity where a doc has no further path."""
+        """Find the k most probable paths of each doc.
+
+        k (int): The number of paths.
+        RETURNS (tuple[Ints2d, Floats2d]): The tags of the paths; and their log-probabilities, in
+            descending order, minus infinity if a doc has fewer paths. Shapes: (k, N), (k, D)
+        """
         chain_paths, scores = chain.k_best(self.potentials, k)
         log_z, _ = self.forward_backward.log_partition()
         paths = self.tags.collapsed_of[chain_paths]
-        log_probs = numpy.minimum(scores - log_z, 0.0)  # above 0 by rounding alone
+        log_probs = numpy.minimum(scores - log_z, 0.0)  # rounding can make them larger than 0
         n_docs = len(self.doc_lengths)
         if n_docs == len(self.doc_of):  # each doc is one sequence
             return paths, log_probs
 
-        # A path of a doc is a path of each of its sequences, and their log-probabilities add up.
-        # `ranks`: which path each sequence has in each path of its doc. Shape: (k, B)
+        # A path of a doc has a path in each of its sequences, and their log-probabilities add up.
+        # `ranks` has, for each path of a doc, the rank of the path in each sequence: 0 is the best
+        # one of the sequence. Shape: (k, B)
         ranks = numpy.zeros(log_probs.shape, dtype="int64")
         doc_log_probs = numpy.empty((k, n_docs))
-        # The sequences of a doc stand one after another: the first of each doc, then B.
+        # The sequences of a doc stand side by side: doc i has those from bounds[i] to bounds[i +
+        # 1].
         bounds = numpy.searchsorted(self.doc_of, numpy.arange(n_docs + 1))
-        for doc, (first, past) in enumerate(pairwise(bounds.tolist())):
-            sequence_ranks, sums = best_sums(log_probs[:, first:past])
-            ranks[:, first:past] = sequence_ranks
-            doc_log_probs[:, doc] = sums
+        for doc, (first_sequence, next_sequence) in enumerate(pairwise(bounds.tolist())):
+            sequences = slice(first_sequence, next_sequence)
+            ranks[:, sequences], doc_log_probs[:, doc] = best_sums(log_probs[:, sequences])
 
-        # Each token has the tag of that path of its sequence. Shape: (k, N)
+        # Take the tag of each token from the path of that rank in its sequence. Shape: (k, N)
         token_ranks = ranks[:, sequence_ids(self.scores.lengths)]
         doc_paths = numpy.take_along_axis(paths, token_ranks, axis=0)
         return doc_paths, doc_log_probs
 
     def entity_probs(self, entities: Entities, covers: Array2d | None = None) -> Floats1d:
-        """The probability that exactly these tokens are an entity with this label, in float64.
-        0 for an entity across the end of a sequence. Shape: (E,)
+        """Compute the probability that exactly the tokens of an entity, from b to e - 1, are an
+        entity with its label x. It is the probability of the paths that have these tags:
 
-            p(y has B-x at b, I-x … after it, L-x at e - 1)          BILUO
-            p(y has B-x at b, I-x … after it, and not I-x at e)      IOB2
+            B-x at b, I-x at the tokens after it, and L-x at e - 1           BILUO
+            B-x at b, I-x at the tokens after it, and not I-x at e           IOB2
 
-        entities (Entities): Any entities; they may overlap.
-        covers (Array2d | None): The labels of the chain that each label of the entities covers,
-            if not itself: their probabilities are summed. Shape: (labels of the entities, labels)
+        entities (Entities): Any entities. They may overlap.
+        covers (Array2d | None): For each label that the entities have, True at the labels of the
+            chain that it covers, as a node of a label tree does. The probability of an entity is
+            then a sum over the covered labels. None: the entities have labels of the chain.
+            Shape: (labels of the entities, labels of the chain)
+        RETURNS (Floats1d): The probabilities, in float64. They are 0 for an entity with tokens of
+            two sequences. Shape: (E,)
         """
-        if not len(entities.label):  # then messages may not be needed at all
+        if not len(entities.label):  # don't compute messages that nobody needs
             return numpy.zeros(0)
         entity_tags = self.tags.entity_tags
         if covers is None:
             return self.forward_backward.entity_probs(entities, entity_tags, self.is_space)
 
-        # An entity of a node is one of any label below it: `entity` is its index, once for each
-        # label that it covers.
-        entity, label = numpy.nonzero(covers[entities.label])
-        covered = entities.select(entity)._replace(label=label)
-        probs = self.forward_backward.entity_probs(covered, entity_tags, self.is_space)
-        sums = numpy.bincount(entity, probs, minlength=len(entities.label))
-        return numpy.minimum(sums, 1.0)  # above 1 by rounding alone
+        # Make an entity for each entity and each label that its label covers. `entity_number` says
+        # which entity it was made of.
+        entity_number, label = numpy.nonzero(covers[entities.label])
+        covered_entities = entities.select(entity_number)._replace(label=label)
+        probs = self.forward_backward.entity_probs(covered_entities, entity_tags, self.is_space)
+        sums = numpy.bincount(entity_number, weights=probs, minlength=len(entities.label))
+        return numpy.minimum(sums, 1.0)  # rounding can make them larger than 1
 
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
-        """The probability that all tokens of a non-empty stretch, from and to, are O, in
-        float64. Shapes: (E,)
+        """Compute the probability that all tokens of a stretch are O.
 
-            sum over tags o of O:  p(y_b = … = y_{e-2} = O, y_{e-1} = o)
+        The chain may have several tags for O: tag 0, and those for an O directly before an entity.
+        So all tokens but the last have tag 0, and the last one has any tag of O. With a stretch
+        from b to e - 1:
 
-        If O is split, only the last of them can be one that has an entity after it.
+            sum over the tags o of O:  p(y_b = ... = y_{e-2} = 0, y_{e-1} = o)
+
+        begin (Ints1d), end (Ints1d): The first token of each stretch, and the one after its last. A
+            stretch has at least one token. Shapes: (E,)
+        RETURNS (Floats1d): The probabilities, in float64. Shape: (E,)
         """
         pieces = self._cut_stretches(begin, end)
         n_pieces = len(pieces.stretch)
 
-        # One segment for each piece and each tag of O that its last token may have: `piece` is the
-        # piece of each segment, (pieces * tags of O,).
+        # Make a segment for each piece and each tag of O that its last token may have. `piece` is
+        # the piece of each segment. Shape: (pieces * tags of O,)
         outside_tags = numpy.flatnonzero(self.tags.label_of < 0)
         piece = numpy.repeat(numpy.arange(n_pieces), len(outside_tags))
         segment_begin = pieces.begin[piece]
         segment_end = pieces.end[piece]
-        # The tags of all segments, one after another. All tokens but the last have tag 0, O.
+        # The tags of all segments, one segment after another.
         sizes = segment_end - segment_begin
         path = numpy.zeros(int(sizes.sum()), dtype="int32")
         path[last_tokens(sizes)] = numpy.tile(outside_tags, n_pieces)
         segments = chain.Segments(segment_begin, segment_end, path)
         log_probs, _ = self.forward_backward.segment_log_probs(segments)
 
-        # The probability of a piece is the sum over its segments, as a path has one of them.
-        piece_probs = numpy.bincount(piece, numpy.exp(log_probs), minlength=n_pieces)
-        # Sequences are independent: the probability of a stretch is the product over its pieces.
+        # A path has only one of the segments of a piece: their probabilities add up.
+        piece_probs = numpy.bincount(piece, weights=numpy.exp(log_probs), minlength=n_pieces)
+        # Sequences are independent: the probabilities of the pieces of a stretch are multiplied.
         probs = numpy.ones(len(begin))
         numpy.multiply.at(probs, pieces.stretch, numpy.minimum(piece_probs, 1.0))
         return probs
 
     def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
-        """Cut stretches of tokens, from and to, at the borders of sequences in them.
-        Shapes: (E,)"""
+        """Cut stretches of tokens where a sequence ends, so that each piece is within a sequence.
+        For the arguments see `outside_probs`."""
         first, last = self._find_sequences(begin, end)
-        # Each stretch with each of its sequences. Shapes: (stretches and sequences,)
+        # A piece for each stretch and each sequence that it has tokens of.
         stretch, sequence = ranges(first, last + 1)
         piece_begin = numpy.maximum(begin[stretch], self._bounds[sequence])
         piece_end = numpy.minimum(end[stretch], self._bounds[sequence + 1])
-        has_tokens = piece_begin < piece_end  # false for sequences without tokens
+        has_tokens = piece_begin < piece_end  # not so for sequences without tokens
         return Pieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
     def crosses_border(self, entities: Entities) -> Array1d:
-        """True for the entities with tokens of more than one sequence, whose probability is 0.
-        Shape: (E,)"""
+        """Find the entities with tokens of two or more sequences. Their probability is 0. Returns
+        True for these. Shape: (E,)"""
         first, last = self._find_sequences(entities.begin, entities.end)
         return first != last
 
     @cached_property
     def _bounds(self) -> Ints1d:
-        """The first token of each sequence, then the number of tokens. Shape: (B + 1,)"""
+        """Sequence i has the tokens from `_bounds[i]` to `_bounds[i + 1]` - 1. Shape: (B + 1,)"""
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """The sequence of the first token of each stretch, from and to, and that of the last.
-        Shapes: (E,)"""
+        """Find the sequence of the first token of each stretch, and that of its last token. For the
+        arguments see `outside_probs`. Shapes: (E,)"""
         # A token is in the last sequence that begins at or before it.
         first = numpy.searchsorted(self._bounds, begin, side="right") - 1
         last = numpy.searchsorted(self._bounds, end - 1, side="right") - 1
         return first, last
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
-        """The log-probabilities of entities, with a gradient.
+        """Compute the log-probabilities of entities, with their gradient.
 
-        A path can have an entity in several ways if white space follows it, as the path may also go
-        on with the entity's tags through the white space. Each way has its own tags. The
-        probability of the entity is the sum over its ways. It takes memory for the tags of all
-        tokens of all ways.
+        A path can have the same entity in several ways if white space follows it. The tags of the
+        entity may end with its last word, or go on into the white space. Each way is a segment. The
+        probability of the entity is the sum over its segments. Memory grows with the number of
+        tokens of all segments.
 
-        entities (Entities): Any entities. One across the end of a sequence has no way.
-        RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each way, (S,); its entity,
-            as an index, (S,); and the callback from the derivative with respect to the
-            log-probabilities to that with respect to the calibrated scores.
+        entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
+        RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
+            its entity; and the callback from the derivative with respect to the log-probabilities
+            to that with respect to `potentials`. Shapes: (S,), (S,)
         """
         tags = self.tags
-        # At first each entity has one way. `entity` is the entity of each way, as an index. (S,)
-        entity = numpy.flatnonzero(~self.crosses_border(entities))
-        ways = entities.select(entity)
+        # At first each entity has one segment. `entity_number` is the entity of each segment.
+        entity_number = numpy.flatnonzero(~self.crosses_border(entities))
+        segments = entities.select(entity_number)
 
-        next_tags = None  # which tags the token after a way may have: any. (S, K)
+        next_tags = None  # which tags the token after a segment may have; None: all. Shape: (S, K)
         inner_prefixes = {prefix for prefix, _ in tags.scheme.within}
         if not inner_prefixes.isdisjoint(tags.scheme.closing):
-            # IOB2: the last tag of an entity may also stand inside of it, so that only the tag of
-            # the next token says that it is over.
+            # In IOB2 the last tag of an entity, I-x, may also stand inside of it. Only the tag of
+            # the next token, which is not I-x, says that the entity is over.
             if self.is_space.any():
-                entity, ways = self._extend_into_space(entity, ways)
-            continues_label = tags.continuing & (tags.label_of == ways.label[:, None])
+                entity_number, segments = self._extend_into_space(entity_number, segments)
+            continues_label = tags.continuing & (tags.label_of == segments.label[:, None])
             next_tags = ~continues_label
 
-        # The tags of all ways, one way after another: as of entities that stand side by side
-        sizes = ways.end - ways.begin
+        # Make the tags of all segments, one segment after another: encode them as if they were
+        # entities that stand side by side in one text.
+        sizes = segments.end - segments.begin
         ends = numpy.cumsum(sizes)
-        side_by_side = Entities(ends - sizes, ends, ways.label)
+        side_by_side = Entities(ends - sizes, ends, segments.label)
         path = tags.encode(side_by_side, int(sizes.sum()))
-        segments = chain.Segments(ways.begin, ways.end, path, next_tags)
-        log_probs, backprop = self.forward_backward.segment_log_probs(segments)
-        return log_probs, entity, backprop
+        chain_segments = chain.Segments(segments.begin, segments.end, path, next_tags)
+        log_probs, backprop = self.forward_backward.segment_log_probs(chain_segments)
+        return log_probs, entity_number, backprop
 
-    def _extend_into_space(self, entity: Ints1d, ways: Entities) -> tuple[Ints1d, Entities]:
-        """Find all ways in which a path can have an entity. White space at the end of an entity
-        doesn't count, so on a path it may also go on through the first, the first two, … tokens of
-        white space after it.
+    def _extend_into_space(
+        self, entity_number: Ints1d, segments: Entities
+    ) -> tuple[Ints1d, Entities]:
+        """Find all segments of entities that white space follows. Besides the segment that ends
+        with the entity, there is one that goes on through the first token of white space, one
+        through the first two tokens, and so on.
 
-        entity (Ints1d): The index of each entity, for its ways. Shape: (E,)
-        ways (Entities): The way of each entity without white space after it. Shape: (E,)
-        RETURNS (tuple[Ints1d, Entities]): The index of the entity of each way, and the ways of one
-            entity after those of another. Shape: (S,)
+        entity_number (Ints1d): The number of each entity. Shape: (E,)
+        segments (Entities): The segment of each entity that ends with the entity. Shape: (E,)
+        RETURNS (tuple[Ints1d, Entities]): For each segment the number of its entity; and the
+            segments, those of one entity after those of another. Shape: (S,)
         """
-        # A way ends at the latest before the next word, or with the sequence, if that comes first.
-        # The end of the batch is as if a word followed.
+        # A segment ends before the next word or with the sequence, whatever comes first. The end of
+        # the batch counts as a word.
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
-        next_word = words[numpy.searchsorted(words, ways.end)]
-        sequence, _ = self._find_sequences(ways.begin, ways.end)
+        next_word = words[numpy.searchsorted(words, segments.end)]
+        sequence, _ = self._find_sequences(segments.begin, segments.end)
         sequence_end = self._bounds[sequence + 1]
         last_end = numpy.minimum(next_word, sequence_end)
-        # For each entity all ends from its own to the last, one entity after another, and which
-        # entity each end is of. An entity that ends at 5, and may go on up to 7, has 5, 6 and 7.
-        parent, end = ranges(ways.end, last_end + 1)
-        longer_ways = Entities(ways.begin[parent], end, ways.label[parent])
-        return entity[parent], longer_ways
+        # Each entity gets a segment for each end from its own to the last one. For example, an
+        # entity that ends at 5 and may go on up to 7 gets segments that end at 5, 6 and 7.
+        original, end = ranges(segments.end, last_end + 1)
+        longer_segments = Entities(segments.begin[original], end, segments.label[original])
+        return entity_number[original], longer_segments
 
-    def likely_entities(self, floor: float, *, least: float = LEAST) -> tuple[Entities, Floats1d]:
-        """All entities with at least some probability, including overlapping ones, ordered by
-        begin and end; and their probabilities, (E,). `least` is in place of a lower floor.
+    def likely_entities(
+        self, floor: float, *, least: float = LEAST_PROB
+    ) -> tuple[Entities, Floats1d]:
+        """Find all entities with at least a certain probability. They may overlap.
 
-        Memory is that of the answer. Its entities have at most N / floor tokens in all, since those
-        that contain the same token exclude each other. So 10,000 tokens of flat scores have fewer
-        than a million, of 32 bytes each, at the lowest floor.
+        It takes memory for the answer only. Entities that contain the same token exclude each
+        other, so those of the answer have at most N / floor tokens in all. For example, of 10,000
+        tokens, the lowest floor finds fewer than a million entities of 32 bytes each.
+
+        floor (float): The probability.
+        least (float): The lowest floor. A lower `floor` is raised to it.
+        RETURNS (tuple[Entities, Floats1d]): The entities, ordered by begin and end; and their
+            probabilities. Shape: (E,)
         """
         begin, end, label, probs = self.forward_backward.likely_entities(
             max(floor, least), self.tags.entity_tags, self.is_space
@@ -317,11 +350,11 @@ class Posterior:
 
 
 class Pieces(NamedTuple):
-    """Pieces of stretches of tokens, each within one sequence.
+    """Pieces of stretches of tokens. Each piece is within one sequence. P is their number.
 
-    stretch (Ints1d): The stretch of each piece, as an index. Shape: (P,)
-    begin (Ints1d): Its first token, counted over the batch. Shape: (P,)
-    end (Ints1d): The token after its last. Shape: (P,)
+    stretch (Ints1d): The number of the stretch that each piece is cut from. Shape: (P,)
+    begin (Ints1d): The first token of each piece, counted over the batch. Shape: (P,)
+    end (Ints1d): The token after the last one of each piece. Shape: (P,)
     """
 
     stretch: Ints1d
@@ -330,34 +363,36 @@ class Pieces(NamedTuple):
 
 
 def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
-    """The k largest sums of one term from each column. With a column for each sequence of a doc,
-    and the log-probabilities of its paths as terms, the sums are those of the best paths of the
-    doc. Column after column, only the k largest sums are kept: no other can be among the k largest
-    in the end.
+    """Find the k largest sums that have one term from each column. A column has the
+    log-probabilities of the paths of a sequence, so that sums are those of the paths of a doc.
 
-    terms (Floats2d): k terms of each of B sequences, in descending order. Shape: (k, B)
-    RETURNS (tuple[Ints2d, Floats1d]): The rank of the term of each sequence in each sum, (k, B),
-        and the sums, in descending order, (k,).
+    The columns are added one after another, and only the k largest sums so far are kept. No other
+    sum can lead to one of the k largest in the end.
+
+    terms (Floats2d): For each of the B sequences of a doc its k terms, in descending order.
+        Shape: (k, B)
+    RETURNS (tuple[Ints2d, Floats1d]): For each sum the rank of its term in each column, where 0 is
+        the largest; and the sums, in descending order. Shapes: (k, B), (k,)
     """
     k, n_sequences = terms.shape
-    # What each sum of the first b + 1 columns is made of: the rank of the sum before it, and that
-    # of the term of column b. Shapes: (B, k)
+    # For each sum up to column b, what it was made of: the rank of the sum up to column b - 1, and
+    # the rank of the term of column b. Shapes: (B, k)
     previous_rank = numpy.zeros((n_sequences, k), dtype="int64")
     term_rank = numpy.zeros((n_sequences, k), dtype="int64")
     term_rank[0] = numpy.arange(k)
-    sums = terms[:, 0]  # of the columns so far, descending. Shape: (k,)
+    sums = terms[:, 0]  # the k largest sums of the columns so far, descending. Shape: (k,)
     for b in range(1, n_sequences):
-        # Each sum so far with each term. Candidate i is the sum of rank i // k and the term of rank
-        # i % k. Shape: (k * k,)
+        # Add each term to each sum so far. Candidate i is the sum of rank i // k, plus the term of
+        # rank i % k. Shape: (k * k,)
         candidates = (sums[:, None] + terms[:, b]).reshape(-1)
         largest = numpy.argsort(-candidates, kind="stable")[:k]
         previous_rank[b] = largest // k
         term_rank[b] = largest % k
         sums = candidates[largest]
 
-    # From the last sequence back to the first, follow what each sum is made of.
+    # Go back from the last column to the first to find the terms of each sum.
     ranks = numpy.empty((k, n_sequences), dtype="int64")
-    sum_rank = numpy.arange(k)
+    sum_rank = numpy.arange(k)  # of the sums up to column b
     for b in range(n_sequences - 1, -1, -1):
         ranks[:, b] = term_rank[b, sum_rank]
         sum_rank = previous_rank[b, sum_rank]

@@ -21,7 +21,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
-from ..decoding import FINEST, LEAST, DecodedSpans, Posterior, by_label
+from ..decoding import LEAST_PROB, LEAST_PROB_OF_SETS, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
 from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
@@ -58,9 +58,9 @@ class Confidence:
         for setting, name in names.items():
             if not name or not isinstance(name, str):
                 raise ValueError(f"{where}: {setting}: expected a name, got {name!r}")
-        if self.alternatives is not None and not LEAST <= number(self.alternatives) <= 1:
+        if self.alternatives is not None and not LEAST_PROB <= number(self.alternatives) <= 1:
             raise ValueError(
-                f"{where}: alternatives: expected null or a probability from {LEAST} to 1, "
+                f"{where}: alternatives: expected null or a probability from {LEAST_PROB} to 1, "
                 f"got {self.alternatives!r}"
             )
 
@@ -490,10 +490,10 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     posterior (Posterior): The probabilities.
     terms (Terms): The terms of the promise.
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their scores. The
-        spans have a probability of at least `FINEST`. If labels count, the same tokens are there
-        with other labels, too. Shape: (S,)
+        spans have a probability of at least `LEAST_PROB_OF_SETS`. If labels count, the same tokens
+        are there with other labels, too. Shape: (S,)
     """
-    spans, probs = posterior.likely_entities(FINEST, least=FINEST)
+    spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):
         return spans, probs
     n_labels = len(posterior.tags.labels)
@@ -523,8 +523,9 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))
         scores = scores / divisors[doc_of_extent]
 
-    # `FINEST` limits probabilities. The score may be lower, as it is divided by the square root.
-    extent, label = numpy.nonzero(scores >= FINEST / 10)
+    # `LEAST_PROB_OF_SETS` limits probabilities. The score may be lower, as it is divided by the
+    # square root.
+    extent, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
     candidates = Entities(extents.begin[extent], extents.end[extent], label)
     return candidates, scores[extent, label]
 
