@@ -1,4 +1,9 @@
-"""Building blocks of losses: most are a difference of two scores of a sequence."""
+"""Building blocks of losses. Most losses are a difference of two scores of a sequence: the score of
+wrong paths, which training lowers, minus that of gold, which training raises.
+
+A score comes with its vector-Jacobian product (see `ScoreWithVjp`). In shapes, B is the number of
+sequences, N of tokens, and K of tags.
+"""
 
 from collections.abc import Callable
 
@@ -15,8 +20,8 @@ with respect to the difference. Shapes: (B,)"""
 
 
 def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
-    """max(0, violation), and its derivative. At 0, where a competitor has the score of gold, the
-    derivative is 1, so that training moves away from there. Shapes: (B,)"""
+    """Compute max(0, violation), and its derivative. Where the violation is 0, another path has the
+    same score as gold. There the derivative is 1, so that training moves away. Shapes: (B,)"""
     derivative = (violation >= 0).astype(violation.dtype)
     return violation.clip(0), derivative
 
@@ -24,20 +29,21 @@ def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
 def difference(
     above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
-    """A loss that is the difference of two scores of each sequence: the weighted sum over the
-    sequences of transform(above - below), with its gradient.
+    """Compute a loss that is a difference of two scores of each sequence, and its gradient. It is
+    the sum over sequences of transform(above - below), each times the weight of the sequence.
 
-    above (ScoreWithVjp): The score to decrease, such as log Z.
-    below (ScoreWithVjp): The score to increase, such as that of gold.
-    gold (Gold): Its weights of sequences are used.
-    transform (Transform | None): What is done to the differences. Defaults to nothing.
+    above (ScoreWithVjp): The score that training lowers, such as log Z.
+    below (ScoreWithVjp): The score that training raises, such as that of gold.
+    gold (Gold): The gold paths, for the weights of sequences.
+    transform (Transform | None): A function of the differences, such as `hinge`. None: the
+        differences themselves.
+    RETURNS (LossResult): The loss and its gradient.
     """
     score_above, backprop_above = above
     score_below, backprop_below = below
     weights = sequence_weights(gold, score_above)
     losses = score_above - score_below
-    # The derivative of the sum with respect to each difference. Shape: (B,)
-    d_losses = weights
+    d_losses = weights  # the derivative of the sum with respect to each difference, (B,)
     if transform is not None:
         losses, slopes = transform(losses)
         d_losses = slopes * weights
@@ -46,8 +52,8 @@ def difference(
 
 
 def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """The score of gold: of the gold path or, where the annotation is partial, the log-sum over the
-    paths Y* that agree with it.
+    """Compute the score of gold in each sequence. It is the score of the gold path or, if
+    annotation is partial, the log-sum over the paths Y* that agree with it:
 
         log sum_{y in Y*} exp(s(y))
     """
@@ -57,8 +63,8 @@ def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """The log-probability of gold: of the gold path or, where the annotation is partial, of all
-    paths Y* that agree with it.
+    """Compute the log-probability of gold in each sequence. It is that of the gold path or, if
+    annotation is partial, of all paths Y* that agree with it together:
 
         log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
     """
@@ -74,10 +80,10 @@ def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
-    """The gold path, or the best path that agrees with a partial annotation.
+    """Find the gold path or, if annotation is partial, the best path that agrees with it.
 
-    RETURNS (tuple[Ints1d, ScoreWithVjp]): Its tags, and its score with the callback to the
-        gradient. Shape of the tags: (N,)
+    RETURNS (tuple[Ints1d, ScoreWithVjp]): The tags of the path, which are tags of the model; and
+        its score. Shape of the tags: (N,)
     """
     path = gold.tags
     if gold.allowed is not None:
@@ -86,11 +92,11 @@ def best_gold(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]
 
 
 def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWithVjp]:
-    """The best path that does not agree with gold.
+    """Find the best path that does not agree with gold.
 
-    RETURNS (tuple[Ints1d, ScoreWithVjp]): Its tags, and its score with the callback to the
-        gradient. Where there is no such path, the score is minus infinity, and the tags are
-        arbitrary. Shape of the tags: (N,)
+    RETURNS (tuple[Ints1d, ScoreWithVjp]): The tags of the path, which are tags of the model; and
+        its score. If a sequence has no such path, the score is minus infinity, and the tags have
+        no meaning. Shape of the tags: (N,)
     """
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     _, backprop = chain.path_score(potentials, path)
@@ -98,30 +104,32 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
 
 
 def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
-    """True for the tags after which an entity can go on, such as B-x and I-x, but not L-x.
-    Shape: (K,)"""
+    """Find the tags after which an entity can go on, such as B-x and I-x, but not L-x. Returns True
+    for these tags. Shape: (K,)"""
     xp = get_array_module(potentials.transitions)
     is_legal = xp.isfinite(potentials.transitions)
-    # Tags with a legal transition to a tag that continues an entity
-    continues = is_legal[:, xp.asarray(gold.continuing)].any(axis=1)
+    # An entity can go on after a tag if a transition to a tag that continues entities is legal.
+    can_go_on = is_legal[:, xp.asarray(gold.continuing)].any(axis=1)
     if gold.tied_to is None:
-        return continues
-    # A tag counts if any tag that is tied to the same tag of the model has such a transition.
-    return xp.isin(gold.tied_to, gold.tied_to[continues])
+        return can_go_on
+    # With incorrect spans there are copies of tags. If an entity can go on after one of them, all
+    # copies of the same tag count.
+    return xp.isin(gold.tied_to, gold.tied_to[can_go_on])
 
 
 def _model_tags(tags: Ints1d, gold: Gold) -> Ints1d:
-    """The tags of the model for tags of the chain, which has more if O is split. Shapes: (N,)"""
+    """Map tags of the chain to tags of the model. They differ with incorrect spans, for which the
+    chain has copies of tags: see `Gold.tied_to`. Shapes: (N,)"""
     if gold.tied_to is None:
         return tags
     return gold.tied_to[tags]
 
 
 def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Potentials:
-    """Raise the scores of expensive mistakes, so that training has to lower them further: add the
-    cost to the scores, if there is one.
+    """Add the cost of mistakes to the scores, if there is a cost. Training then has to lower the
+    scores of expensive mistakes further. With the multiplier m:
 
-    s(y) + m C(y*, y)
+        s(y) + m C(y*, y)
     """
     if gold.cost is None:
         return potentials
@@ -132,10 +140,11 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
-    """The weight of each sequence; ones if gold has none. Shape: (B,)
+    """Return the weight of each sequence: that of gold, or 1 if gold has no weights. Shape: (B,)
 
-    like (Floats1d): Any array with a number for each sequence: the ones have its type and are on
-        its device. Shape: (B,)
+    gold (Gold): The gold paths.
+    like (Floats1d): Any array with a number for each sequence. If gold has no weights, the result
+        has its dtype and is on its device. Shape: (B,)
     """
     if gold.weights is None:
         return get_array_module(like).ones_like(like)
@@ -143,36 +152,37 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
 
 
 def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
-    """1 for sequences whose annotation says anything, 0 for others, as floats. It says something if
-    some legal path disagrees with it. Shape: (B,)"""
+    """Return 1 for sequences in which some legal path disagrees with gold, else 0: then gold says
+    nothing about the sequence. Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
         return xp.ones(len(potentials.lengths))
-    # The mask alone does not say it: the tags that it rules out may be on no legal path.
+    # It is not enough that `allowed` rules out some tag, as no legal path may have this tag.
     disagreeing = chain.best_path_excluding(uniform_over_legal(potentials), gold.allowed)
     return xp.isfinite(disagreeing.scores).astype("float64")
 
 
 def sequences_of_tokens(potentials: Potentials) -> Ints1d:
-    """The sequence of each token, on the device of the potentials. Shape: (N,)"""
+    """Return the number of the sequence of each token, on the device of the potentials.
+    Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     return xp.asarray(sequence_ids(potentials.lengths))
 
 
 def uniform_over_legal(potentials: Potentials) -> Potentials:
-    """Scores with which all legal paths have the same probability: 0, and minus infinity where the
-    potentials have it."""
+    """Make scores with which all legal paths have the same probability: minus infinity where the
+    potentials are so, 0 elsewhere."""
     xp = get_array_module(potentials.emissions)
     return map_scores(lambda scores: xp.where(xp.isneginf(scores), scores, 0), potentials)
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
-    """The scores with 0 in place of minus infinity, so that they can be multiplied."""
+    """Replace minus infinity by 0 in scores, so that they can be multiplied by 0."""
     xp = get_array_module(potentials.emissions)
     return map_scores(lambda scores: xp.where(xp.isneginf(scores), 0, scores), potentials)
 
 
 def sharpen(potentials: Potentials, psi: float) -> Potentials:
-    """All scores times psi, above 0: with a larger psi, the best paths have more of the
-    probability. Forbidden tags and transitions stay forbidden."""
+    """Multiply all scores by psi, a number above 0. The larger it is, the more of the probability
+    the best paths have. Scores of minus infinity stay so."""
     return map_scores(lambda scores: psi * scores, potentials)

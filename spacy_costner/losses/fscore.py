@@ -1,9 +1,14 @@
-"""MCE-F: the segmentation F-score itself, smoothed.
+"""MCE-F: the F-score of whole entities itself as a loss, smoothed so that it has a gradient.
 
-It is computed from the true positives (TP), false positives (FP) and false negatives (FN) of whole
-entities. These are expected counts (psi = 1), or they are counted on the best paths and smoothed by
-a sigmoid (psi = inf). Entities are segments: `begin` is their first token, `end` the one after the
-last, `tags` has the tags of all of them, concatenated, and `after` the tags that may follow.
+The F-score comes from the numbers of true positives (TP), false positives (FP) and false negatives
+(FN). There are two ways to count them. With psi = 1, they are the numbers that the model expects.
+With psi = inf, they are counted on the best paths, and smoothed by a sigmoid.
+
+For the chain, entities are segments (see `chain.Segments`): `begin` has the first token of each,
+    `end` the one after its last, `tags` the tags of all of them, concatenated, and `after` the tags
+    that may follow each of them.
+
+In shapes, B is the number of sequences, N of tokens, K of tags, and S of segments.
 """
 
 import math
@@ -27,7 +32,8 @@ from .composition import can_continue, sequence_weights, sequences_of_tokens
 from .mce import sigmoid
 
 ONE_TRUE_POSITIVE = numpy.asarray([1.0, 0.0, 0.0])
-"""What is added to TP, FP and FN: with no true positives the loss would be infinite."""
+"""The least that is added to TP, FP and FN. Without any true positive the loss would be
+infinite."""
 
 
 def make_mce_f(
@@ -40,14 +46,16 @@ def make_mce_f(
 ) -> Loss:
     """Build the F-score loss: see `mce_f`.
 
-    gamma (float): How much more recall counts than precision, above 0.
-    psi (float): 1 for exact expected counts, "inf" for the best paths alone.
-    slope (float): With psi = inf, how steep the sigmoid is, above 0.
-    offset (float): With psi = inf, where it is steep.
-    decay (float): What running totals are multiplied by at each batch, 0 to 1.
+    gamma (float): How much more recall counts than precision. It has to be above 0.
+    psi (float): 1 for expected counts, "inf" for counts on the best paths.
+    slope (float): With psi = inf, how steep the sigmoid is. It has to be above 0.
+    offset (float): With psi = inf, moves the place where the sigmoid is steep. With 0 it is where
+        the path with the right entity and the path without it have the same score.
+    decay (float): The factor from 0 to 1 that the counts of earlier batches are multiplied by at
+        each batch.
     RAISES (ValueError): If a parameter is out of its range.
     """
-    # With psi = inf, another path may become the best one: a kink.
+    # With psi = inf the loss has a kink where another path becomes the best one.
     is_smooth = one_of((1.0, math.inf), "MCEF", "psi", number(psi)) == 1
     compute = partial(
         mce_f,
@@ -65,15 +73,16 @@ def make_mce_f(
 
 @dataclass
 class RunningTotals:
-    """The F-score loss of a batch on top of those before it.
+    """The F-score loss of a batch together with the batches before it.
 
-    An F-score is no sum over sentences: that of a small batch says little, and that of one
-    without entities is not even finite. One true positive is never forgotten, however many
-    batches without entities there are.
+    An F-score is not a sum over sentences. The F-score of a small batch says little, and the loss
+    of a batch without entities would be infinite. So the counts of earlier batches are added to
+    those of each batch, and one true positive always.
 
-    compute (partial): `mce_f` with its parameters, but for the counts of earlier batches.
-    decay (float): What the totals are multiplied by at each batch.
-    totals (Floats1d): TP, FP and FN of the batches so far. Shape: (3,)
+    compute (partial): The function `mce_f` with all parameters but `before`.
+    decay (float): The factor that the totals are multiplied by at each batch.
+    totals (Floats1d): TP, FP and FN of the batches so far, of earlier ones times powers of `decay`.
+        Shape: (3,)
     """
 
     compute: "partial[tuple[LossResult, Floats1d]]"
@@ -81,11 +90,11 @@ class RunningTotals:
     totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
     def forget(self) -> None:
-        """Forget all batches: training starts anew."""
+        """Forget all batches, as training starts anew."""
         self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        """The loss of a batch and its gradient: this is `Loss.compute`."""
+        """Compute the loss of a batch and its gradient, as `Loss.compute` does."""
         before = self.decay * self.totals
         result, counts = self.compute(potentials, gold, before=before + ONE_TRUE_POSITIVE)
         self.totals = before + counts
@@ -102,20 +111,24 @@ def mce_f(
     offset: float = 0.0,
     before: Floats1d = ONE_TRUE_POSITIVE,
 ) -> tuple[LossResult, Floats1d]:
-    """How much better the F-score of whole entities could be.
+    """A loss that falls as the F-score of whole entities rises.
 
         loss = (gamma^2 FN + FP) / ((gamma^2 + 1) TP),  F_gamma = 1 / (1 + loss)
 
-    With psi = 1 the counts are the exact expected ones of the model, by the probability of
-    each gold entity. With psi = inf they are sums of l(d), the sigmoid of how far the best
-    path without something that is right is ahead of the best one with it: without an entity
-    of gold (TP, FN), and without gold's tags in the place of a wrong entity of the best wrong
-    path (FP). Not convex: start from a model of the likelihood. Tokens that are not annotated
-    don't count.
+    With psi = 1 the counts are those that the model expects, exactly: see `expected_counts`. With
+    psi = inf they are counts on the best paths, smoothed by a sigmoid: see `best_counts`.
 
-    before (Floats1d): What is added to TP, FP and FN, as a constant: those of earlier batches.
-    RETURNS (tuple[LossResult, Floats1d]): The ratio, its gradient with respect to the counts
-        of this batch; and these: TP, FP, FN.
+    The loss is not convex, so start from a model that was trained with the likelihood. Tokens that
+    are not annotated don't count.
+
+    potentials (Potentials), gold (Gold): The batch.
+    gamma (float): How much more recall counts than precision.
+    psi (float): 1 for expected counts, infinite for counts on the best paths.
+    slope (float), offset (float): With psi = inf, the parameters of the sigmoid.
+    before (Floats1d): TP, FP and FN of earlier batches, which are added to those of this one.
+        They are constants. Shape: (3,)
+    RETURNS (tuple[LossResult, Floats1d]): The loss, with its gradient through the counts of this
+        batch; and TP, FP and FN of this batch. Shape: (3,)
 
     Suzuki, McDermott & Isozaki (2006), eq 13 to 16.
     """
@@ -126,24 +139,27 @@ def mce_f(
     tp, fp, fn = (before + counts).tolist()
     denominator = (gamma**2 + 1) * tp
     value = (gamma**2 * fn + fp) / denominator
-    # The derivatives of the ratio with respect to TP, FP and FN
+    # The derivatives of the loss with respect to TP, FP and FN.
     d_counts = (-value / tp, 1 / denominator, gamma**2 / denominator)
     return LossResult(value, backprop(d_counts)), counts
 
 
 Derivatives = tuple[float, float, float]
-"""With respect to TP, FP and FN."""
+"""The derivatives of the loss with respect to TP, FP and FN."""
 
 CountsWithVjp = tuple[Floats1d, Callable[[Derivatives], Potentials]]
-"""TP, FP and FN of a batch, shape (3,), and the callback from the derivatives with respect to them
-to that with respect to the potentials."""
+"""TP, FP and FN of a batch, (3,), and the callback that takes the derivatives with respect to them
+to the gradient with respect to the potentials."""
 
 
 def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
-    """The counts of `mce_f` with psi = 1: those that the model expects.
+    """Compute the counts of `mce_f` with psi = 1: those that the model expects.
 
-    TP = sum over gold entities of p(entity),  FN = sum of 1 - p(entity)
-    FP = expected number of entities - TP
+        TP = sum over gold entities of p(entity)
+        FN = sum over gold entities of 1 - p(entity)
+        FP = expected number of predicted entities - TP
+
+    RETURNS (CountsWithVjp): The counts, and their vector-Jacobian product.
     """
     gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
     sequence_weight, entity_weight = _weights(gold, potentials, gold_entities)
@@ -151,16 +167,16 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
     log_p, backprop_log_p = paths.segment_log_probs(gold_entities)
     xp = get_array_module(log_p)
     p = xp.exp(log_p)
-    # Each entity has one tag that opens it. So the expected number of predicted entities is that
-    # of such tags, at annotated tokens.
+    # Each entity has one tag that opens it. So the expected number of predicted entities is the
+    # expected number of such tags, counted at annotated tokens.
     is_opening = (gold.tags >= 0)[:, None] & xp.asarray(gold.opening)
     zeros = map_scores(xp.zeros_like, potentials)
-    opens = zeros._replace(emissions=is_opening.astype(potentials.emissions.dtype))
-    n_opened, backprop_opened = paths.expectation(opens)
+    counts_opening = zeros._replace(emissions=is_opening.astype(potentials.emissions.dtype))
+    n_opened, backprop_opened = paths.expectation(counts_opening)
     tp = float((entity_weight * p).sum())
     fn = float((entity_weight * (1 - p)).sum())
     n_predicted = float((sequence_weight * n_opened).sum())
-    fp = max(n_predicted - tp, 0.0)  # below 0 by rounding alone
+    fp = max(n_predicted - tp, 0.0)  # rounding can make it smaller than 0
 
     def backprop(derivatives: Derivatives) -> Potentials:
         d_tp, d_fp, d_fn = derivatives
@@ -174,38 +190,43 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
 def best_counts(
     potentials: Potentials, gold: Gold, *, slope: float, offset: float
 ) -> CountsWithVjp:
-    """The counts of `mce_f` with psi = inf: those of the best paths, smoothed.
+    """Compute the counts of `mce_f` with psi = inf: those on the best paths, smoothed.
 
-        TP = sum of 1 - l(d),  FN = sum of l(d)    over gold entities
-        FP = sum of l(d)    over the places of false positives of the best competitor
-        d = without - with
+    A place is where the best path that is not gold has a wrong entity: the tokens of the entity
+    (see `segments_in_places`). Each gold entity and each place has a difference d of two scores:
 
-    A place is the tokens of a false positive: see `segments_in_places`. "with" is the score of the
-    best path that has the gold entity or, in a place, that has gold's tags. "without" is the score
-    of the best path that has not.
+        d = (score of the best path without it) - (score of the best path with it)
+
+    "With it" means that the path has the gold entity or, for a place, that it has gold's tags in
+    the place. The sigmoid l makes counts of these differences:
+
+        TP = sum over gold entities of 1 - l(d)
+        FN = sum over gold entities of l(d)
+        FP = sum over places of l(d)
+
+    RETURNS (CountsWithVjp): The counts, and their vector-Jacobian product.
     """
-    # All segments whose scores are needed
     gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
     false_positives = wrong_entities(gold, potentials, gold_entities)
     segments, group_of_segment = segments_in_places(false_positives, gold, potentials)
-    # The first row has the score of the best path with a segment, the second without it. The gold
-    # entities come first. Shape: (2, gold entities + segments)
+    # Row 0 has the score of the best path with each segment, row 1 that of the best path without
+    # it. The columns of the gold entities come first. Shape: (2, gold entities + segments)
     scores, backprop_scores = chain.segment_max_scores(potentials, _join(gold_entities, segments))
     xp = get_array_module(scores)
     n_gold = len(gold_entities.begin)
     n_wrong = len(false_positives.begin)
 
-    # "with" and "without" of a place are the scores of two columns: of the best segment with gold's
-    # tags (first row), and of the best one with other tags (second row). Shape: (2, places)
+    # For a place, both scores are of paths *with* a segment (row 0): one of the segments with
+    # gold's tags, or one of the segments with other tags. `best_columns` has the columns of the
+    # best segments: row 0 for gold's tags, row 1 for others. Shape: (2, places)
     scores_with = to_numpy(scores)[0, n_gold:]
     best_of_group = _best_of_groups(scores_with, group_of_segment, 2 * n_wrong)
     best_columns = xp.asarray(n_gold + best_of_group.reshape(2, n_wrong))
-    # Shape: (2, gold entities + places)
+    # The scores with it (row 0) and without it (row 1). Shape: (2, gold entities + places)
     with_and_without = xp.concatenate([scores[:, :n_gold], scores[0, best_columns]], axis=1)
     d = with_and_without[1] - with_and_without[0]
     losses, slopes = sigmoid(d, slope=slope, offset=offset)
 
-    # The smoothed counts
     _, gold_weight = _weights(gold, potentials, gold_entities)
     _, wrong_weight = _weights(gold, potentials, false_positives)
     weights = xp.concatenate([gold_weight, wrong_weight])
@@ -214,11 +235,11 @@ def best_counts(
     tp = float(gold_weight.sum()) - fn
 
     def backprop(derivatives: Derivatives) -> Potentials:
-        """From the derivatives with respect to the counts to that of the potentials."""
+        """Compute the gradient with respect to the potentials."""
         d_tp, d_fp, d_fn = derivatives
         is_gold = xp.arange(n_gold + n_wrong) < n_gold
-        # The derivative with respect to d, and from it those with respect to "with" and "without".
-        # They belong to the best segments: others have no part in the loss.
+        # The derivative with respect to d, and from it those with respect to the two scores. They
+        # are added to the columns of the best segments. Other columns have no part in the loss.
         d_of_d = xp.where(is_gold, d_fn - d_tp, d_fp) * weights * slopes
         d_with_and_without = xp.stack([-d_of_d, d_of_d])
         d_scores = xp.zeros_like(scores)
@@ -230,26 +251,28 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """The index of the highest score of each group. Of equal scores the last one counts. No group
-    is empty.
+    """Find the highest score of each group. Of equal scores it is the last one. No group may be
+    empty.
 
     scores (Floats1d): The scores of all groups. Shape: (R,)
     group (Ints1d): The group of each score, from 0 to G - 1. Shape: (R,)
-    RETURNS (Ints1d): The indices. Shape: (G,)
+    n_groups (int): The number of groups, G.
+    RETURNS (Ints1d): For each group the index of its highest score. Shape: (G,)
     """
-    # In the order by group, then by score, the best of a group comes just before the next group.
+    # Sort by group, then by score. The highest score of a group comes just before the next group.
     order = numpy.lexsort((scores, group))
     ends = numpy.searchsorted(group[order], numpy.arange(n_groups), side="right")
     return order[ends - 1]
 
 
 def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
-    """The false positives of the best competitor, which is the best path that is not gold: its
-    entities that gold doesn't have. Those that begin at a token without annotation don't count."""
+    """Find the false positives of the best competitor, which is the best path that is not gold.
+    They are its entities that gold doesn't have. Entities that begin at a token without annotation
+    are left out, as nobody knows whether they are wrong."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags = to_numpy(path)
     n_tokens = len(tags)
-    # If gold is the only path of a sequence, there is no competitor: its tags are unknown, -1.
+    # If gold is the only possible path of a sequence, there is no competitor: its tags are -1.
     has_competitor = numpy.isfinite(to_numpy(scores))
     is_known = numpy.repeat(has_competitor, potentials.lengths)
     predicted = _entities(numpy.where(is_known, tags, -1), gold, potentials)
@@ -270,24 +293,30 @@ def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) 
 def segments_in_places(
     wrong: Segments, gold: Gold, potentials: Potentials
 ) -> tuple[Segments, Ints1d]:
-    """What paths can have in the places of wrong entities. `best_counts` compares the best path
-    with gold's tags in a place with the best one with other tags.
+    """List what paths can have in the places of wrong entities, as segments: gold's tags, or other
+    tags.
 
-    A place is the tokens of the entity, as far as they are annotated. If an entity may go on after
-    its last tag, as with IOB2, only the next token says where it ends: it is part of the place.
+    A place has the tokens of the wrong entity, as far as they are annotated. If an entity may go on
+    after its last tag, as in IOB2, the next token says whether it ends there. Then this token is a
+    part of the place, too.
 
-    wrong (Segments): The S wrong entities.
-    RETURNS (tuple[Segments, Ints1d]): Segments that begin where a place begins; and the group of
-        each, from 0 to 2S - 1. Group i has gold's tags in the whole of place i. Several tags of the
-        chain may count as the same gold tag, so there may be several such segments. Group S + i has
-        segments that agree with gold up to their last tag, or to the tag after it.
+    There are too many ways to have other tags in a place to list all of them. But each way agrees
+    with gold at some first tokens, and then has a wrong tag. So segments end at the first wrong
+    tag, or just before it, with a condition on the tag that follows.
+
+    wrong (Segments): The wrong entities, S of them.
+    gold (Gold), potentials (Potentials): The batch.
+    RETURNS (tuple[Segments, Ints1d]): The segments, each of which begins where a place begins; and
+        the group of each, from 0 to 2S - 1. Group i has the segments with gold's tags in the whole
+        of place i. (There may be several, as several tags of the chain may count as the same gold
+        tag.) Group S + i has the segments with other tags in place i.
     """
     gold_tags = to_numpy(gold.tags)
     begin = wrong.begin
     last_tags = wrong.tags[last_tokens(wrong.end - begin)]
-    # 1 if the place has the token after the entity, else 0.
+    # 1 if the place has the token after the entity, too, else 0.
     goes_on = to_numpy(can_continue(potentials, gold))[last_tags]
-    # A place ends before the next token without annotation, and with its sequence.
+    # A place ends before the next token without annotation, and where its sequence ends.
     ends_of_sequences = numpy.cumsum(potentials.lengths)
     unannotated = numpy.flatnonzero(gold_tags < 0)
     stops = numpy.unique(numpy.concatenate([ends_of_sequences, unannotated]))
@@ -303,16 +332,18 @@ def segments_in_places(
     groups: list[Ints1d] = []
 
     def agrees(tokens: Ints1d) -> Array2d:
-        """Whether each tag counts as the gold tag of each of these tokens. Shape: (R, K)"""
+        """For each of R tokens, return True at the tags that count as its gold tag.
+        Shapes: (R,) to (R, K)"""
         return counts_as[gold_tags[tokens]][:, None] == counts_as
 
     def add(places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool) -> None:
-        """Add segments of the same length.
+        """Add R segments of the same length, T tokens.
 
-        places (Ints1d): The index of the place of each. Shape: (R,)
-        paths (Ints2d): The tags of each. Shape: (R, T)
-        after (Array2d | None): Whether each tag may follow. None: all may. Shape: (R, K)
-        is_gold (bool): Whether they have gold's tags in the whole of their places.
+        places (Ints1d): The number of the place of each segment. Shape: (R,)
+        paths (Ints2d): The tags of each segment. Shape: (R, T)
+        after (Array2d | None): For each segment, True at the tags that may follow. None: all may.
+            Shape: (R, K)
+        is_gold (bool): Whether the segments have gold's tags in the whole of their places.
         """
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
@@ -323,19 +354,19 @@ def segments_in_places(
             group = len(begin) + places
         groups.append(group)
 
-    # Paths of tags that agree with gold grow by a token at a time, in all places at once. Row r is
-    # a path so far, paths[r], in the place places[r]. First the paths of a single tag:
+    # Grow paths that agree with gold by one token at a time, in all places at once. Row r of
+    # `paths` is the beginning of a path, in the place `places[r]`. Start with one tag.
     places, tags = numpy.nonzero(~agrees(begin))
     add(places, tags[:, None], is_gold=False)
     places, tags = numpy.nonzero(agrees(begin))
     paths = tags[:, None]
     while len(places):
-        # A path that agrees up to the end of its place is complete.
+        # A path that agrees with gold up to the end of its place is complete.
         is_complete = begin[places] + paths.shape[1] == end[places]
         add(places[is_complete], paths[is_complete], is_gold=True)
         places = places[~is_complete]
         paths = paths[~is_complete]
-        # The others either leave gold with the next tag, or grow by one that agrees.
+        # The other paths have a wrong tag next, and are added, or grow by a tag that agrees.
         agrees_next = agrees(begin[places] + paths.shape[1])
         add(places, paths, ~agrees_next, is_gold=False)
         rows, tags = numpy.nonzero(agrees_next & is_legal[paths[:, -1]])
@@ -345,20 +376,20 @@ def segments_in_places(
 
 
 def _entity_numbers(entities: Segments, n_tokens: int) -> Ints1d:
-    """A number for each entity: those with the same tokens and first tag have the same number.
-    Shape: (S,)"""
+    """Compute a number for each entity. Entities with the same tokens and the same first tag have
+    the same number. Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
     first_tag = entities.tags[first_tokens(n_tokens_of_entity)].astype("int64")
-    # First tag, begin and end are the digits of one number. A begin is below N, an end up to N.
+    # Like three digits of one number: the first tag, the begin (below N), and the end (up to N).
     tag_and_begin = first_tag * n_tokens + entities.begin
     return tag_and_begin * (n_tokens + 1) + entities.end
 
 
 def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
-    """The entities of a path as segments. No tag that continues the entity may follow, so that a
-    segment ends where its entity ends.
+    """Find the entities of a path, as segments. The tag after a segment may not be one that
+    continues an entity: the entity would be longer.
 
-    tags (Ints1d): The tags of the path; -1 where it is unknown. Shape: (N,)
+    tags (Ints1d): The tags of the path, -1 where they are unknown. Shape: (N,)
     """
     is_known = tags >= 0
     opening = to_numpy(gold.opening)
@@ -372,13 +403,15 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
 
 
 def _join(*segments: Segments) -> Segments:
-    """Concatenate several groups of segments, in their order."""
-    columns = zip(*segments)  # `begin` of all groups, then `end`, `tags` and `after`
+    """Concatenate several groups of segments."""
+    # The arrays `begin` of all groups, then those of `end`, `tags` and `after`.
+    columns = zip(*segments)
     return Segments._make(numpy.concatenate(column) for column in columns)
 
 
 def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> tuple[Floats1d, Floats1d]:
-    """The weight of each sequence; and of each entity, that of its sequence. Shapes: (B,), (S,)"""
+    """Return the weight of each sequence, and that of each entity, which is the weight of its
+    sequence. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     sequence_of_entity = sequences_of_tokens(potentials)[xp.asarray(entities.begin)]

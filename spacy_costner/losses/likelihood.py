@@ -1,4 +1,4 @@
-"""Likelihood losses: of paths, of single tags, and their weighted sum."""
+"""Likelihood losses: the likelihood of paths, that of single tags, and their weighted sum."""
 
 from functools import partial
 
@@ -34,14 +34,14 @@ def make_mixed(
     cost: Cost | None = None,
     multiplier: float = 1.0,
 ) -> Loss:
-    """Build the weighted sum of both: see `mixed`. Exactly one of lam and k is needed.
+    """Build the weighted sum of both likelihoods: see `mixed`. Set exactly one of lam and k.
 
-    lam (float | None): The weight of `sequential`, 0 to 1.
-    k (float | None): The order of the Markov loss of which the mixture is a multiple,
-        0 or more, not only whole numbers: lam = k / (k + 1).
-    cost (Cost | None): What each mistake costs, for cost-augmented scores.
-    multiplier (float): Score per unit of cost, 0 or more.
-    RAISES (ValueError): If both or none of lam and k is given, or one is out of its range.
+    lam (float | None): The weight of `sequential`, from 0 to 1.
+    k (float | None): Sets lam to k / (k + 1). The loss is then a multiple of the k-th order Markov
+        loss. It is at least 0, and may be a fraction.
+    cost (Cost | None): What each mistake costs. It is added to the scores.
+    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    RAISES (ValueError): If both or none of lam and k is set, or one is out of its range.
     """
     is_exactly_one_given = (lam is None) != (k is None)
     if not is_exactly_one_given:
@@ -63,7 +63,7 @@ def sequential(potentials: Potentials, gold: Gold) -> LossResult:
 
         loss = log Z - s(y*)
 
-    With partial annotation s(y*) is the log-sum over the paths that agree with it.
+    With partial annotation s(y*) is the log-sum of the scores of all paths that agree with it.
 
     Lafferty, McCallum & Pereira (2001); L_1 of Tsuboi & Kashima, definition 1.
     """
@@ -77,7 +77,8 @@ def pointwise(potentials: Potentials, gold: Gold) -> LossResult:
 
         loss = - sum_t w_t log p(y_t = y*_t)
 
-    With partial annotation p(y_t = y*_t) is the probability of all tags still possible.
+    w_t is the weight of token t. With partial annotation p(y_t = y*_t) is the probability of all
+    tags that agree with it together.
 
     Kakade, Teh & Roweis (2002); L_0 of Tsuboi & Kashima, eq 2.2, weights as in section 6.
     """
@@ -91,9 +92,9 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
 
         loss = lam (log Z - s(y*)) - (1 - lam) sum_t w_t log p(y_t = y*_t)
 
-    With lam = k / (k + 1) and weights of 1 it is the k-th order Markov loss divided by
-    k + 1, the likelihood of windows of k + 1 tags. With a multiplier m, the scores are
-    cost-augmented as in `softmax_margin`, which is the case lam = 1.
+    With lam = k / (k + 1) and weights w_t of 1 it is the k-th order Markov loss, the likelihood of
+    windows of k + 1 tags, divided by k + 1. With a multiplier above 0, the cost is added to the
+    scores as in `softmax_margin`; for lam = 1 it is that loss.
 
     Tsuboi & Kashima, eq 3.4, theorem 1, and section 6 for the weights; Gimpel & Smith (2010),
     eq 6, for the margin.
@@ -104,7 +105,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
         return pointwise(potentials, gold)
     if lam == 1:
         return sequential(potentials, gold)
-    # Both terms share the forward-backward pass.
+    # Both terms use the same forward-backward pass.
     paths = chain.forward_backward(potentials)
     log_z, backprop_all = paths.log_partition()
     score, backprop_gold = gold_score(potentials, gold)
@@ -117,7 +118,7 @@ def mixed(potentials: Potentials, gold: Gold, *, lam: float, multiplier: float =
 
 
 def weights_of_tokens(potentials: Potentials, gold: Gold) -> Floats1d:
-    """The weight of each token, times that of its sequence. Shape: (N,)"""
+    """Return the weight of each token times the weight of its sequence. Shape: (N,)"""
     xp = get_array_module(potentials.emissions)
     by_sequence = sequence_weights(gold, xp.ones(len(potentials.lengths)))
     weights = by_sequence[sequences_of_tokens(potentials)]

@@ -1,4 +1,9 @@
-"""Margin losses, whose margin grows with the cost of a mistake, and expected cost."""
+"""Losses with a cost: margin losses, whose margin grows with the cost of a mistake, and the
+expected cost, which is called risk.
+
+In formulas y* is the gold path, C(y*, y) the cost of predicting the path y in its place, and m the
+multiplier of costs.
+"""
 
 from functools import partial
 from typing import cast
@@ -25,7 +30,7 @@ def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) ->
     """Build the softmax-margin: see `softmax_margin`.
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): Score per unit of cost, 0 or more.
+    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
@@ -34,7 +39,7 @@ def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) ->
 
 
 def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the max-margin: see `max_margin`; parameters as of the softmax-margin."""
+    """Build the max-margin: see `max_margin`. The parameters are those of the softmax-margin."""
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
     return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
@@ -49,7 +54,7 @@ def make_risk(*, cost: Cost | None = None) -> Loss:
 
 
 def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the Jensen risk bound: see `jensen_risk_bound`; parameters as of the
+    """Build the Jensen risk bound: see `jensen_risk_bound`. The parameters are those of the
     softmax-margin."""
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
     compute = partial(jensen_risk_bound, multiplier=multiplier)
@@ -61,8 +66,9 @@ def softmax_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.
 
         loss = log sum_y exp(s(y) + m C(y*, y)) - s(y*)
 
-    Convex; an upper bound of `sequential`, which it equals for m = 0, and of
-    `max_margin`. With partial annotation s(y*) is the log-sum over the paths that agree.
+    It is convex. It is an upper bound of `max_margin` and of `sequential`, and equal to the latter
+    for m = 0. With partial annotation s(y*) is the log-sum of the scores of all paths that agree
+    with it.
 
     Gimpel & Smith (2010), eq 6.
     """
@@ -74,7 +80,7 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
         loss = max_y (s(y) + m C(y*, y)) - s(y*)
 
-    Convex. With partial annotation s(y*) is the score of the best path that agrees.
+    It is convex. With partial annotation s(y*) is the score of the best path that agrees with it.
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
@@ -89,12 +95,13 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
         loss = sum_y p(y) C(y*, y)
 
-    Not convex: it needs a likelihood model to start from.
+    It is not convex, so start from a model that was trained with the likelihood.
 
     Gimpel & Smith (2010), eq 5.
     """
     xp = get_array_module(gold.cost)
-    # The cost of a path is the sum over its tags: a "score" with no costs of transitions.
+    # The cost of a path is a sum over its tags. So it is like a score: costs of tags take the place
+    # of emissions, and those of transitions, start and end are 0.
     zeros = map_scores(xp.zeros_like, potentials)
     costs = zeros._replace(emissions=cast(Floats2d, gold.cost))
     expected_costs, backprop = chain.expectation(potentials, costs)
@@ -107,8 +114,8 @@ def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float =
 
         loss = log sum_y p(y) exp(m C(y*, y))
 
-    It is `softmax_margin` minus `sequential`. Not convex: it needs a likelihood model to start
-    from.
+    It is `softmax_margin` minus `sequential`. It is not convex, so start from a model that was
+    trained with the likelihood.
 
     Gimpel & Smith (2010), section 3.1.
     """

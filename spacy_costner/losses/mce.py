@@ -1,4 +1,7 @@
-"""Minimum classification error: a smooth count of the sequences with any mistake."""
+"""Minimum classification error (MCE): a smooth count of the sequences with any mistake.
+
+A competitor is a path that is not gold. In shapes, B is the number of sequences.
+"""
 
 import math
 from functools import partial
@@ -30,11 +33,12 @@ def make_mce(
     """Build the minimum classification error: see `mce`.
 
     smoothing (str): "sigmoid" or "logistic".
-    slope (float): How steep it is, above 0.
-    offset (float): Where it is steep.
-    psi (float): Weight of better competitors, above 0: 1 weights all by their probability,
-        "inf" uses only the best one.
-    normalise (bool): Whether to use the mean over competitors and not the sum.
+    slope (float): How steep the smoothing is. It has to be above 0.
+    offset (float): Moves the place where the smoothing is steep. With 0 it is where gold and its
+        competitors have the same score.
+    psi (float): How much more better competitors count, above 0. With 1 competitors count by
+        their probability, with "inf" only the best one counts.
+    normalise (bool): Whether competitors are averaged. Otherwise they are summed.
     RAISES (ValueError): If a parameter is out of its range.
     """
     only_best = number(psi) == math.inf  # in a config, "inf" is a string
@@ -46,7 +50,7 @@ def make_mce(
         psi=math.inf if only_best else above(0, "MCE", "psi", psi),
         normalise=normalise,
     )
-    # Another path may become the best one: a kink.
+    # With the best competitor alone, the loss has a kink where another path becomes the best one.
     return Loss(compute, is_smooth=not only_best, needs_start=True)
 
 
@@ -64,12 +68,13 @@ def mce(
 
         loss = l(d),  d = -g(y*) + (1 / psi) log(1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))
 
-    where g is the score of a path and l either 1 / (1 + exp(-x)), the sigmoid, or
-    log(1 + exp(x)) / slope, the logistic, of x = slope d + offset. The factor 1 / (|Y| - 1)
-    counts only with `normalise`. With psi = inf, d compares gold with the best
-    competitor. With partial annotation the paths that agree with it are summed in the same way,
-    with their number in place of |Y| - 1. The sigmoid is not convex: it needs a likelihood model
-    to start from.
+    g is the score of a path, y* the gold path and Y the set of all legal paths. With
+    x = slope d + offset, l is either the sigmoid, 1 / (1 + exp(-x)), or the logistic,
+    log(1 + exp(x)) / slope. The factor 1 / (|Y| - 1) is there only with `normalise`. With
+    psi = inf, d compares gold with the best competitor. With partial annotation, the paths that
+    agree with it are summed in the same way as competitors, with their number in place of
+    |Y| - 1. The sigmoid is not convex, so start from a model that was trained with the
+    likelihood.
 
     Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
     """
@@ -79,7 +84,7 @@ def mce(
         _, best_right = best_gold(potentials, gold)
         return difference(best_wrong, best_right, gold, transform)
 
-    # The log-sums over the wrong paths and over the right ones, of psi times the scores
+    # The log-sums of psi times the scores, over the wrong paths and over the right ones.
     right_paths = gold.paths
     sharpened = potentials
     if psi != 1:
@@ -87,29 +92,30 @@ def mce(
     wrong_sum, backprop_wrong = chain.log_partition_excluding(sharpened, right_paths)
     right_sum, backprop_right = gold_score(sharpened, gold)
     if normalise:
-        # If all scores are 0, the log-sums are the logarithms of the numbers of paths.
+        # To count paths, set all scores to 0: then the log-sum is the logarithm of their number.
         zeros = uniform_over_legal(potentials)
         log_n_wrong, _ = chain.log_partition_excluding(zeros, right_paths)
         log_n_right, _ = gold_score(zeros, gold)
-        wrong_sum = wrong_sum - log_n_wrong.clip(0)  # 0 where no path is wrong
+        wrong_sum = wrong_sum - log_n_wrong.clip(0)  # `clip`: it is minus infinity for no path
         right_sum = right_sum - log_n_right
-    # The callbacks give the gradient with respect to psi times the scores: the factor psi of the
-    # chain rule and the division by psi cancel out.
+    # The callbacks take the derivative of a log-sum to the gradient with respect to psi times the
+    # scores. They can be used as they are: the factor psi of the chain rule and the division of the
+    # log-sum by psi cancel out.
     wrong_score = (wrong_sum / psi, backprop_wrong)
     right_score = (right_sum / psi, backprop_right)
     return difference(wrong_score, right_score, gold, transform)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
-    """The sigmoid of the MCE: 1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with
-    respect to d. Shapes: (B,)"""
+    """Compute 1 / (1 + exp(-x)) of x = slope d + offset, and its derivative with respect to d.
+    Shapes: (B,)"""
     x = slope * d + offset
     return _sigmoid(x), slope * _sigmoid(x) * _sigmoid(-x)
 
 
 def logistic(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
-    """The logistic of the MCE: log(1 + exp(x)) / slope of x = slope d + offset, and its derivative
-    with respect to d. Shapes: (B,)"""
+    """Compute log(1 + exp(x)) / slope of x = slope d + offset, and its derivative with respect to
+    d. Shapes: (B,)"""
     xp = get_array_module(d)
     x = slope * d + offset
     return xp.logaddexp(0, x) / slope, _sigmoid(x)
@@ -120,6 +126,6 @@ SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
 
 
 def _sigmoid(x: Floats1d) -> Floats1d:
-    """1 / (1 + exp(-x)), which does not overflow; exactly 0 at minus infinity."""
+    """Compute 1 / (1 + exp(-x)) without overflow. It is exactly 0 at minus infinity."""
     xp = get_array_module(x)
     return xp.exp(-xp.logaddexp(0, -x))

@@ -1,4 +1,8 @@
-"""Mistake-driven losses: the structured perceptron and MIRA."""
+"""Losses that learn from the best wrong path only: the structured perceptron and MIRA.
+
+In shapes, B is the number of sequences, N of tokens, K of tags, and S of features that a token can
+have.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +26,8 @@ from .composition import (
 from .margin import max_margin
 
 NO_DISTANCE = 1e-9
-"""Less than the distance of any two paths with different features."""
+"""A divisor in place of a squared distance of 0. (Two paths with different features have a squared
+distance of at least 1.)"""
 
 
 def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
@@ -30,8 +35,8 @@ def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost, unless alpha is
         0.
-    alpha (float): Score per unit of cost, 0 or more. 0 is the structured
-        perceptron of Collins (2002).
+    alpha (float): How much is added to a score for each unit of cost, 0 or more. With 0 it is the
+        structured perceptron of Collins (2002).
     RAISES (ValueError): If alpha is negative or not finite, or 0 with a cost.
     """
     alpha = at_least(0, "Perceptron", "alpha", alpha)
@@ -51,7 +56,7 @@ def make_mira(
     """Build 1-best MIRA: see `mira`.
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): Score per unit of cost, 0 or more.
+    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
     aggressiveness (float): The maximum size of an update, above 0.
     RAISES (ValueError): If a number is out of its range.
     """
@@ -68,8 +73,9 @@ def perceptron(potentials: Potentials, gold: Gold, *, alpha: float = 0.0) -> Los
 
         loss = s(y^) + alpha C(y*, y^) - s(y*),  y^ = argmax_y s(y) + alpha C(y*, y)
 
-    Its gradient is the perceptron's update; with a cost it is `max_margin`. The paper uses
-    plain SGD with a learning rate of 1 and averaged weights.
+    y* is the gold path, and y^ the best path when costs are added to the scores. The gradient is
+    the perceptron's update. With a cost it is the same loss as `max_margin`. The paper uses plain
+    SGD with a learning rate of 1, and averaged weights.
 
     Higashiyama et al., eq 5 to 7; Collins (2002).
     """
@@ -85,9 +91,10 @@ def mira(
                a h - a^2 n / 2       otherwise
 
     a is the aggressiveness, and h the value of `max_margin`. n is the squared distance between the
-    features of its path and those of gold. The features of a path are each feature of a token with
-    the tag there, each transition, the start and the end. If gold has no features, each token has
-    one of its own. The gradient is min(a, h / n) times the difference of the features.
+    features of the best wrong path and those of the gold path. The features of a path are each
+    feature of a token together with the tag there, each transition, the start and the end. If
+    `Gold.features` is None, each token counts as one feature that no other token has. The gradient
+    is the size of the update, min(a, h / n), times the difference of the features.
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """
@@ -97,7 +104,8 @@ def mira(
     n = squared_distance(potentials, competitor, gold_path, gold.features)
 
     def step(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
-        """The loss of each sequence, and the size of its update: min(a, h / n)."""
+        """Compute the loss of each sequence, and the size of its update, min(a, h / n), which is
+        the derivative of the loss. Shapes: (B,)"""
         h, _ = hinge(violation)
         xp = get_array_module(h)
         steps = xp.minimum(aggressiveness, h / xp.maximum(n, NO_DISTANCE))
@@ -109,14 +117,15 @@ def mira(
 def squared_distance(
     potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
-    """How far apart two paths are in the features of the model: the squared distance of their
-    counts of features, a whole number for each sequence. See `mira` for the features.
+    """Compute the squared distance of two paths in each sequence. f counts how often a path has
+    each feature; `mira` says what the features of a path are.
 
         n = || f(y) - f(y') ||^2
 
+    potentials (Potentials): The batch.
     path, other_path (Ints1d): The tags of both paths. Shapes: (N,)
-    features (Ints2d | None): The features of each token: see `Gold`. Shape: (N, S)
-    RETURNS (Floats1d): The distance of each sequence. Shape: (B,)
+    features (Ints2d | None): The features of each token: see `Gold.features`. Shape: (N, S)
+    RETURNS (Floats1d): The squared distance in each sequence. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)
@@ -124,38 +133,41 @@ def squared_distance(
     sequence = sequences_of_tokens(potentials)
     differs = path != other_path
 
-    # Transitions. The number of each is (from tag) * K + (to tag). They are at all tokens but the
-    # first of each sequence.
+    # Transitions: there is one at each token but the first of its sequence. Its number is
+    # (from tag) * K + (to tag).
     first = first_tokens(lengths)
     later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), first))
     transitions = [tags[later - 1] * n_tags + tags[later] for tags in (path, other_path)]
     distance = _squared_differences(sequence[later], transitions, len(lengths))
 
-    # Start and end. Where the tags differ, each path has a feature that the other has not: 1 + 1.
+    # Start and end. If the tags differ there, each path has one feature that the other lacks. That
+    # makes 1 + 1.
     first_and_last = xp.asarray(numpy.concatenate([first, last_tokens(lengths)]))
     n_different = _sum_by_group(sequence[first_and_last], differs[first_and_last], len(lengths))
     distance += 2 * n_different
 
     if features is None:
-        # Each token has a feature that no other token has: the same as at start and end.
+        # Each token has one feature that no other token has. So it is as at start and end.
         return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
 
-    # Emissions, of the tokens whose tags differ. The number of each is feature * K + tag.
-    different = xp.flatnonzero(differs)
-    features_of_different = features[different].astype("int64")
-    row, slot = xp.nonzero(features_of_different >= 0)  # -1 stands for no feature
-    token = different[row]
-    feature = features_of_different[row, slot]
+    # Features of tokens, together with their tags. Only tokens with different tags make a
+    # difference. The number of a feature with a tag is feature * K + tag.
+    different_tokens = xp.flatnonzero(differs)
+    token_features = features[different_tokens].astype("int64")
+    row, slot = xp.nonzero(token_features >= 0)  # -1 stands for no feature
+    token = different_tokens[row]
+    feature = token_features[row, slot]
     emissions = [feature * n_tags + tags[token] for tags in (path, other_path)]
     return distance + _squared_differences(sequence[token], emissions, len(lengths))
 
 
 def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) -> Floats1d:
-    """The squared distance of the counts of features in two arrays, in each group:
+    """Count the features of two arrays in each group, and sum the squared differences of the
+    counts:
 
         sum_f (n_f - n'_f)^2
 
-    where n_f and n'_f are how often the first and the second array have the feature f.
+    n_f and n'_f are how often the first and the second array have the feature f in the group.
 
     groups (Ints1d): The group of each place in both arrays. Shape: (R,)
     pair (Sequence[Ints1d]): The two arrays, with a feature at each place. Shapes: (R,)
@@ -164,10 +176,10 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
     """
     xp = get_array_module(groups)
     features = xp.concatenate(pair)
-    # Group and feature are digits of one key, group * base + feature.
+    # Make one number, the key, of a group and a feature: group * base + feature.
     base = int(features.max(initial=0)) + 1
     keys, index_of_key = xp.unique(xp.tile(groups, 2) * base + features, return_inverse=True)
-    # n_f - n'_f of each key: a feature of the first array adds 1, of the second -1.
+    # n_f - n'_f of each key: a feature in the first array adds 1, one in the second array -1.
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
     differences = _sum_by_group(index_of_key, signs, len(keys))
     group_of_key = keys // base
@@ -175,7 +187,7 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
 
 
 def _sum_by_group(groups: Ints1d, weights: Array1d, n_groups: int) -> Floats1d:
-    """The sum of the weights of each group. Shapes: (R,) and (R,) to (G,)"""
+    """Sum the weights of each group. Shapes: (R,) and (R,) to (G,)"""
     xp = get_array_module(weights)
     if len(weights) == 0:
         return xp.zeros(n_groups)

@@ -1,4 +1,4 @@
-"""One loss first, then another."""
+"""A schedule of losses: training minimises one loss first, then another."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,14 @@ def make_schedule(
     *losses: Loss, steps: Sequence[int] = (), epochs: Sequence[float] = ()
 ) -> "LossSchedule":
     """Build a schedule of losses, for example a likelihood first, then a loss that is not convex.
+    Set either steps or epochs.
 
-    *losses (Loss): The losses, first to last.
-    steps (Sequence[int]): Number of updates after which each loss but the last ends.
-    epochs (Sequence[float]): Number of passes over the training data after which each loss but
-        the last ends, in place of steps.
-    RAISES (ValueError): If an argument is not a loss (or is a schedule), if the number of ends
-        is not that of the losses minus 1, if they don't increase, or if both kinds are given.
+    *losses (Loss): The losses, two or more, in the order of training.
+    steps (Sequence[int]): For each loss but the last one the number of updates, counted from the
+        beginning of training, after which it ends.
+    epochs (Sequence[float]): The same in passes over the training data.
+    RAISES (ValueError): If an argument is not a loss (or is a schedule), if there isn't one end for
+        each loss but the last one, if ends don't increase, or if both steps and epochs are set.
     """
     where = "spacy_costner.Schedule"
     for loss in losses:
@@ -43,8 +44,9 @@ def make_schedule(
 class LossSchedule:
     """A sequence of losses, used in place of a `Loss`.
 
-    stages (tuple[Loss, ...]): The losses, first to last.
-    ends (tuple[float, ...]): Where each but the last one ends.
+    stages (tuple[Loss, ...]): The losses, in the order of training.
+    ends (tuple[float, ...]): Where each loss but the last one ends, counted from the beginning of
+        training.
     unit (str): What `ends` counts: "steps" or "epochs".
     """
 
@@ -53,9 +55,9 @@ class LossSchedule:
     unit: str
 
     def stage_at(self, progress: Progress) -> Loss:
-        """The loss to minimise at this point of training."""
+        """Return the loss to minimise at this point of training."""
         n_done: float = progress.passes
         if self.unit == "steps":
             n_done = progress.steps
-        n_ended = sum(end <= n_done for end in self.ends)
-        return self.stages[n_ended]
+        n_ended_stages = sum(end <= n_done for end in self.ends)
+        return self.stages[n_ended_stages]

@@ -1,4 +1,8 @@
-"""Calibration: reliability and the expected calibration error."""
+"""How well confidence is calibrated: reliability, the expected calibration error, and a confidence
+interval for a share.
+
+In shapes, E is the number of predictions.
+"""
 
 from math import sqrt
 from typing import Any
@@ -7,6 +11,7 @@ import numpy
 from thinc.types import Array1d, Floats1d, Ints1d
 
 N_BINS = 10
+"""The default number of bins, so that a bin is a tenth wide."""
 
 
 def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> list[dict[str, Any]]:
@@ -14,10 +19,10 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
 
     probs (Floats1d): The confidence of each prediction. Shape: (E,)
     right (Array1d): True for correct predictions. Shape: (E,)
-    n_bins (int): Number of bins of equal width.
-    RETURNS (list[dict[str, Any]]): For each bin in ascending order: its bounds "from" (included)
-        and "to" (excluded, except 1), the number "n" of predictions, their mean "confidence", and
-        the share "right" of correct ones. The last two are None for an empty bin.
+    n_bins (int): The number of bins, which have equal width.
+    RETURNS (list[dict[str, Any]]): For each bin, in ascending order: its bounds "from" (included)
+        and "to" (excluded, except 1), the number "n" of its predictions, their mean "confidence",
+        and the share of correct ones, "right". The last two are None for an empty bin.
     """
     bin_of_prediction = _bins(probs, n_bins)
     rows: list[dict[str, Any]] = []
@@ -42,34 +47,40 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
 
 
 def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> float:
-    """The expected calibration error, from 0 to 1: the mean distance between confidence and
-    precision.
+    """Compute the expected calibration error, from 0 to 1. It is the mean distance between
+    confidence and precision, over bins of confidence:
 
         sum_bins n_bin / n |mean confidence - share of correct predictions|
 
     probs (Floats1d): The confidence of each prediction, at least one. Shape: (E,)
     right (Array1d): True for correct predictions. Shape: (E,)
-    n_bins (int): Number of bins of equal width.
+    n_bins (int): The number of bins, which have equal width.
+    RETURNS (float): The error.
 
     Naeini et al., 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning".
     """
-    # n_bin times the difference of both means is the sum of the differences in the bin. With
-    # weights, `bincount` sums them. Shape: (n_bins,)
+    # n_bin times the difference of the two means is the sum of all differences in the bin, which
+    # `bincount` computes with weights. Shape: (n_bins,)
     differences = numpy.bincount(_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
     return float(numpy.abs(differences).sum() / len(probs))
 
 
 def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
-    """The bin of each probability, of bins of equal width; 1 is in the last one. Shape: (E,)"""
+    """Find the bin of each probability. Bins have equal width. A probability of 1 is in the last
+    one. Shape: (E,)"""
     rounded_down = (numpy.asarray(probs) * n_bins).astype("int64")
     return numpy.minimum(rounded_down, n_bins - 1)
 
 
 def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
-    """The confidence interval of a share p that was seen in n observations: the bounds of the
-    Wilson score interval. z is the quantile of the normal distribution, 1.96 for 95 %.
+    """Compute the confidence interval of a share: the Wilson score interval.
 
         (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+
+    share (float): The share that was observed, p.
+    n (int): The number of observations.
+    z (float): The quantile of the normal distribution: 1.96 for an interval of 95 %.
+    RETURNS (tuple[float, float]): The lower and the upper bound.
 
     Wilson, 1927, "Probable Inference, the Law of Succession, and Statistical Inference".
     """

@@ -1,5 +1,10 @@
-"""Precision, recall and F, of one system or of an array of them; and the significance of the
-difference between systems, by the paired bootstrap."""
+"""Precision, recall and F, and how sure they are: confidence intervals, and the significance of the
+difference between systems, by the bootstrap over docs.
+
+Counts are of entities: tp is the number of predicted entities that are gold, fp that of predicted
+ones that are not gold, and fn that of gold ones that are not predicted. They may be numbers, or
+arrays of any shape. In shapes, D is the number of docs.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,25 +13,25 @@ import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
 MOST_DRAWN = 2**22
-"""The largest number of docs that are drawn at once, to limit memory."""
+"""The most docs that are drawn at a time. It bounds the memory."""
 
 
 def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> FloatsXd:
-    """F-beta of entities.
+    """Compute F-beta from counts of entities.
 
         F = (1 + beta^2) tp / ((1 + beta^2) tp + fp + beta^2 fn)
 
-    tp, fp, fn (FloatsXd): Predicted entities that are gold, predicted ones that are not, and gold
-        ones that are not predicted.
+    tp, fp, fn (FloatsXd): The counts: see the head of this file.
     beta (float): How many times as important recall is as precision.
-    RETURNS (FloatsXd): F from 0 to 1; 0 where all counts are 0. Shape: that of the counts.
+    RETURNS (FloatsXd): F, from 0 to 1. It is 0 if all counts are 0. Shape: that of the counts.
     """
-    weighted = (1 + beta**2) * tp
-    return ratio(weighted, weighted + fp + beta**2 * fn)
+    weighted_tp = (1 + beta**2) * tp
+    return ratio(weighted_tp, weighted_tp + fp + beta**2 * fn)
 
 
 def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
-    """F-beta from precision and recall, their weighted harmonic mean: the same as `f_score`.
+    """Compute F-beta from precision and recall. It is their weighted harmonic mean, and the same
+    number as `f_score` computes from counts.
 
     F = (1 + beta^2) P R / (beta^2 P + R)
     """
@@ -34,23 +39,27 @@ def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
 
 
 def precision(tp: FloatsXd, fp: FloatsXd) -> FloatsXd:
-    """The share of predicted entities that are gold: see `f_score`."""
+    """Compute the share of predicted entities that are gold."""
     return ratio(tp, tp + fp)
 
 
 def recall(tp: FloatsXd, fn: FloatsXd) -> FloatsXd:
-    """The share of gold entities that are predicted: see `f_score`."""
+    """Compute the share of gold entities that are predicted."""
     return ratio(tp, tp + fn)
 
 
 def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
-    """Divide counts; 0 where the denominator is 0, as the numerator then is 0, too."""
+    """Divide counts. The result is 0 where the denominator is 0: then the numerator is 0, too."""
     return numerator / numpy.where(denominator == 0, 1, denominator)
 
 
 class Difference(NamedTuple):
-    """The difference between the scores of two systems on the test docs, and its 95 % confidence
-    interval. p is two-sided: twice the share of samples in which it is 0 or has the other sign."""
+    """The difference between the scores of two systems, and how sure it is.
+
+    value (float): The difference on the test docs.
+    low (float), high (float): The bounds of the 95 % confidence interval.
+    p (float): The two-sided p-value: see `difference`.
+    """
 
     value: float
     low: float
@@ -59,14 +68,17 @@ class Difference(NamedTuple):
 
 
 def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Floats2d:
-    """Sum the counts of docs over bootstrap samples: D of the D docs, drawn with replacement. All
-    columns have the same samples, so comparisons of columns are paired.
+    """Draw bootstrap samples of docs, and sum the counts of each sample. A sample is D of the D
+    docs, drawn with replacement. All columns of counts have the same samples, so that columns can
+    be compared.
 
         sums[i, m] = sum_d n_id counts[d, m],  n_i ~ Multinomial(D; 1/D, ..., 1/D)
 
-    counts (Floats2d): The counts of each doc. Shape: (D, M)
+    n_id is how often sample i has doc d.
+
+    counts (Floats2d): M counts of each doc. Shape: (D, M)
     n_samples (int): The number of samples.
-    seed (int): Seed of the random numbers.
+    seed (int): The seed of the random numbers.
     RETURNS (Floats2d): The sums. Shape: (n_samples, M)
 
     Koehn (2004), as in Gimpel & Smith (2010), section 4.2.
@@ -83,7 +95,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
 
 
 class ScoreIntervals(NamedTuple):
-    """The confidence intervals of scores, each from low to high."""
+    """The confidence intervals of precision, recall and F. Each is a lower and an upper bound."""
 
     precision: tuple[float, float]
     recall: tuple[float, float]
@@ -91,10 +103,11 @@ class ScoreIntervals(NamedTuple):
 
 
 def bootstrap_intervals(counts: Floats2d, *, n_samples: int = 2_000) -> ScoreIntervals:
-    """The 95 % confidence intervals of precision, recall and F over docs like the test docs, by the
-    percentiles of bootstrap samples of docs.
+    """Compute 95 % confidence intervals of precision, recall and F. They say how far the scores
+    would differ on other docs like the test docs. They are percentiles of the scores of bootstrap
+    samples.
 
-    counts (Floats2d): The columns tp, fp and fn of each doc: see `f_score`. Shape: (D, 3)
+    counts (Floats2d): For each doc tp, fp and fn. Shape: (D, 3)
     n_samples (int): The number of samples.
     RETURNS (ScoreIntervals): The intervals.
 
@@ -107,27 +120,30 @@ def bootstrap_intervals(counts: Floats2d, *, n_samples: int = 2_000) -> ScoreInt
 
 
 def _middle(sampled: Floats1d) -> tuple[float, float]:
-    """The range of the middle 95 % of samples, (n,)."""
+    """Return the bounds of the middle 95 % of some numbers. Shape: (n,)"""
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()
     return low, high
 
 
 def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
-    """How often each doc is drawn in each sample. Shape: (n_samples, D)"""
-    drawn = rng.integers(n_docs, size=(n_samples, n_docs))
-    # `bincount` counts the indices of cells of the flattened table: sample * D + doc.
-    cells = drawn + n_docs * numpy.arange(n_samples)[:, None]
+    """Draw bootstrap samples of docs, and count how often each sample has each doc.
+    Shape: (n_samples, D)"""
+    drawn_docs = rng.integers(n_docs, size=(n_samples, n_docs))
+    # Count the cells of the flattened table. The number of a cell is sample * D + doc.
+    cells = drawn_docs + n_docs * numpy.arange(n_samples)[:, None]
     times = numpy.bincount(cells.ravel(), minlength=n_samples * n_docs)
     return times.reshape(n_samples, n_docs).astype("float64")
 
 
 def difference(value: float, sampled: Floats1d) -> Difference:
-    """How sure a difference between two systems is: its confidence interval and its p-value.
+    """Compute the confidence interval and the p-value of a difference between two systems. The
+    p-value is about twice the share of samples in which the difference is 0 or has the other sign:
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
 
     value (float): The difference on the test docs.
-    sampled (Floats1d): The differences d_i on n samples of these docs. Shape: (n,)
+    sampled (Floats1d): The differences on n bootstrap samples of these docs, d_i. Shape: (n,)
+    RETURNS (Difference): The difference, its interval and its p-value.
     """
     n_not_above = int((sampled <= 0).sum())
     n_not_below = int((sampled >= 0).sum())
@@ -143,22 +159,26 @@ def paired_differences(
     baseline: int = 0,
     n_samples: int = 10_000,
 ) -> list[list[Difference]]:
-    """Compare systems with a baseline by the paired bootstrap over docs. Scores are averaged
-    over seeds. The samples are the same for all systems, seeds and scores.
+    """Compare systems with a baseline, by the paired bootstrap over docs. Each system was trained
+    with several seeds, and the mean of its scores counts. All systems, seeds and scores have the
+    same samples of docs.
 
-    counts (FloatsXd): The counts. Shape: (systems, seeds, docs, columns)
-    score (Callable[[FloatsXd], FloatsXd]): Computes scores from counts summed over docs.
-        Shape: (..., columns) to (scores, ...)
-    baseline (int): The index of the system that the others are compared with.
+    counts (FloatsXd): The counts, such as tp, fp and fn, of each system, seed and doc. Shape:
+        (systems, seeds, docs, columns)
+    score (Callable[[FloatsXd], FloatsXd]): Computes one or more scores from counts that are summed
+        over docs. Shape: (..., columns) to (scores, ...)
+    baseline (int): The number of the system that the others are compared with.
     n_samples (int): The number of bootstrap samples.
     RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
-    # A row for each doc, with the counts of all systems and seeds, so that they share the samples.
+    # One row for each doc, with the counts of all systems and seeds, so that they have the same
+    # samples.
     by_doc = numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1)
     sums = bootstrap(by_doc, n_samples=n_samples)
     sampled_counts = sums.reshape(-1, n_systems, n_seeds, n_columns)
-    # Means over seeds. Shapes: (scores, systems), (scores, samples, systems)
+    # The means over seeds, on the test docs and on each sample. Shapes: (scores, systems), (scores,
+    # samples, systems)
     means = score(counts.sum(axis=2)).mean(axis=-1)
     sampled_means = score(sampled_counts).mean(axis=-1)
     differences_of_scores: list[list[Difference]] = []

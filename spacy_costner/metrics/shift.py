@@ -1,8 +1,11 @@
-"""Test without labels whether docs are still like the calibration docs.
+"""Test without labels whether new docs are still like the calibration docs.
 
-If new docs and calibration docs are exchangeable, the conformal p-values of the new ones are
-independent and uniform. A martingale bets against that. It grows where the model is less sure of
-new docs than of calibration docs.
+Each doc has a score, which says how unsure the model is of it. The conformal p-value of a new doc
+compares its score with those of the calibration docs and of the new docs before it. If new docs are
+like calibration docs (exchangeable), p-values are independent and uniform. Bets on small p-values
+win money only if they are not. The money is a martingale, and if it gets large, the test alarms.
+
+In shapes, T is the number of new docs, and 19 bets are made on each (see `BETS`).
 
 Vovk, Gammerman & Shafer (2005): Algorithmic Learning in a Random World, chapter 7. Vovk et al.
 (2021): Retrain or Not Retrain: Conformal Test Martingales for Change-Point Detection.
@@ -18,38 +21,41 @@ import numpy
 from thinc.types import Floats1d, Floats2d
 
 Counts = dict[str, list[float]]
-"""For each label the expected number of correct entities, the number of predicted ones, and the
-expected number of annotated ones."""
+"""For each label three numbers of entities: the expected number of correct ones, the number of
+predicted ones, and the expected number of annotated ones."""
 
 ALARM = 100.0
 """The martingale at which the test alarms. If docs are exchangeable, the probability that it ever
-does is at most 1 / ALARM, by Ville's inequality."""
+gets so high is at most 1 / `ALARM`, by Ville's inequality."""
 
 BETS = numpy.arange(1, 20) / 20
-"""The exponents of the bets: see `log_martingale`."""
+"""The exponents b of the bets, .05 to .95: see `log_products`."""
 
 ENOUGH = 50
-"""The least number of calibration docs of a test for the docs with one value of a key."""
+"""The least number of calibration docs with the same value of a key (such as a source), so that
+there is a test for docs with this value."""
 
 MOST_DOCS = 100_000
 """The most docs that are tested in random order."""
 
 MOST_LOG = 700.0
-"""The logarithm of the highest martingale that is shown."""
+"""The logarithm of the highest martingale that is shown. (Python's `exp` overflows above 709.)"""
 
 
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
-    """The p-value of each new doc: its rank among the calibration docs and the new docs before it.
-    Of the docs with the same score (ties), a random share u counts.
+    """Compute the p-value of each new doc: the share of calibration docs and earlier docs with a
+    higher score, with its own score counted, too. Of the docs with the same score (ties), a random
+    share u counts.
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
-    They are above 0 and up to 1, and stay the same if more docs follow.
+    a_t is the score of doc t, and n_t the number of docs before it. p-values are above 0 and at
+    most 1. They stay the same if more docs follow.
 
-    pool (list[float]): The scores of the calibration docs and of earlier docs, sorted. Those of
-        the new docs are added to it.
-    scores (Floats1d): The scores a of the new docs. Shape: (T,)
-    shares (Floats1d): The shares u, random numbers above 0 and up to 1. Shape: (T,)
+    pool (list[float]): The scores of the calibration docs and of earlier docs, sorted. The scores
+        of the new docs are added to it.
+    scores (Floats1d): The scores of the new docs, a. Shape: (T,)
+    shares (Floats1d): The shares of ties, u: random numbers above 0 and at most 1. Shape: (T,)
     RETURNS (Floats1d): The p-values. Shape: (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
@@ -67,24 +73,25 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 
 
 def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
-    """The logarithm of the product of each bet after each doc.
+    """Compute the logarithm of what each bet has made of 1 after each doc. A bet with exponent b
+    multiplies its money by b p^(b - 1) at a doc with the p-value p. That is above 1 if p is small.
 
         log prod_{s <= t} b p_s^(b - 1),  b in BETS
 
     p_values (Floats1d): The p-values of the docs. Shape: (T,)
-    before (Floats1d): The logarithms before the first of these docs. Shape: (bets,)
-    RETURNS (Floats2d): The logarithms. Shape: (T, bets)
+    before (Floats1d): The logarithm for each bet before the first of these docs. Shape: (bets,)
+    RETURNS (Floats2d): The logarithm for each bet after each doc. Shape: (T, bets)
     """
     steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]  # shape: (T, bets)
-    # Summed from the first to the last, so that several calls give the same floats as a single one
-    # with all docs.
+    # `cumsum` adds doc after doc, beginning with `before`. So several calls give exactly the same
+    # floats as one call with all docs.
     sums = numpy.cumsum(numpy.concatenate([before[None], steps]), axis=0)
     return sums[1:]
 
 
 def log_martingale(products: Floats2d) -> Floats1d:
-    """The logarithm of the martingale after each doc: the mean of the products of the bets.
-    Shapes: (T, bets) to (T,)
+    """Compute the logarithm of the martingale after each doc. It is the mean over the bets of what
+    `log_products` returns the logarithm of. Shapes: (T, bets) to (T,)
 
     Vovk et al. (2021), section 3: the simple mixture, over a grid.
     """
@@ -92,15 +99,18 @@ def log_martingale(products: Floats2d) -> Floats1d:
 
 
 class Stream:
-    """The docs of a test so far, and what it takes to test the next ones.
+    """The docs of a test so far, to which more docs can be added.
 
     The shares of ties (see `conformal_p_values`) are random numbers. Their seed is made of `seed`
-    and of the digest of the calibration docs. So a test is the same each time it is repeated. Tests
-    against different calibration docs draw different shares, so that their false alarms don't all
-    depend on the same numbers.
+    and of the digest of the calibration docs. So a test has the same result when it is repeated,
+    and tests against different calibration docs draw different shares: their false alarms don't
+    all depend on the same numbers.
 
-    scores, p_values, log_martingale (list[float]): The score of each doc so far, its p-value, and
-        the logarithm of the martingale after it.
+    calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
+    seed (int): Chooses the shares of ties.
+    scores (list[float]): The score of each doc so far.
+    p_values (list[float]): The p-value of each doc so far.
+    log_martingale (list[float]): The logarithm of the martingale after each doc so far.
     """
 
     def __init__(self, calibration: Mapping[str, Any], seed: int) -> None:
@@ -116,8 +126,8 @@ class Stream:
         self.log_martingale: list[float] = []
 
     def add(self, scores: Floats1d) -> None:
-        """Test the next docs by their scores. Shape: (T,)"""
-        shares = 1 - self._generator.random(len(scores))  # above 0 and up to 1
+        """Add docs by their scores. Shape: (T,)"""
+        shares = 1 - self._generator.random(len(scores))  # above 0 and at most 1
         p_values = conformal_p_values(self._pool, scores, shares)
         products = log_products(p_values, before=self._log_products)
         if len(products) > 0:
@@ -127,7 +137,7 @@ class Stream:
         self.log_martingale += log_martingale(products).tolist()
 
     def up_to(self, n_docs: int) -> "Stream":
-        """The stream of the first docs alone: itself, unless more were added since."""
+        """Return the stream of the first docs only. If no more were added since, it is this one."""
         if n_docs == len(self.scores):
             return self
         stream = Stream(self.calibration, self.seed)
@@ -138,15 +148,16 @@ class Stream:
 class Shift(NamedTuple):
     """The result of a test.
 
-    stream (Stream): The docs so far; more, if the test went on.
-    n_docs (int): The number of docs so far.
-    highest (float): The logarithm of the highest martingale after any of these docs, at least 0.
+    stream (Stream): The docs that were tested. It has more docs if another test went on from this
+        one.
+    n_docs (int): The number of docs that were tested.
+    highest (float): The logarithm of the martingale where it is highest. It is 0 before any doc.
     level (float): The martingale at which the test alarms.
-    alarm (int | None): The number of the doc, from 1, at which it first alarms; None if it
-        doesn't.
+    alarm (int | None): The number of the doc, counted from 1, at which the test first alarms. None:
+        it doesn't.
     counts (Counts): Expected numbers of entities by label.
-    approximate (bool): Whether the temperature was fitted on the calibration docs, so that false
-        alarms may be more than 1 / level.
+    approximate (bool): Whether the temperature was fitted on the calibration docs. Then false
+        alarms may be more frequent than 1 / level.
     """
 
     stream: Stream
@@ -159,23 +170,23 @@ class Shift(NamedTuple):
 
     @property
     def scores(self) -> Floats1d:
-        """The score of each doc so far: the entropy of its path for each expected entity. Shape:
-        (T,)"""
+        """The score of each doc: the entropy of its path, divided by the expected number of
+        entities. Shape: (T,)"""
         return numpy.asarray(self.stream.scores[: self.n_docs])
 
     @property
     def p_values(self) -> Floats1d:
-        """The conformal p-value of each doc so far. Shape: (T,)"""
+        """The conformal p-value of each doc. Shape: (T,)"""
         return numpy.asarray(self.stream.p_values[: self.n_docs])
 
     @property
     def log_martingale(self) -> Floats1d:
-        """The logarithm of the martingale after each doc so far. Shape: (T,)"""
+        """The logarithm of the martingale after each doc. Shape: (T,)"""
         return numpy.asarray(self.stream.log_martingale[: self.n_docs])
 
     def to_json(self) -> dict[str, Any]:
-        """What the next test needs of this one, to be saved as JSON: the "scores" and "counts" of
-        the docs so far, the "seed", and the "digest" of the calibration docs."""
+        """Return, as JSON, what a later test needs to go on from this one: the "scores" and
+        "counts" of the docs, the "seed", and the "digest" of the calibration docs."""
         return {
             "scores": self.stream.scores[: self.n_docs],
             "counts": self.counts,
@@ -185,9 +196,9 @@ class Shift(NamedTuple):
 
     @property
     def expected(self) -> dict[str, Any]:
-        """Precision, recall and F as the model expects them, without labels, by spaCy's names.
-        None where nothing is predicted, or nothing expected. After an alarm they are likely too
-        high."""
+        """Precision, recall and F that the model expects of itself, by the names that spaCy's
+        scorer has for them. A score is None if no entity is predicted or expected. After an alarm
+        the model is too sure, and the scores are probably too high."""
         # The zeros are for a component without labels: the sum has three numbers then, too.
         total = numpy.sum([[0.0, 0.0, 0.0], *self.counts.values()], axis=0).tolist()
         overall = expected_prf(total)
@@ -200,12 +211,12 @@ class Shift(NamedTuple):
 
     @property
     def highest_martingale(self) -> float:
-        """The highest value of the martingale, not its logarithm."""
+        """The martingale where it is highest; not its logarithm."""
         return exp(min(self.highest, MOST_LOG))
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The result of the test as JSON has it."""
+        """The result of the test, as JSON."""
         return {
             "docs": self.n_docs,
             "martingale": self.highest_martingale,
@@ -216,14 +227,14 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether the test alarms, and how near it came, in words."""
+        """A text that says whether the test alarms, and how high the martingale was."""
         verdict = f"no alarm in {self.n_docs:,} docs"
         if self.alarm is not None:
             verdict = f"alarm at doc {self.alarm:,} of {self.n_docs:,}"
         return f"{verdict} (martingale up to {self.highest_martingale:.3g} of {self.level:g})"
 
     def as_text(self) -> str:
-        """The test and the expected scores in a line."""
+        """Describe the result of the test and the expected scores in a line of text."""
         expected = self.expected
         scores: list[str] = []
         for name in ("p", "r", "f"):
@@ -234,14 +245,14 @@ class Shift(NamedTuple):
             scores.append(f"{name.upper()} {percentage}")
         title = "expected"
         if self.alarm is not None:
-            # The model is too sure of such texts, and so of its scores.
+            # The model is too sure of such texts, so the true scores are probably lower.
             title = "expected, an upper guess:"
         return f"{self.verdict}; {title} {', '.join(scores)}"
 
 
 def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
-    """Precision "p", recall "r" and F "f" of expected counts: see `Counts`. None where nothing is
-    predicted, or nothing expected."""
+    """Compute precision "p", recall "r" and F "f" from the three counts of a label: see `Counts`. A
+    score is None if no entity is predicted or expected."""
     n_correct, n_predicted, n_annotated = counts
     scores: dict[str, float | None] = {"p": None, "r": None, "f": None}
     if n_predicted > 0:
@@ -249,28 +260,31 @@ def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
     if n_annotated > 0:
         scores["r"] = n_correct / n_annotated
     if n_predicted > 0 and n_annotated > 0:
+        # Twice the correct ones, divided by all predicted and all annotated ones.
         scores["f"] = n_correct / ((n_predicted + n_annotated) / 2)
     return scores
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
-    """Scores in random order, at most `MOST_DOCS` of them: a test then says whether the docs as a
-    whole are like the calibration docs, whatever changes from one to the next. Shape: (T,)"""
+    """Put scores into random order, and take at most `MOST_DOCS` of them. A test of docs in random
+    order says whether the docs as a whole are like the calibration docs. (In their own order, it
+    would also find changes from the first docs to the last.) Shape: (T,)"""
     order = numpy.random.default_rng(seed).permutation(len(scores))
     return numpy.asarray(scores, dtype="float64")[order[:MOST_DOCS]]
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:
-    """Scores with four digits, as the tests compare them. Further digits of a doc's score may
-    differ when it is predicted in a batch with other docs. Shape: (T,)"""
+    """Round scores to four digits, as tests compare them. Further digits of the score of a doc may
+    depend on the other docs of its batch. Shape: (T,)"""
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
 def digest_of(scores: Floats1d) -> str:
-    """A digest of the scores of calibration docs. A saved test has it, so that it only goes on
-    against the same docs: see `Stream`.
+    """Compute a digest of the scores of calibration docs. It is saved with a test, to check later
+    that the test goes on with the same calibration docs. It is also a part of a seed: see `Stream`.
 
-    scores (Floats1d): The scores, not rounded, in the order of the docs. Shape: (B,)
+    scores (Floats1d): The scores of the calibration docs, not rounded, in order.
+    RETURNS (str): The digest, a hexadecimal number.
     """
     little_endian = numpy.asarray(scores, "<f8")  # the same bytes on all machines
     return hashlib.blake2b(little_endian.tobytes(), digest_size=16).hexdigest()
@@ -285,13 +299,14 @@ def find_shift(
     seed: int = 0,
     level: float = ALARM,
 ) -> Shift:
-    """Test whether docs are still like the calibration docs. They are tested one after another, in
-    their order, after the earlier docs.
+    """Test whether docs are still like the calibration docs. The docs are tested one after another,
+    in their order. A test can go on from the test of earlier docs.
 
-    calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and
-        whether they are "approximate".
+    calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and under
+        "approximate" whether the temperature was fitted on them.
     scores (Iterable[float]): The score of each new doc.
-    counts (Mapping[str, list[float]]): The counts of the earlier and the new docs: see `Counts`.
+    counts (Mapping[str, list[float]]): The counts of the earlier and the new docs together: see
+        `Counts`.
     earlier (Shift | None): The test of the earlier docs, if there are any.
     seed (int): Chooses the shares of ties: see `Stream`.
     level (float): The martingale at which the test alarms.
@@ -310,7 +325,7 @@ def find_shift(
             approximate=False,
         )
     check_earlier(earlier.stream.seed, earlier.stream.calibration, calibration, seed)
-    # A stream can be shared: another test may have gone on from the same earlier docs.
+    # Another test may have gone on from the same earlier docs, and added docs to their stream.
     stream = earlier.stream.up_to(earlier.n_docs)
     stream.add(rounded(scores))
     log_martingale = numpy.asarray(stream.log_martingale[earlier.n_docs :])
@@ -330,19 +345,23 @@ def find_shift(
 
 
 def check_earlier(
-    seed_before: int, before: Mapping[str, Any], calibration: Mapping[str, Any], seed: int
+    seed_before: int,
+    calibration_before: Mapping[str, Any],
+    calibration: Mapping[str, Any],
+    seed: int,
 ) -> None:
-    """Check that a test can go on from earlier docs.
+    """Check that a test can go on from the test of earlier docs.
 
     seed_before (int): The seed of the earlier test.
-    before (Mapping[str, Any]): The "digest" of its calibration docs.
-    calibration (Mapping[str, Any]): The "digest" of the calibration docs of the test that goes on.
-    seed (int): The seed of that test.
-    RAISES (ValueError): If the seed is another, or the calibration docs are others.
+    calibration_before (Mapping[str, Any]): The "digest" of the calibration docs of the earlier
+        test.
+    calibration (Mapping[str, Any]): The "digest" of the calibration docs of the new test.
+    seed (int): The seed of the new test.
+    RAISES (ValueError): If the seeds or the calibration docs of both tests differ.
     """
     if seed != seed_before:
         raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")
-    if before.get("digest") != calibration.get("digest"):
+    if calibration_before.get("digest") != calibration.get("digest"):
         raise ValueError(
             "earlier: expected a test against the calibration docs of this component, got one "
             "against others: begin a new test"
@@ -350,12 +369,14 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """Make a test anew that `Shift.to_json` has saved, so that it can go on.
+    """Restore a test that `Shift.to_json` has saved, so that another test can go on from it. Its
+    docs are tested again.
 
     saved (Mapping[str, Any]): What was saved.
     calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
     seed (int): The seed of the test.
-    RAISES (ValueError): If something is missing, or if the test had another seed or other
+    RETURNS (Shift): The test.
+    RAISES (ValueError): If something is missing, or if the saved test had another seed or other
         calibration docs.
     """
     names = ("scores", "counts", "seed", "digest")
