@@ -103,8 +103,8 @@ def threshold(
     """Find the highest threshold that keeps a promise about the risk. It makes the smallest sets
     that keep it. There are two promises. mean(t) is the mean loss of the calibration docs.
 
-        without delta:   E[L] <= limit                t = max {t: (n mean(t) + 1) / (n + 1) <=
-        limit} with delta:      P(E[L] > limit) <= delta     t = max {t: p_value(mean(t)) <= delta}
+        without delta:  E[L] <= limit               max {t: (n mean(t) + 1) / (n + 1) <= limit}
+        with delta:     P(E[L] > limit) <= delta    max {t: p_value(mean(t)) <= delta}
 
     The first promise holds on average over calibration docs and the next doc. The second holds for
     all calibrations but a share of delta. As losses fall with the threshold, all lower thresholds
@@ -201,9 +201,9 @@ def docs_needed(
     if delta is None:
         # (n mean + 1) / (n + 1) <= limit, solved for n: see `threshold`.
         return math.ceil((1 - limit) / (limit - mean) - ROUNDING_OF_COUNT)
-    # Let k = ceil(n mean) be the sum of the losses of n docs, rounded up. A number of docs passes
-    # if the p-value is at most delta: if log P(Binomial(n, limit) <= k), which is called the tail,
-    # is at most this bound.
+    # Let k = ceil(n mean) be the sum of the losses of n docs, rounded up. n docs pass if
+    # log P(Binomial(n, limit) <= k), which is called the tail here, is at most this bound: then the
+    # p-value is at most delta.
     log_bound = math.log(delta)
     if not binary:
         log_bound = math.log(delta / math.e)
