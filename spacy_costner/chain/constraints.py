@@ -1,4 +1,8 @@
-"""Hard constraints as masks on the potentials, which every algorithm of the chain respects."""
+"""Hard constraints: tags and transitions that no path may have. They are masks, which set
+potentials to minus infinity, so that all algorithms of the chain respect them.
+
+In shapes, N is the number of tokens, and K of tags.
+"""
 
 from typing import TypeAlias
 
@@ -8,14 +12,14 @@ from thinc.util import get_array_module
 from ..types import FORBIDDEN, Constraints, Potentials
 
 Allowed: TypeAlias = Ints1d | Array2d
-"""A set of paths, given by the tags allowed at each token: a mask, shape (N, K), or one tag a
-token, shape (N,)."""
+"""The tags that are allowed at each token. It is either a mask, (N, K), which is True for allowed
+tags; or the only allowed tag of each token, (N,)."""
 
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     """Set the potentials of forbidden tags and transitions to minus infinity, so that no path has
     them. The gradient with respect to the result is also the gradient with respect to the given
-    potentials: it is 0 on everything forbidden."""
+    potentials, as it is 0 wherever something is forbidden."""
     return Potentials(
         emissions=_mask(potentials.emissions, constraints.emissions),
         transitions=_mask(potentials.transitions, constraints.transitions),
@@ -26,7 +30,8 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
-    """Convert a set of paths to the mask of the tags allowed at each token. Shape: (N, K)"""
+    """Turn the allowed tags of each token into a mask, if they aren't one already. `n_tags` is the
+    number of tags. Shape: (N, K)"""
     if allowed.ndim == 2:  # already a mask
         return allowed
     tags = get_array_module(allowed).arange(n_tags)
@@ -37,8 +42,9 @@ def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
     """Forbid tags at single tokens.
 
     potentials (Potentials): The potentials.
-    allowed (Array2d | None): Whether each tag is allowed at each token. None: all are. Shape:
-        (N, K)
+    allowed (Array2d | None): True for the tags that are allowed at each token. None: all are.
+        Shape: (N, K)
+    RETURNS (Potentials): The constrained potentials.
     """
     return constrain(potentials, Constraints(emissions=allowed))
 

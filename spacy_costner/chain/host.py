@@ -1,7 +1,8 @@
-"""Arrays on a GPU: they are copied to the host, where the chain runs, and results are copied back.
+"""Support for arrays on a GPU. They are copied to the host, where the chain runs, and its results
+are copied back.
 
-The scores of a batch are small, so this takes less time than the many small kernels of the
-recursions would.
+The scores of a batch are small, so that copying takes less time than to run the recursions on the
+GPU would, as many small kernels.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def on_host(function: FunctionT) -> FunctionT:
-    """Make a function of NumPy arrays accept CuPy arrays, too. It still runs on the host, but its
-    results are then CuPy arrays."""
+    """Make a function of NumPy arrays accept CuPy arrays, too. The function still runs on the host,
+    and its results are then CuPy arrays."""
 
     @wraps(function)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
@@ -36,7 +37,7 @@ class OnHost:
     """A function, or an object with methods, that runs on the host for arrays on a GPU.
 
     target (Any): The function or object.
-    asarray (Callable[[Any], Any]): Copies an array to the GPU.
+    asarray (Callable[[Any], Any]): Copies a NumPy array to the GPU.
     """
 
     def __init__(self, target: Any, asarray: Callable[[Any], Any]) -> None:
@@ -51,15 +52,15 @@ class OnHost:
         return self._to_device(result)
 
     def __getattr__(self, name: str) -> "OnHost":
-        """A method of the object, which copies in the same way."""
+        """Return a method of the object, as a function that copies in the same way."""
         return OnHost(getattr(self.target, name), self.asarray)
 
     def _to_device(self, result: Any) -> Any:
-        """Copy the arrays of a result to the GPU. What is no array, such as messages or a callback,
-        stays on the host: it becomes an `OnHost`, which copies when it is called."""
+        """Copy the arrays of a result to the GPU. A result that is not an array, such as messages
+        or a callback, stays on the host: it becomes an `OnHost`, which copies when it is called."""
         if isinstance(result, tuple):
             copied = _map_tuple(result, self._to_device)
-            if hasattr(result, "lengths"):  # potentials, whose lengths are always on the host
+            if hasattr(result, "lengths"):  # these are potentials: lengths stay on the host
                 return copied._replace(lengths=result.lengths)
             return copied
         if isinstance(result, numpy.ndarray):

@@ -1,12 +1,14 @@
-"""Queries of linear chains. The recursions are in cpp/.
+"""Queries of linear chains. A query is a question about the paths of a batch, such as the log
+partition function or the probability of some entities. The recursions are in C++: see cpp/.
 
-Messages are what the forward and backward recursions compute for each token and tag. A query is
-answered from them. `ForwardBackward` and `MaxMessages` compute the messages of a batch once for
-several queries; the function of a query, such as `log_partition`, is for a single query. Values and
-scores are in float64, gradients in the type of the potentials.
+Messages are what the forward and backward recursions compute for each token and tag. Queries are
+answered from them. `ForwardBackward` and `MaxMessages` compute the messages of a batch once and
+have a method for each query. If you need only one query, call the function of the same name with
+potentials, such as `log_partition`. Values and scores are in float64, gradients in the type of the
+potentials.
 
-A batch has B sequences of N tokens in all, which are concatenated, and K tags. s(y) is the score of
-the path y.
+In shapes, B is the number of sequences, N of the tokens in all of them, K of tags, S of segments
+and E of entities. In formulas, s(y) is the score of the path y.
 """
 
 from collections.abc import Callable
@@ -27,22 +29,23 @@ ResultT = TypeVar("ResultT")
 Arguments = ParamSpec("Arguments")
 
 ValuesWithVjp = tuple[Any, Callable[[Any], Potentials]]
-"""Values of any shape, and the callback from the derivative with respect to them to that with
-respect to the potentials."""
+"""Values of any shape, and their vector-Jacobian product (vjp): the callback that takes the
+derivative with respect to the values to the gradient with respect to the potentials."""
 
 VjpWithDerivative = tuple[Callable[[Any], Potentials], Any]
 """The callback that a query returned, and the derivative with respect to its values."""
 
 
 class Segments(NamedTuple):
-    """Parts of paths: spans of tokens with given tags, each within one sequence. NumPy arrays.
+    """Parts of paths: spans of tokens with given tags. Each span is within one sequence. The arrays
+    are NumPy arrays.
 
     begin (Ints1d): The first token of each segment. Shape: (S,)
-    end (Ints1d): The token after its last one. Shape: (S,)
-    tags (Ints1d): The tags of the tokens of the first segment, then of the second, and so on; in
-        all as many as the segments have tokens.
-    after (Array2d | None): True for the tags allowed at the token after the segment, if the
-        sequence has one; None: all. Shape: (S, K)
+    end (Ints1d): The token after the last one of each segment. Shape: (S,)
+    tags (Ints1d): The tags of the tokens of the first segment, then those of the second one, and so
+        on. Shape: (tokens of all segments,)
+    after (Array2d | None): For each segment, True for the tags that the next token may have, if the
+        sequence has one. None: it may have any tag. Shape: (S, K)
     """
 
     begin: Ints1d
@@ -52,14 +55,15 @@ class Segments(NamedTuple):
 
 
 Spans: TypeAlias = tuple[Ints1d, Ints1d, Ints1d]
-"""Spans of tokens with a label: begin, end, label. Shapes: (E,)"""
+"""Spans of tokens with a label: the first token of each, the token after its last one, and the
+number of its label. Shapes: (E,)"""
 
 
 class BestPath(NamedTuple):
-    """The path of the highest score, or the k best paths, in descending order.
+    """The path with the highest score in each sequence, or the k best paths, the best one first.
 
     tags (Array): The tag of each token. Shape: (N,) or (k, N)
-    scores (Array): The score of each sequence, minus infinity if there is no such path.
+    scores (Array): The score of the path in each sequence, minus infinity if there is no such path.
         Shape: (B,) or (k, B)
     """
 
@@ -70,39 +74,42 @@ class BestPath(NamedTuple):
 class ForwardBackward:
     """The distribution p(y) = exp(s(y)) / Z over the paths of each sequence of a batch.
 
-    Queries return their values, one for each sequence if nothing else is said, and the callback to
-    their gradient: from the derivative with respect to the values to that with respect to the
-    potentials.
+    Most queries return values, and the callback that takes the derivative with respect to the
+    values to the gradient with respect to the potentials. There is one value for each sequence, if
+    the docstring doesn't say otherwise.
+
+    potentials (Potentials): The scores of the batch.
     """
 
     def __init__(self, potentials: Potentials) -> None:
         self._messages = native.ForwardBackward(potentials)
 
     def log_partition(self) -> ScoreWithVjp:
-        """The log partition function. Its gradient is the expected number of times that a path
-        uses each potential.
+        """Compute the log partition function. Its gradient is the expected number of times that a
+        path uses each potential.
 
             log Z = log sum_y exp(s(y))
         """
         return self._messages.log_partition()
 
     def log_partition_excluding(self, allowed: Allowed) -> ScoreWithVjp:
-        """The log partition function of the paths that are not in a set. In the set are the paths
-        whose tags are all allowed. It is minus infinity where all legal paths are in the set.
-
-        Nothing is subtracted: log(Z - Z') would lose all digits where the set has nearly all the
-        probability.
+        """Compute the log partition function over the paths that have at least one tag that is not
+        allowed. It is minus infinity in a sequence that has no such path.
 
             log sum_{y: y_t not in allowed_t for some t} exp(s(y))
+
+        The sum is computed directly. log(Z - Z'), with Z' the sum over the other paths, would lose
+        all digits where these have nearly all the probability.
         """
         return self._messages.log_partition_excluding(allowed)
 
     def marginals(self) -> Floats2d:
-        """The marginals, p(y_t = k), in the type of the potentials. Shape: (N, K)"""
+        """Compute the marginals, p(y_t = k), in the type of the potentials. They have no gradient.
+        Shape: (N, K)"""
         return self._messages.marginals()
 
     def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
-        """The log-probability that the tag of a token is in a set, for each token, minus
+        """Compute the log-probability that a token has an allowed tag, for each token. It is minus
         infinity where no legal path has such a tag. Shape: (N,)
 
             log p(y_t in allowed_t)
@@ -110,17 +117,19 @@ class ForwardBackward:
         return self._messages.log_marginals(allowed)
 
     def path_log_prob(self, tags: Ints1d) -> ScoreWithVjp:
-        """The log-probability of one path of each sequence, minus infinity for a forbidden path.
-        Its gradient is the counts of the path minus the expected counts, 0 for a forbidden path.
-        Shape of the tags: (N,)
+        """Compute the log-probability of one path of each sequence. It is minus infinity for a
+        forbidden path. Its gradient is the number of times that the path uses each potential, minus
+        the expected number; for a forbidden path it is 0.
 
             log p(y) = s(y) - log Z
+
+        tags (Ints1d): The tags of the paths. Shape: (N,)
         """
         return self._messages.path_log_prob(tags)
 
     def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
-        """The log-probability of each segment, minus infinity where no legal path has it. Shape:
-        (S,)
+        """Compute the log-probability of each segment: that a path has its tags, and an allowed tag
+        after it. It is minus infinity if no legal path has them. Shape: (S,)
 
             log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
         """
@@ -129,66 +138,82 @@ class ForwardBackward:
     def entity_probs(
         self, entities: Spans, entity_tags: EntityTags, is_space: Array1d | None = None
     ) -> Floats1d:
-        """The probability of each entity: that a path has an entity with exactly these tokens and
-        this label. It is 0 for one that crosses sequences, or whose label has no tags. An entity
-        that a path continues into white space counts as that before it. Shape: (E,)
+        """Compute the probability of each entity: that a path has an entity with exactly these
+        tokens and this label x. It has no gradient. It is 0 if the tokens are of two sequences, or
+        if no tag has the label. If a path goes on with the tags of an entity into the white space
+        after it, it still has the same entity.
 
             p(y_begin opens x, y_{t-1}, y_t inside x for begin < t < end, y_{end-1} closes x,
               y_{end-1}, y_end not inside x)
 
-        entities (Spans): Begin, end and label of each, (E,); they may overlap.
-        entity_tags (EntityTags): What makes an entity of tags.
-        is_space (Array1d | None): True for white space. Shape: (N,)
+        entities (Spans): The entities. They may overlap.
+        entity_tags (EntityTags): Which tags and transitions make an entity.
+        is_space (Array1d | None): True for tokens of white space. None: there are none. Shape: (N,)
+        RETURNS (Floats1d): The probabilities. Shape: (E,)
         """
         return self._messages.entity_probs(entities, entity_tags, is_space)
 
     def likely_entities(
         self, floor: float, entity_tags: EntityTags, is_space: Array1d | None = None
     ) -> tuple[Ints1d, Ints1d, Ints1d, Floats1d]:
-        """Find all entities that have at least a certain probability. None ends in white space.
+        """Find all entities that have at least a certain probability. No entity ends with white
+        space.
 
-        It takes at most N / floor steps. Entities that contain the same token exclude each other,
-        so their probabilities sum to 1 at most. So all entities of the result have at most
-        N / floor tokens together. No other memory is needed.
+        Entities that contain the same token exclude each other, so the sum of their probabilities
+        is at most 1. So the entities of the result have at most N / floor tokens together. The
+        search takes at most this number of steps, and no memory but for the result.
 
         floor (float): The least probability, above 0.
-        entity_tags (EntityTags): What makes an entity of tags.
-        is_space (Array1d | None): True for white space. Shape: (N,)
+        entity_tags (EntityTags): Which tags and transitions make an entity.
+        is_space (Array1d | None): True for tokens of white space. None: there are none. Shape: (N,)
         RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): Begin, end, label and probability of each
-            entity, ordered by begin, end and descending probability. Shapes: (E,)
-        RAISES (ValueError): If `floor` is no probability above 0.
+            entity. They are ordered by begin, then by end, then by probability, the highest first.
+            Shapes: (E,)
+        RAISES (ValueError): If `floor` is not a probability above 0.
         """
         if not (_is_number(floor) and 0 < floor <= 1):
             raise ValueError(f"floor: expected a probability above 0, got {floor!r}")
         return self._messages.likely_entities(floor, entity_tags, is_space)
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
-        """The expectation of values that add up over the tags and transitions of a path, 0 for a
-        sequence without a legal path. A value of minus infinity counts as 0.
+        """Compute the expectation of the value v of a path, which is a sum over its tags and
+        transitions. It is 0 for a sequence without a legal path.
 
             E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
 
-        Its gradient is a covariance: Li & Eisner (2009), First- and Second-Order Expectation
-        Semirings.
+        Its gradient is the covariance of v(y) and the counts of tags and transitions.
+
+        values (Potentials): The value of each tag at each token, and of each transition, start and
+            end. Minus infinity counts as 0.
+
+        Li & Eisner (2009), First- and Second-Order Expectation Semirings.
         """
         return self._messages.expectation(values)
 
     def entropy(self) -> ScoreWithVjp:
-        """The entropy of the distribution of paths in nats, 0 for a sequence without a legal
-        path. Its gradient is minus the covariance of the counts of a path and its score.
+        """Compute the entropy of the distribution of paths, in nats. It is 0 for a sequence without
+        a legal path. Its gradient is minus the covariance of the score of a path and the counts of
+        its tags and transitions.
 
             -E_p[log p(y)]
         """
         return self._messages.entropy()
 
     def sample_paths(self, n: int, rng: Generator) -> Ints2d:
-        """Sample n paths of each sequence, at least 1: forward filtering, backward sampling.
-        Those of a sequence without a legal path are arbitrary. Shape: (n, N)"""
+        """Sample paths of each sequence from the distribution, by forward filtering and backward
+        sampling. In a sequence without a legal path, the tags have no meaning.
+
+        n (int): The number of paths, at least 1.
+        rng (Generator): The generator of random numbers.
+        RETURNS (Ints2d): The tags of the paths. Shape: (n, N)
+        """
         _check_count("n", n)
+        # One random number for each token of each path.
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
-        """Compute the sum of the gradients of several queries at once.
+        """Compute the sum of the gradients of several queries of these messages. It takes one pass
+        over the batch, not one for each query.
 
         *vjps (VjpWithDerivative): The callback of each query, and the derivative with respect to
             its values.
@@ -198,38 +223,43 @@ class ForwardBackward:
 
 
 class MaxMessages:
-    """The best paths of each sequence of a batch."""
+    """The best paths of each sequence of a batch.
+
+    potentials (Potentials): The scores of the batch.
+    """
 
     def __init__(self, potentials: Potentials) -> None:
         self._messages = native.MaxMessages(potentials)
 
     def max_marginals(self) -> Floats2d:
-        """The score of the best path through each tag, minus infinity if none is legal. Shape:
-        (N, K)
+        """Compute, for each tag at each token, the score of the best path that has it. It is minus
+        infinity if no legal path has it. Shape: (N, K)
 
             max_{y: y_t = k} s(y)
         """
         return self._messages.max_marginals()
 
     def segment_max_scores(self, segments: Segments) -> ValuesWithVjp:
-        """The score of the best path with each segment (first row), and of the best path without it
-        (second row); minus infinity where there is no such path. Their gradient is the number of
-        times that the best path uses each potential. Shape: (2, S)"""
+        """Compute, for each segment, the score of the best path with it (first row), and that of
+        the best path without it (second row). A score is minus infinity if there is no such path.
+        Its gradient is the number of times that the path uses each potential. Shape: (2, S)"""
         return self._messages.segment_max_scores(segments)
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
-        """The most probable of the best paths, of those whose scores differ only by a tolerance.
+        """Find the most probable path among those whose scores are about as good as that of the
+        best path. "About as good" is meant for each tag: its regret is at most a tolerance.
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
             argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
 
-        gamma_t[i] is the score of the best continuation after tag i at token t. The score of a path
-        is the best score minus the sum of its regrets. So the score of the result is at most T
-        times the tolerance below that of the best path.
+        gamma_t[i] is the score of the best continuation after tag i at token t. regret_t[i, j] says
+        how much worse the continuation gets if tag j comes next. The score of a path is that of the
+        best path minus the sum of its regrets. So in a sequence of T tokens, the score of the
+        result is at most T times the tolerance below that of the best path.
 
         log_probs (Floats2d): log p(y_t) of each tag at each token. Shape: (N, K)
-        tolerance (float): The most that a transition may be worse than the best one.
+        tolerance (float): The highest regret that counts as about as good.
         RETURNS (Ints1d): The tags of the path. Shape: (N,)
         """
         if not (_is_number(tolerance) and tolerance >= 0):
@@ -253,18 +283,20 @@ def _function(
     messages: Callable[[Potentials], MessagesT],
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
-    """Make a function of potentials from a query of messages, for those who need a single query.
+    """Make a function of potentials from a query, which is a method of messages. It is for callers
+    who need only one query.
 
     messages (Callable): Computes the messages of potentials.
-    method (Callable): The query, a method of the messages.
+    method (Callable): The query.
+    RETURNS (Callable): The function. Its other arguments are those of the method.
     """
 
     @wraps(method)
     def function(
         potentials: Potentials, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> ResultT:
-        # The method is looked up by its name: for arrays on a GPU the messages are an `OnHost`,
-        # whose methods copy their results.
+        # Look the method up by its name: for arrays on a GPU the messages are an `OnHost`, whose
+        # methods also copy their results.
         query = getattr(messages(potentials), method.__name__)
         return query(*args, **kwargs)
 
@@ -290,18 +322,22 @@ segment_max_scores = _function(max_messages, MaxMessages.segment_max_scores)
 
 @on_host
 def path_score(potentials: Potentials, tags: Ints1d) -> ScoreWithVjp:
-    """The score of one path of each sequence, minus infinity for a forbidden path. Its gradient is
-    the number of times that the path uses each potential, 0 for a forbidden path. Shape of the
-    tags: (N,)
+    """Compute the score of one path of each sequence. It is minus infinity for a forbidden path.
+    Its gradient is the number of times that the path uses each potential; for a forbidden path it
+    is 0.
 
         s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
+
+    potentials (Potentials): The scores of the batch.
+    tags (Ints1d): The tags of the paths. Shape: (N,)
     """
     return native.path_score(potentials, tags)
 
 
 @on_host
 def best_path(potentials: Potentials) -> BestPath:
-    """Find the path of the highest score (Viterbi). If several are best, it is one of them.
+    """Find the path with the highest score in each sequence (Viterbi). If several paths have the
+    highest score, it is one of them.
 
     argmax_y s(y)
     """
@@ -309,9 +345,9 @@ def best_path(potentials: Potentials) -> BestPath:
 
 
 def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
-    """Find a path that the constraints allow.
+    """Find a path that constraints allow, in each sequence.
 
-    constraints (Constraints): The constraints, with a mask of the tags of each token.
+    constraints (Constraints): The constraints. They have to have a mask of emissions.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
     RETURNS (BestPath): A path of each sequence, with the score 0, or minus infinity if there is no
         such path.
@@ -323,8 +359,8 @@ def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
 
 @on_host
 def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
-    """Find the best path that is not in a set. In the set are the paths whose tags are all allowed.
-    The score is minus infinity where all legal paths are in the set.
+    """Find the best path with at least one tag that is not allowed, in each sequence. The score is
+    minus infinity in a sequence that has no such path.
 
         argmax_{y: y_t not in allowed_t for some t} s(y)
     """
@@ -333,7 +369,7 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 
 @on_host
 def k_best(potentials: Potentials, k: int) -> BestPath:
-    """Find the k paths of the highest scores, all different. k is at least 1."""
+    """Find the k different paths with the highest scores, in each sequence. k is at least 1."""
     _check_count("k", k)
     return BestPath(*native.k_best(potentials, k))
 
@@ -344,15 +380,20 @@ def _is_number(argument: Any) -> bool:
 
 
 def _check_count(name: str, count: Any) -> None:
-    """Check that a number of paths is a whole number above 0. An error names the argument."""
+    """Check that a number of paths is a whole number above 0.
+
+    name (str): The name of the argument, for the message.
+    count (Any): The number.
+    RAISES (ValueError): If it isn't.
+    """
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)
     if not is_integer or count < 1:
         raise ValueError(f"{name}: expected an integer of at least 1, got {count!r}")
 
 
 def set_threads(n_threads: int) -> None:
-    """Distribute the sequences of each batch over at most so many threads; the default is one. A
-    small batch uses fewer."""
+    """Set the number of threads over which the sequences of a batch are distributed. The default is
+    one thread. A small batch uses fewer."""
     if n_threads < 1:
         raise ValueError(f"expected at least 1 thread, got {n_threads}")
     native.set_threads(n_threads)
