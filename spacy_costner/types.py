@@ -1,8 +1,10 @@
 """The types and shapes that chain, losses, models and the component exchange.
 
-The B sequences of a batch stand one after another, without padding. N is the number of tokens in
-all of them, T the number of tokens of one, K the number of tags.
-Transitions are indexed [from, to]. The score of a path y is
+The sequences of a batch stand one after another, without padding. In shapes, B is the number of
+sequences, N of the tokens in all of them, T of the tokens of one sequence, and K of tags.
+
+A path y has one tag for each token of a sequence. Transitions are indexed [from, to]. The score of
+a path is
 
     s(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]
 """
@@ -19,13 +21,14 @@ FORBIDDEN = -numpy.inf
 
 
 class Potentials(NamedTuple):
-    """The scores of a batch of chains; also the form of a gradient with respect to them.
+    """The scores of a batch of chains. A gradient with respect to them has the same form.
 
-    emissions (Floats2d): Score of each tag at each token. Shape: (N, K)
-    transitions (Floats2d): Score of each tag after each, [from, to]. Shape: (K, K)
-    start (Floats1d): Score of each tag at the first token. Shape: (K,)
-    end (Floats1d): Score of each tag at the last token. Shape: (K,)
-    lengths (Ints1d): Tokens of each sequence; always a NumPy array. Shape: (B,)
+    emissions (Floats2d): The score of each tag at each token. Shape: (N, K)
+    transitions (Floats2d): The score of each tag after each other tag, [from, to]. Shape: (K, K)
+    start (Floats1d): The score of each tag at the first token of a sequence. Shape: (K,)
+    end (Floats1d): The score of each tag at the last token of a sequence. Shape: (K,)
+    lengths (Ints1d): The number of tokens of each sequence. It is always a NumPy array.
+        Shape: (B,)
     """
 
     emissions: Floats2d
@@ -36,12 +39,12 @@ class Potentials(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """Masks of allowed tags and transitions; None allows all.
+    """Masks that are True for allowed tags and transitions. None in place of a mask allows all.
 
-    emissions (Array2d): Tags allowed at each token. Shape: (N, K)
-    transitions (Array2d): Tags allowed after each tag, [from, to]. Shape: (K, K)
-    start (Array1d): Tags allowed at the first token. Shape: (K,)
-    end (Array1d): Tags allowed at the last token. Shape: (K,)
+    emissions (Array2d): The tags that are allowed at each token. Shape: (N, K)
+    transitions (Array2d): The tags that are allowed after each tag, [from, to]. Shape: (K, K)
+    start (Array1d): The tags that are allowed at the first token of a sequence. Shape: (K,)
+    end (Array1d): The tags that are allowed at the last token of a sequence. Shape: (K,)
     """
 
     emissions: Array2d | None = None
@@ -51,26 +54,28 @@ class Constraints(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """The targets of a batch: what is known of the gold paths. In each sequence some legal path
-    agrees with it: `Targets.leave_out_impossible` leaves out the others.
+    """What the annotation says about the gold paths of a batch. Each sequence has at least one
+    legal path that agrees with it: `Targets.leave_out_impossible` leaves out sequences that have
+    none.
 
-    tags (Ints1d): The gold tag of each token, -1 where the annotation leaves several
-        tags possible. Where these differ only in how O is split, one of them. Shape: (N,)
-    allowed (Array2d | None): True where the annotation leaves a tag possible; None
-        if `tags` says it all. Shape: (N, K)
-    cost (Floats2d | None): The cost of predicting each tag at each token, including the
-        weight of the token; 0 on gold. None for losses without a cost. Shape: (N, K)
-    token_weights (Floats1d | None): Weight of each token; None: 1. Shape: (N,)
-    weights (Floats1d | None): Weight of each sequence; None: 1. Shape: (B,)
-    opening (Array1d | None): Which tags begin an entity. Shape: (K,)
-    continuing (Array1d | None): Which tags go on with the entity of the token before.
+    tags (Ints1d): The gold tag of each token, -1 where annotation is missing. If the chain has
+        several tags for O, it is one of those that may be right. Shape: (N,)
+    allowed (Array2d | None): For each token, True at all tags that agree with the annotation. None
+        if no annotation is missing, so that `tags` is enough. Shape: (N, K)
+    cost (Floats2d | None): The cost of predicting each tag at each token, times the weight of the
+        token. It is 0 for the gold tag. None if the loss has no cost. Shape: (N, K)
+    token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
+    weights (Floats1d | None): The weight of each sequence. None: 1. Shape: (B,)
+    opening (Array1d | None): True for the tags that begin an entity. Shape: (K,)
+    continuing (Array1d | None): True for the tags that go on with the entity of the token before.
         Shape: (K,)
-    tied_to (Ints1d | None): The tag of the model that each tag has its scores from, if the
-        chain has more tags than the model. None: itself. Shape: (K,)
-    features (Ints2d | None): The features of each token, each of the value 1; -1 stands
-        for none. None: each token has one, which no other has. Shape: (N, S)
-    collapsed_of (Ints1d | None): The tag that each tag counts as, if the chain has several
-        tags for one of the annotation. None: itself. Shape: (K,)
+    tied_to (Ints1d | None): If the chain has copies of tags, for incorrect spans: for each tag the
+        tag of the model that it has its scores from. None: there are no copies. Shape: (K,)
+    features (Ints2d | None): The features of each token, for losses that use them. Each has the
+        value 1; -1 stands for none. None: each token has one feature, which no other token has.
+        Shape: (N, S)
+    collapsed_of (Ints1d | None): If the chain has several tags for O: for each tag the tag of the
+        annotation that it counts as. None: each tag counts as itself. Shape: (K,)
     """
 
     tags: Ints1d
@@ -86,20 +91,21 @@ class Gold(NamedTuple):
 
     @property
     def paths(self) -> Ints1d | Array2d:
-        """The right paths: one tag for each token, or the tags that are allowed."""
+        """The right paths: the gold tag of each token or, if annotation is missing, the mask
+        `allowed`."""
         if self.allowed is None:
             return self.tags
         return self.allowed
 
     @property
     def token_tags(self) -> Ints1d | Array2d:
-        """The right tags of each token, whatever the other tokens are: unlike `paths`, these are
-        all tags that count as the gold tag."""
+        """The right tags of each token by itself, in the same form as `paths`. If the chain has
+        several tags for O, each of them is right where gold is O. (In a right path, only one of
+        them may be right, as some say that an entity follows.)"""
         if self.allowed is not None or self.collapsed_of is None:
             return self.paths
-        # A mask, (N, K): does tag k count as the same tag of the annotation as the gold tag?
-        counts_as = self.collapsed_of[self.tags]
-        return counts_as[:, None] == self.collapsed_of
+        annotated_tags = self.collapsed_of[self.tags]  # the tags of the annotation, (N,)
+        return annotated_tags[:, None] == self.collapsed_of
 
 
 class LossResult(NamedTuple):
@@ -114,13 +120,13 @@ class LossResult(NamedTuple):
 
 
 ScoreWithVjp = tuple[Floats1d, Callable[[Floats1d], Potentials]]
-"""One score per sequence, in float64, shape (B,); and its vector-Jacobian product: the callback
-from the derivative with respect to those scores, shape (B,), to that with respect to the
+"""A score for each sequence, in float64, (B,); and its vector-Jacobian product (vjp): the callback
+that takes the derivative with respect to these scores, (B,), to the gradient with respect to the
 potentials."""
 
 
 class TagSet(Protocol):
-    """The part of a tag set that costs use (see `tags.Tags`)."""
+    """The part of a tag set that costs use: see `tags.Tags`."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -128,23 +134,23 @@ class TagSet(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tags as people write them: O, B-PER, and so on. Length: K"""
+        """The tags as people write them: O, B-PER, and so on. There are K."""
 
     @property
     def label_of(self) -> Ints1d:
-        """The label of each tag, as an index; -1 for O. Shape: (K,)"""
+        """For each tag the number of its label, -1 for O. Shape: (K,)"""
 
     def __len__(self) -> int: ...
 
 
 class EntityTags(NamedTuple):
-    """What makes an entity of tags.
+    """Which tags and transitions make an entity.
 
-    label_of (Ints1d): The label of each tag, as an index; -1 for O. Shape: (K,)
+    label_of (Ints1d): For each tag the number of its label, -1 for O. Shape: (K,)
     opening (Array1d): True for the tags that begin an entity. Shape: (K,)
     closing (Array1d): True for the tags that an entity may end with. Shape: (K,)
-    inside (Array2d): True for the transitions inside an entity, [from, to]. After any other one
-        the entity is over. Shape: (K, K)
+    inside (Array2d): True for the transitions within an entity, [from, to]. Any other transition
+        after an entity ends it. Shape: (K, K)
     """
 
     label_of: Ints1d
@@ -154,21 +160,21 @@ class EntityTags(NamedTuple):
 
 
 CostTable: TypeAlias = Floats2d
-"""What each mistake costs, [gold tag, predicted tag]: never negative, 0 on the diagonal.
-Shape: (K, K)"""
+"""What each mistake costs, [gold tag, predicted tag]. Costs are never negative, and 0 on the
+diagonal. Shape: (K, K)"""
 
 Cost = Callable[[TagSet], CostTable]
 """Makes the cost table of a tag set."""
 
 
 class Progress(NamedTuple):
-    """How far training has come since the component was initialized. All are integers, as shares
-    of epochs don't add up to whole ones.
+    """How far training has come since the component was initialized. It has only integers: as
+    floats, the shares of an epoch that updates take might not add up to a whole epoch.
 
     steps (int): The number of updates.
     epochs (int): The number of finished passes over the training examples.
-    n_seen (int): The number of examples that the current pass has seen.
-    n_examples (int): The number of examples of the current pass.
+    n_seen (int): The number of examples that the current pass has seen so far.
+    n_examples (int): The number of all examples of the current pass.
     """
 
     steps: int = 0
@@ -178,41 +184,46 @@ class Progress(NamedTuple):
 
     @property
     def passes(self) -> float:
-        """The number of passes over the training examples, with the share of the current one."""
+        """The number of passes over the training examples, a float: the share of the current pass
+        that is over is added to the finished ones."""
         return (self.epochs * self.n_examples + self.n_seen) / self.n_examples
 
     def after_update(self, n: int, n_examples: int) -> "Progress":
-        """The progress after an update with n of the training examples, of which there are
-        `n_examples`, at least one."""
-        # If their number has changed, the share of the pass that is over stays as it was.
+        """Return the progress after one more update.
+
+        n (int): The number of examples of the update.
+        n_examples (int): The number of all training examples, at least one.
+        """
+        # If the number of all examples has changed, keep the share of the pass that is over.
         n_seen_before = self.n_seen * n_examples // self.n_examples
-        # What is more than a pass is the beginning of the next.
+        # Examples beyond the end of the pass are the first ones of the next pass.
         n_passes, n_seen = divmod(n_seen_before + n, n_examples)
         return Progress(self.steps + 1, self.epochs + n_passes, n_seen, n_examples)
 
 
 def nothing_to_forget() -> None:
-    """Do nothing: `forget` of losses without state. (A lambda can't be pickled.)"""
+    """Do nothing. It is the `forget` of losses without state. (A lambda can't be pickled.)"""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A training loss as the config names it.
+    """A training loss, as the config names it.
 
-    compute (Callable): Takes potentials and gold to value and gradient.
-    cost (Cost | None): The cost that `compute` expects in `Gold.cost`, if any.
-    weighs_tokens (bool): Whether `compute` uses token weights. Losses with a cost always do: the
-        weights are part of the cost.
-    uses_features (bool): Whether `compute` uses the features of tokens.
-    is_ratio (bool): Whether its value is one ratio over the batch, not a sum that grows
-        with it.
-    is_smooth (bool): Whether it is a function of potentials and gold without kinks or jumps,
-        as batch methods of optimisation need it.
-    has_probabilities (bool): Whether scores are log probabilities after training.
-    shifts_probabilities (bool): Whether it is of scores that a cost is added to: after training,
+    compute (Callable): Takes potentials and gold to the value of the loss and its gradient.
+    cost (Cost | None): The cost that `compute` expects in `Gold.cost`. None: it needs none.
+    weighs_tokens (bool): Whether `compute` uses `Gold.token_weights`. Losses with a cost don't have
+        to: the weights are a part of the cost.
+    uses_features (bool): Whether `compute` uses `Gold.features`.
+    is_ratio (bool): Whether the value is one ratio over the batch. Otherwise it is a sum over
+        sequences.
+    is_smooth (bool): Whether the loss has no kinks and no jumps. Training on all docs at once, by
+        L-BFGS, needs that.
+    has_probabilities (bool): Whether scores give probabilities after training.
+    shifts_probabilities (bool): Whether a cost is added to the scores in training. Then
         probabilities are shifted against expensive mistakes.
-    needs_start (bool): Whether it needs a likelihood model to start from.
-    forget (Callable): Called when training starts anew, for losses that keep state.
+    needs_start (bool): Whether training should start from a model that was trained with the
+        likelihood.
+    forget (Callable): Is called when training starts anew, for losses that keep state.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
@@ -227,17 +238,17 @@ class Loss:
     forget: Callable[[], None] = nothing_to_forget
 
     def stage_at(self, progress: Progress) -> "Loss":
-        """The loss to minimise at this point of training."""
+        """Return the loss to minimise at this point of training."""
         return self
 
     @property
     def stages(self) -> "tuple[Loss, ...]":
-        """All losses that training minimises, in order."""
+        """All losses that training minimises, one after another."""
         return (self,)
 
 
 def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
-    """Make potentials that are all 0, such as the sum of no gradients."""
+    """Make potentials that are all 0, as the beginning of a sum of gradients, for example."""
 
     def zeros(*shape: int) -> Any:
         return numpy.zeros(shape, dtype=dtype)
@@ -263,8 +274,8 @@ def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials)
 
 
 def add_to(total: Potentials, gradient: Potentials) -> Potentials:
-    """Add a gradient in place to the sum of others of the same batch, and return the sum."""
-    # All fields but the last are arrays of scores: that is `lengths`.
+    """Add a gradient to a sum of gradients of the same batch, in place. Returns the sum."""
+    # All fields but the last, which is `lengths`, are arrays of scores.
     for sums, terms in zip(total[:-1], gradient[:-1]):
         sums += terms
     return total

@@ -1,7 +1,7 @@
-"""Cost matrices over labels, given by the user.
+"""Cost matrices over labels, which the user gives.
 
-A matrix is a block of the config, `[gold][predicted]`, or a CSV file: the first row has the
-predicted labels, the first cell of every other row the gold label.
+A matrix is a block of the config, `[gold][predicted]`, or a CSV file. The first row of the file has
+the predicted labels, the first cell of each other row the gold label:
 
     gold,city,country,O
     city,0,1,5
@@ -27,7 +27,7 @@ class Matrix:
     """A cost matrix over labels. A file is read when its first cost is needed.
 
     source (MatrixSource): The rows, or the path of a CSV file.
-    where (str): Its name in error messages.
+    where (str): The name of the matrix in error messages.
     """
 
     source: MatrixSource
@@ -35,7 +35,7 @@ class Matrix:
 
     @cached_property
     def rows(self) -> dict[str, dict[str, float]]:
-        """The costs, `[gold][predicted]`, checked.
+        """The costs, `[gold][predicted]`. They are checked.
 
         RAISES (ValueError): If a file can't be read, or a cost is negative, not finite, or not 0
             on the diagonal.
@@ -52,9 +52,10 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """The cost of a predicted label, or "O", in place of the gold one; 0 if they are the same.
+        """Return what it costs to predict a label in place of the gold label: 0 if they are the
+        same. Either may be "O".
 
-        RAISES (ValueError): If the matrix doesn't have it.
+        RAISES (ValueError): If the matrix doesn't have the cost.
         """
         if gold == predicted:
             return 0.0
@@ -66,8 +67,8 @@ class Matrix:
 
 
 def make_matrix(source: MatrixSource, where: str) -> Matrix:
-    """Build a cost matrix. A block of the config is checked at once. A file is checked when it is
-    read, as a pipeline has to load on a machine without the file.
+    """Build a cost matrix. A block of the config is checked here. A file is checked later, when it
+    is read: a pipeline has to load on a machine that doesn't have the file.
 
     source (MatrixSource): The rows, or the path of a CSV file.
     where (str): The name of the matrix in error messages. The path of a file is added to it.
@@ -76,23 +77,23 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
     matrix = Matrix(source, where)
-    # Its labels become names of blocks, as the config is saved with the pipeline.
+    # The config is saved with the pipeline, and labels are names of blocks in it.
     check_config_names(matrix.rows, where)
     return matrix
 
 
 def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
-    """Read the costs of a CSV file, `[gold][predicted]`. An empty cell has no cost.
+    """Read the costs of a CSV file, `[gold][predicted]`. For an empty cell there is no cost.
 
-    RAISES (ValueError): If it can't be read, a row has too few or too many cells, or a label comes
-        twice.
+    RAISES (ValueError): If the file can't be read, a row has too few or too many cells, or a label
+        comes twice.
     """
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
         if not rows:
             return {}
-        # The first cell, above the gold labels, may say anything.
+        # The first cell, above the gold labels, is not read.
         _, *predicted_labels = rows[0]
         costs_of_labels = []  # pairs of a gold label and its costs
         for gold, *cells in rows[1:]:

@@ -1,11 +1,12 @@
-"""The label tree: ancestors of labels, and distances between labels.
+"""The label tree: a hierarchy of labels, which says how similar two labels are.
 
-A tree is given as nested mappings, in a block of the config or in a JSON or YAML file. Leaves
-are empty: {} or null. Any node may be a label.
+A tree is given as nested mappings, in a block of the config or in a JSON or YAML file. Leaves are
+empty: {} or null. Any node may be a label.
 
     {"location": {"city": {}, "country": {}}, "person": {}}
 
-The nodes of level 1, at the top, are children of a root without a name.
+The nodes at the top have level 1. They are children of a root without a name. The lineage of a node
+has the nodes from the top down to it, the node included: ("location", "city").
 """
 
 import json
@@ -30,7 +31,7 @@ class Tree:
     """A label tree. A file is read when it is first needed.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
-    where (str): Its name in error messages.
+    where (str): The name of the tree in error messages.
     """
 
     source: TreeSource
@@ -38,9 +39,9 @@ class Tree:
 
     @cached_property
     def lineages(self) -> dict[str, tuple[str, ...]]:
-        """For each node, the nodes from the top down to it, itself included.
+        """The lineage of each node.
 
-        RAISES (ValueError): If the file can't be read, or the mappings are no tree.
+        RAISES (ValueError): If the file can't be read, or the mappings are not a tree.
         """
         nodes = self.source
         if not isinstance(nodes, dict):
@@ -61,9 +62,9 @@ class Tree:
         return max(len(lineage) for lineage in self.lineages.values())
 
     def lineage(self, label: str) -> tuple[str, ...]:
-        """The nodes from the top down to a label, itself included.
+        """Return the lineage of a label.
 
-        RAISES (ValueError): If the label is no node.
+        RAISES (ValueError): If the label is not a node.
         """
         if label not in self.lineages:
             expected = "expected a node for every label"
@@ -71,59 +72,59 @@ class Tree:
         return self.lineages[label]
 
     def ancestor(self, label: str, level: int) -> str:
-        """The ancestor of a label at a level, 1 at the top. A label above that level is its own
-        ancestor."""
+        """Return the ancestor of a label at a level. A label that is itself above this level is its
+        own ancestor."""
         ancestors_to_level = self.lineage(label)[:level]
         return ancestors_to_level[-1]
 
     def distances(self, labels: Sequence[str]) -> Ints2d:
-        """The number of edges between each pair of labels. Shape: (labels, labels)
+        """Count the edges between each pair of labels. Shape: (labels, labels)
 
             d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
 
         Higashiyama et al., before eq 8.
         """
         index_of_node = {node: i for i, node in enumerate(self.lineages)}
-        # The lineage of each label, as indices of nodes, and then -1. Shape: (labels, depth)
+        # The lineage of each label as numbers of nodes, with -1 below its end.
+        # Shape: (labels, depth)
         lineages = numpy.full((len(labels), self.depth), -1)
         for i, label in enumerate(labels):
             nodes = self.lineage(label)
             lineages[i, : len(nodes)] = [index_of_node[node] for node in nodes]
         is_node = lineages >= 0
         levels = is_node.sum(axis=1)
-        # Two labels share the nodes down to their lowest common ancestor: as many as its level.
-        # Shape: (labels, labels, depth)
+        # Two labels share the nodes from the top down to their lowest common ancestor. Their number
+        # is its level. Shape: (labels, labels, depth)
         is_shared = (lineages[:, None] == lineages) & is_node
         level_of_ancestor = is_shared.sum(axis=2)
         return levels[:, None] + levels - 2 * level_of_ancestor
 
 
 def make_tree(source: TreeSource, where: str) -> Tree:
-    """Build a label tree. A block of the config is checked at once. A file is checked when it is
-    read, as a pipeline has to load on a machine without the file.
+    """Build a label tree. A block of the config is checked here. A file is checked later, when it
+    is read: a pipeline has to load on a machine that doesn't have the file.
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
     where (str): The name of the tree in error messages. The path of a file is added to it.
-    RAISES (ValueError): If a block is no tree.
+    RAISES (ValueError): If a block is not a tree.
     """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     tree = Tree(source, where)
-    # Reading the property checks the tree: it has nodes, or raises a ValueError.
+    # The property `lineages` checks the tree when it is read, and raises a ValueError.
     if tree.lineages:
-        # Its nodes become names of blocks, as the config is saved with the pipeline.
+        # The config is saved with the pipeline, and nodes are names of blocks in it.
         check_config_names(source, where)
     return tree
 
 
 def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
-    """Walk through a tree, parents before children. Yields the lineage of each node: see
-    `Tree.lineages`.
+    """Yield the lineage of each node of a tree, those of parents before those of their children.
 
-    nodes (Any): The nodes to begin with: should be a mapping of each to its children.
-    above (tuple[str, ...]): The lineage of their parent; empty at the top.
+    nodes (Any): Nodes with the same parent. It should be a mapping from each node to its children.
+    above (tuple[str, ...]): The lineage of their parent. It is empty at the top.
     where (str): The name of the tree in error messages.
-    RAISES (ValueError): If it is no tree of strings.
+    RAISES (ValueError): If it is not a tree of strings.
     """
     if not isinstance(nodes, Mapping):
         place = "on top"

@@ -1,11 +1,13 @@
-"""Costs: tables over tags, [gold, predicted], 0 on the diagonal.
+"""Costs: tables that say what each mistake costs, [gold tag, predicted tag], with 0 on the
+diagonal.
 
-Each factory returns a `Cost`: a function that makes the cost table of a tag set. Factories are
-called when the config is loaded, costs when the labels are known. Files named in the config are
-read only then, so a pipeline loads without them.
+A factory, such as `make_matrix_cost`, is called when the config is loaded. It returns a `Cost`: a
+function that makes the cost table of a tag set, and is called when the labels are known. Only then
+are files read that the config names, so that a pipeline loads without them.
 
-All costs but Hamming are tables over labels, with O last (its label is -1). The diagonal of such a
-table is the cost of a wrong boundary: the correct label with a wrong prefix.
+All costs but Hamming make a table over labels first, in which O comes last, and expand it to tags.
+The diagonal of such a table has the cost of a wrong boundary: the correct label with a wrong
+prefix. In shapes, K is the number of tags.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +25,11 @@ from .cost_matrix import Matrix, MatrixSource, make_matrix
 from .label_tree import Tree, TreeSource, make_tree
 
 HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
-"""The block of the cost where a config has none."""
+"""The block of the default cost."""
 
 EMPTY_BLOCK: dict[str, Any] = SimpleFrozenDict()
-"""The default of an optional block of the config. It can't be changed by mistake."""
+"""The default of an optional block of the config. It is frozen, so that nobody changes it by
+mistake."""
 
 
 def make_hamming_cost() -> Cost:
@@ -35,7 +38,7 @@ def make_hamming_cost() -> Cost:
 
 
 def hamming_cost(tags: TagSet) -> CostTable:
-    """1 for every wrong tag.
+    """Each wrong tag costs 1.
 
     cost[i, j] = 1 if i != j else 0
     """
@@ -48,11 +51,11 @@ def make_zero_one_cost() -> Cost:
 
 
 def zero_one_cost(tags: TagSet) -> CostTable:
-    """1 for every wrong label, 0 for a wrong boundary.
+    """Each wrong label costs 1, where O counts as a label. A wrong boundary costs 0.
 
         cost[i, j] = 1 if label(i) != label(j) else 0
 
-    Higashiyama et al., eq 12. O is a label, too.
+    Higashiyama et al., eq 12.
     """
     n_labels_and_o = len(tags.labels) + 1
     return _over_tags(1.0 - numpy.eye(n_labels_and_o), tags)
@@ -70,8 +73,8 @@ def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
 
 
 def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
-    """The distance in the label tree for a wrong label, one more than the longest distance for a
-    miss and a false alarm, 0 for a wrong boundary.
+    """A wrong label costs its distance from the gold label in the label tree. A miss and a false
+    alarm cost one more than the largest distance. A wrong boundary costs 0.
 
         cost[i, j] = d(label(i), label(j))             between entities
         cost[i, j] = M = max_{e, e'} d(e, e') + 1      between an entity and O
@@ -84,14 +87,14 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     """
     distances = tree.distances(tags.labels)
     cost_with_o = distances.max(initial=0) + 1
-    # A last row and column for O
+    # Append a row and a column for O.
     table = numpy.pad(distances, (0, 1), constant_values=cost_with_o)
     table[-1, -1] = 0
     return _over_tags(table, tags)
 
 
 KINDS = ("false_alarm", "miss", "wrong_label", "wrong_boundary")
-"""The kinds of mistakes whose costs a `PrecisionRecallCost` has, in this order."""
+"""The kinds of mistakes that a `PrecisionRecallCost` has a cost for."""
 
 
 def make_precision_recall_cost(
@@ -114,11 +117,12 @@ def make_precision_recall_cost(
         [components.ner.loss.cost.labels.drug]
         miss = 5.0
 
-    false_alarm (float): Cost of an entity where gold is O. By predicted label.
-    miss (float): Cost of O where gold is an entity. By gold label.
-    wrong_label (float): Cost of an entity of another label. By gold label.
-    wrong_boundary (float): Cost of the correct label with another prefix.
-    labels (dict[str, dict[str, float]]): The same settings for single labels.
+    false_alarm (float): The cost of an entity where gold is O.
+    miss (float): The cost of O where gold is an entity.
+    wrong_label (float): The cost of an entity with another label than gold.
+    wrong_boundary (float): The cost of the correct label with another prefix.
+    labels (dict[str, dict[str, float]]): The same settings for single labels. A false alarm has the
+        cost of the predicted label, other mistakes that of the gold label.
     RAISES (ValueError): If a setting is unknown, negative or not finite.
     """
     where = "spacy_costner.PrecisionRecallCost"
@@ -128,16 +132,18 @@ def make_precision_recall_cost(
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        # A label has the overall cost of the kinds that it doesn't name, in the order of `KINDS`.
+        # If a label has no cost of a kind, the overall cost counts. The order is that of `KINDS`.
         costs_of_label = {**overall, **costs}
         per_label[label] = tuple(costs_of_label.values())
     return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
 
 
 def _check_kinds(costs: Mapping[str, float], where: str) -> None:
-    """Raise a ValueError if a name is no kind of mistake, or a cost is negative or not finite.
+    """Check costs of kinds of mistakes.
 
-    where (str): What error messages begin with.
+    costs (Mapping[str, float]): The cost of each kind, by its name.
+    where (str): The beginning of error messages.
+    RAISES (ValueError): If a name is not in `KINDS`, or a cost is negative or not finite.
     """
     for kind, cost in costs.items():
         if kind not in KINDS:
@@ -148,11 +154,14 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
 def precision_recall_cost(
     tags: TagSet, *, overall: Sequence[float], per_label: Mapping[str, Sequence[float]]
 ) -> CostTable:
-    """The cost of each kind of mistake, in the order of `KINDS`, by label.
+    """Each kind of mistake has its cost, which may depend on the label x.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
+    tags (TagSet): The tags.
+    overall (Sequence[float]): The cost of each kind of mistake, in the order of `KINDS`.
+    per_label (Mapping[str, Sequence[float]]): The same for single labels.
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
     unknown_labels = sorted(set(per_label) - set(tags.labels))
@@ -161,11 +170,11 @@ def precision_recall_cost(
         raise ValueError(f"{where}: expected any of {tags.labels}, got {unknown_labels[0]!r}")
     n_labels = len(tags.labels)
     costs_by_label = [per_label.get(label, overall) for label in tags.labels]
-    # `reshape` is for a tag set without labels.
+    # `reshape` makes a table with columns even if the tag set has no labels.
     costs_by_kind = numpy.reshape(costs_by_label, (n_labels, len(KINDS))).T
-    # The costs of all labels. Shapes: (labels,)
+    # For each kind the costs of all labels. Shapes: (labels,)
     false_alarm, miss, wrong_label, wrong_boundary = costs_by_kind
-    # Labels and, last, O; [gold, predicted]
+    # [gold, predicted], with the labels first and O last.
     outside = n_labels  # the row and the column of O
     table = numpy.zeros((n_labels + 1, n_labels + 1))
     table[:outside, :outside] = wrong_label[:, None]
@@ -176,13 +185,13 @@ def precision_recall_cost(
 
 
 def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Cost:
-    """Build the cost of a matrix given by the user: see `matrix_cost`.
+    """Build the cost of a matrix that the user gives: see `matrix_cost`.
 
     matrix (MatrixSource): The cost matrix: a block of the config, `matrix.<gold>.<predicted>`,
         which is saved with the pipeline, or the path of a CSV file, which is not. The first row
         of the file has the predicted labels, the first cell of each other row the gold label. O
         is "O". The diagonal is 0 and can be omitted.
-    wrong_boundary (float): Cost of the correct label with another prefix.
+    wrong_boundary (float): The cost of the correct label with another prefix.
     RAISES (ValueError): If a cost is negative or not finite, or not 0 on the diagonal.
     """
     where = "spacy_costner.MatrixCost"
@@ -192,7 +201,7 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
 
 
 def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostTable:
-    """The costs of a matrix given by the user.
+    """Each mistake costs what a matrix that the user gives says.
 
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
@@ -204,7 +213,7 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     for gold in labels:
         rows.append([matrix.cost(gold, predicted) for predicted in labels])
     table = numpy.asarray(rows)
-    # A correct label with another prefix. `_over_tags` sets correct tags to 0.
+    # The diagonal has correct labels with another prefix. `_over_tags` sets correct tags to 0.
     numpy.fill_diagonal(table, wrong_boundary)
     return _over_tags(table, tags)
 
@@ -227,9 +236,10 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
     costs (dict[str, Cost]): The costs, a block for each, under names of your choice. (The type is
         Any, as confection accepts no blocks as values of a dict[str, Cost].)
-    weights (dict[str, float]): The weight of each cost, 0 or more; 1 if omitted.
-    RAISES (ValueError): If there is no cost, if a value is not a cost, or if a weight is negative,
-        not finite or has no cost.
+    weights (dict[str, float]): The weights of costs, by their names, 0 or more. A cost without one
+        has the weight 1.
+    RAISES (ValueError): If there is no cost, if a value is not a cost, if a weight is negative or
+        not finite, or if it has the name of no cost.
     """
     where = "spacy_costner.SumCost"
     if not costs:
@@ -246,14 +256,14 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
-    """The weighted sum of several costs.
+    """Each mistake costs the weighted sum of several costs.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
     terms (Sequence[tuple[float, Cost]]): The weight of each cost, and the cost.
     RAISES (ValueError): If float32 can't hold a sum.
     """
-    # A sum that is too large becomes infinity. The check below says so, and not a warning of NumPy.
+    # A sum that is too large becomes infinity. The check below reports it, so NumPy need not warn.
     with numpy.errstate(over="ignore"):
         table = sum(numpy.float32(weight) * cost(tags) for weight, cost in terms)
     largest_sum = float(table.max(initial=0))
@@ -262,10 +272,10 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 
 
 def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:
-    """Expand a table over labels and, last, O to a table over tags: two tags cost what their labels
-    cost. The diagonal is the cost of a wrong boundary, so B-x and I-x have that of x and x.
-    Shape: (labels + 1, labels + 1) to (K, K)"""
-    # The label of O is -1: its row and column are the last ones.
+    """Expand a table over labels and O, which comes last, to a table over tags. Two tags have the
+    cost of their labels. Two tags of the same label, such as B-x and I-x, thus have the cost on the
+    diagonal, which is that of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
+    # The label of O is -1, which as an index is the last row and column.
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")
     numpy.fill_diagonal(costs, 0)
     return costs

@@ -1,4 +1,6 @@
-// Sparse rows: each token has a few of many rows of weights. A row id below 0 stands for nothing.
+// Sums and updates of sparse weights. There are many rows of weights, and each token has a few of
+// them, by their numbers: a row id below 0 stands for none. A row has `width` weights, one for each
+// tag. N tokens have n_slots row ids each.
 
 #pragma once
 
@@ -47,7 +49,7 @@ class IdMap {
   private:
     struct Place {
         uint64_t key;
-        std::atomic<uint32_t> number_and_1;  // number + 1; 0 if the place is free
+        std::atomic<uint32_t> number_plus_1;  // 0 if the place is free
     };
     using Places = std::vector<Place>;
 
@@ -62,18 +64,18 @@ class IdMap {
     // The number of a key, -1 at a free place: the key isn't there.
     static int32_t find(const Places& places, uint64_t key) {
         for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
-            const uint32_t number = places[at].number_and_1.load(std::memory_order_acquire);
+            const uint32_t number = places[at].number_plus_1.load(std::memory_order_acquire);
             if (number == 0 || places[at].key == key) return static_cast<int32_t>(number - 1);
         }
     }
 
     // Sets the number of a key. Returns whether the key is new.
-    static bool set(Places& places, uint64_t key, uint32_t number_and_1) {
+    static bool set(Places& places, uint64_t key, uint32_t number_plus_1) {
         for (size_t at = slot(places, key);; at = (at + 1) & (places.size() - 1)) {
-            const bool is_free = places[at].number_and_1.load(std::memory_order_relaxed) == 0;
+            const bool is_free = places[at].number_plus_1.load(std::memory_order_relaxed) == 0;
             if (!is_free && places[at].key != key) continue;
             if (is_free) places[at].key = key;
-            places[at].number_and_1.store(number_and_1, std::memory_order_release);
+            places[at].number_plus_1.store(number_plus_1, std::memory_order_release);
             return is_free;
         }
     }
@@ -92,7 +94,7 @@ class IdMap {
         auto larger = std::make_unique<Places>(size);
         if (!tables_.empty())
             for (const Place& place : *tables_.back())
-                if (const uint32_t number = place.number_and_1.load(std::memory_order_relaxed))
+                if (const uint32_t number = place.number_plus_1.load(std::memory_order_relaxed))
                     set(*larger, place.key, number);
         tables_.push_back(std::move(larger));
         in_use_.store(tables_.back().get(), std::memory_order_release);
@@ -124,9 +126,10 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
         const int64_t end = begin + lengths[b];
         for (int64_t t = begin; t < end; ++t)
             for (int64_t s = 0; s < n_slots; ++s) {
-                const int64_t there = t + offsets[s];
+                const int64_t neighbour = t + offsets[s];
                 int32_t value = -1;
-                if (there >= begin && there < end) value = values[there * n_columns + columns[s]];
+                if (neighbour >= begin && neighbour < end)
+                    value = values[neighbour * n_columns + columns[s]];
                 *rows++ = value < 0 ? -1 : static_cast<int32_t>(first_rows[s] + int64_t(value));
             }
         begin = end;
@@ -134,47 +137,48 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
 }
 
 // scores[t] = sum of weights[r] over the rows r of token t. Returns whether all rows are below
-// n_rows; others are left out. Rows are far apart in memory, so those of the slots `ahead` are
-// fetched while these are added.
+// n_rows; others are left out. Rows are far apart in memory, and slow to fetch. So while a row is
+// added, the processor is told to fetch the one that comes `n_ahead` slots later.
 inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
                      int64_t n_rows, int64_t width, float* RESTRICT scores) {
-    const int64_t n = n_tokens * n_slots, ahead = 16;
-    const uint32_t past = static_cast<uint32_t>(std::min<int64_t>(n_rows, INT32_MAX));
-    bool are_there = true;
+    const int64_t n = n_tokens * n_slots, n_ahead = 16;
+    const uint32_t end = static_cast<uint32_t>(std::min<int64_t>(n_rows, INT32_MAX));
+    bool are_in_range = true;
     for (int64_t t = 0; t < n_tokens; ++t, scores += width) {
         std::fill(scores, scores + width, 0.0f);
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + ahead < n && rows[i + ahead] >= 0) {
-                const float* soon = weights + rows[i + ahead] * width;
-                PREFETCH(soon);
-                PREFETCH(soon + 16);
+            if (i + n_ahead < n && rows[i + n_ahead] >= 0) {
+                const float* next_row = weights + rows[i + n_ahead] * width;
+                PREFETCH(next_row);
+                PREFETCH(next_row + 16);
             }
-            // As unsigned numbers, negative rows are past the end, too: one comparison finds both.
-            if (static_cast<uint32_t>(rows[i]) >= past) {
-                are_there &= rows[i] < 0;
+            // As an unsigned number, a negative row is above the end, too: one comparison does.
+            if (static_cast<uint32_t>(rows[i]) >= end) {
+                are_in_range &= rows[i] < 0;
                 continue;
             }
             const float* row = weights + rows[i] * width;
             for (int64_t k = 0; k < width; ++k) scores[k] += row[k];
         }
     }
-    return are_there;
+    return are_in_range;
 }
 
-// The rows of the tokens of a batch, each once in `active`, and their gradients: the sums of
-// d_scores over the tokens that have the row. Tokens without a gradient are left out. `place_of`
-// has the place of each row in `active`. It is -1 everywhere, before and after.
+// Finds the rows that the tokens of a batch have, each once, in `active`, and their gradients: the
+// sum of d_scores over the tokens that have the row. Tokens with a gradient of 0 are left out.
+// `place_of` is memory to work in: the place of each row in `active`. It has to be -1 everywhere
+// before the call, and is so after it.
 inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
                          const float* d_scores, int64_t width, int32_t* place_of,
                          std::vector<int32_t>& active, std::vector<float>& gradient) {
-    const int64_t n = n_tokens * n_slots, ahead = 16;
+    const int64_t n = n_tokens * n_slots, n_ahead = 16;
     active.clear();
     gradient.clear();
     for (int64_t t = 0; t < n_tokens; ++t) {
         const float* d_score = d_scores + t * width;
         if (std::all_of(d_score, d_score + width, [](float d) { return d == 0; })) continue;
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + ahead < n && rows[i + ahead] >= 0) PREFETCH(place_of + rows[i + ahead]);
+            if (i + n_ahead < n && rows[i + n_ahead] >= 0) PREFETCH(place_of + rows[i + n_ahead]);
             const int32_t row = rows[i];
             if (row < 0) continue;
             // -1, as an unsigned number, is past the end: the row is new.
@@ -190,7 +194,8 @@ inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
     for (int32_t row : active) place_of[row] = -1;
 }
 
-// products[i] = inputs[i] weights. Each row is summed in the same order, however many there are.
+// products[i] = inputs[i] weights, a product of matrices. Each row is summed in the same order,
+// however many rows there are.
 inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, const float* weights,
                           int64_t width, float* RESTRICT products) {
     for (int64_t i = 0; i < n_rows; ++i, inputs += dim, products += width) {
@@ -206,13 +211,13 @@ inline void multiply_rows(const float* inputs, int64_t n_rows, int64_t dim, cons
 // gradient[r] += d_scores[t] for the rows r of each token t, in float64.
 inline void add_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
                      int64_t width, double* RESTRICT gradient) {
-    const int64_t n = n_tokens * n_slots, ahead = 16;
+    const int64_t n = n_tokens * n_slots, n_ahead = 16;
     for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
-            if (i + ahead < n && rows[i + ahead] >= 0) {
-                const double* soon = gradient + rows[i + ahead] * width;
-                PREFETCH(soon);
-                PREFETCH(soon + 8);
+            if (i + n_ahead < n && rows[i + n_ahead] >= 0) {
+                const double* next_row = gradient + rows[i + n_ahead] * width;
+                PREFETCH(next_row);
+                PREFETCH(next_row + 8);
             }
             if (rows[i] < 0) continue;
             double* row = gradient + rows[i] * width;
@@ -243,13 +248,14 @@ inline float step_size(const Step& step, float squares) {
     return step.learn_rate / (std::sqrt(squares) + step.eps);
 }
 
-// n steps without a gradient, at once: each takes `shrink` (from L1) off the size u of the weight
-// and divides it by 1 + `decay` (from L2). After k steps, until it is 0, the size is
+// Makes n steps without a gradient at once. A step takes `shrink` (from L1) off the absolute value
+// u of the weight, and divides it by 1 + `decay` (from L2). After k steps, until it is 0, it is
 //
-//     u_k = (u + c) (1 + decay)^-k - c,  c = shrink / decay;   u - k shrink  without decay
+//     u_k = (u + c) (1 + decay)^-k - c,  c = shrink / decay      with decay
+//     u_k = u - k shrink                                         without decay
 //
-// `total` gets the sum over the steps, u_1 + ... + u_n. After n_left of them the weight stays 0.
-inline void idle(float& weight, float& total, int64_t n_steps, double shrink, double decay) {
+// The sum u_1 + ... + u_n is added to `total`. After n_left steps the weight is 0, and stays so.
+inline void regularise(float& weight, float& total, int64_t n_steps, double shrink, double decay) {
     double size = std::fabs(weight), n = static_cast<double>(n_steps), sum;
     const double sign = weight < 0 ? -1 : 1;
     if (decay == 0) {
@@ -267,14 +273,15 @@ inline void idle(float& weight, float& total, int64_t n_steps, double shrink, do
     weight = static_cast<float>(sign * size);
 }
 
-// The same without `shrink`: u_k = u (1 + decay)^-k, where floats are exact enough.
+// The same without `shrink`: u_k = u (1 + decay)^-k. Here floats are exact enough.
 inline void decay_only(float& weight, float& total, float n_steps, float decay) {
     const float lost = -std::expm1(-n_steps * std::log1p(decay));
     total += weight * (lost / decay);
     weight -= weight * lost;
 }
 
-// Does for a row what the steps since `last`, up to `now`, would have done without a gradient.
+// Regularises a row as the steps since `last`, up to step `now`, would have done. The row had no
+// gradient in these steps.
 inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const Step& step) {
     const int32_t n_steps = now - table.last[row];
     if (n_steps <= 0) return;
@@ -292,12 +299,12 @@ inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const 
         if (step.l1 == 0)
             decay_only(weights[k], totals[k], static_cast<float>(n_steps), size * step.l2);
         else
-            idle(weights[k], totals[k], n_steps, size * step.l1, size * step.l2);
+            regularise(weights[k], totals[k], n_steps, size * step.l1, size * step.l2);
     }
 }
 
-// Step number `now` for one row, by the formula in table.py. `lazy_regularise` has to have brought
-// its weights up to the step before.
+// Makes step number `now` for one row, by the formula in table.py. Call `lazy_regularise` before,
+// which brings the row up to the step before.
 inline void adagrad(const Table& table, int64_t row, const float* gradient, int32_t now,
                     const Step& step) {
     float* RESTRICT weights = table.weights + row * table.width;
@@ -310,8 +317,8 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
         weights[k] -= step_size(step, squares[k]) * gradient[k];
     for (int64_t k = 0; is_regularised && k < table.width; ++k) {
         const float size = step_size(step, squares[k]);
-        const float left = std::max(std::fabs(weights[k]) - size * step.l1, 0.0f);
-        weights[k] = std::copysign(left / (1 + size * step.l2), weights[k]);
+        const float shrunk = std::max(std::fabs(weights[k]) - size * step.l1, 0.0f);
+        weights[k] = std::copysign(shrunk / (1 + size * step.l2), weights[k]);
     }
     for (int64_t k = 0; k < table.width; ++k) totals[k] += weights[k];
 }
@@ -320,18 +327,18 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
 inline void prefetch(const Table& table, int64_t row) {
     PREFETCH(table.last + row);
     for (const float* part : {table.weights, table.totals, table.squares}) {
-        const float* soon = part + row * table.width;
-        PREFETCH(soon);
-        PREFETCH(soon + std::min<int64_t>(16, table.width - 1));
+        const float* next_row = part + row * table.width;
+        PREFETCH(next_row);
+        PREFETCH(next_row + std::min<int64_t>(16, table.width - 1));
     }
 }
 
-// Step number `now` for the rows that have a gradient, each once.
+// Makes step number `now` for the rows that have a gradient. Each row may be there only once.
 inline void adagrad(const Table& table, const int32_t* rows, int64_t n_rows,
                     const float* gradient, int32_t now, const Step& step) {
-    const int64_t ahead = 8;
+    const int64_t n_ahead = 8;
     for (int64_t i = 0; i < n_rows; ++i) {
-        if (i + ahead < n_rows) prefetch(table, rows[i + ahead]);
+        if (i + n_ahead < n_rows) prefetch(table, rows[i + n_ahead]);
         lazy_regularise(table, rows[i], now - 1, step);
         adagrad(table, rows[i], gradient + i * table.width, now, step);
     }

@@ -1,11 +1,12 @@
 # distutils: language = c++
 # cython: language_level = 3, boundscheck = False, wraparound = False
-"""Sums and updates of sparse weights: checks the arguments and calls kernels.hpp, without the GIL.
+"""Sums and updates of sparse weights. This file checks the arguments, and calls the C++ in
+kernels.hpp without the GIL.
 
-N tokens have S slots; each slot of a token names one of V rows of weights, or none, as -1. The
-scores of a token are the sum of its rows, of K weights each. All arrays are NumPy's, C-contiguous.
-Shapes that don't go together and indices out of their range raise a ValueError before anything is
-changed.
+There are V rows of weights, with K weights each, one for each tag. Each of N tokens has S slots. A
+slot has the number of a row, or -1 for none. The scores of a token are the sum of its rows. All
+arrays are NumPy arrays, C-contiguous. If shapes don't go together, or a number is out of its range,
+a ValueError is raised before anything is changed.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -15,7 +16,7 @@ import numpy
 
 
 def wrong(name, expected, got):
-    """The error to raise for an argument."""
+    """Make the error to raise for an argument."""
     return ValueError(f"{name}: expected {expected}, got {got}")
 
 
@@ -103,7 +104,7 @@ cdef class IdMap:
     cdef _IdMap numbers
 
     def set(self, const uint64_t[::1] keys, const int32_t[::1] numbers):
-        """Set the numbers of keys, not negative. Shapes: (N,), (N,)"""
+        """Set the numbers of keys. Numbers are at least 0. Shapes: (N,), (N,)"""
         _same("length of numbers", numbers.shape[0], keys.shape[0])
         _not_negative("numbers", numbers)
         if keys.shape[0]:
@@ -111,27 +112,27 @@ cdef class IdMap:
                 self.numbers.set(&keys[0], &numbers[0], keys.shape[0])
 
     def find(self, const uint64_t[::1] keys):
-        """The numbers of keys, -1 for those that have none. Shape: (N,)"""
-        found = numpy.empty(keys.shape[0], dtype="int32")
-        cdef int32_t[::1] out = found
+        """Find the numbers of keys, -1 for a key that has none. Shape: (N,)"""
+        numbers = numpy.empty(keys.shape[0], dtype="int32")
+        cdef int32_t[::1] out = numbers
         if keys.shape[0]:
             with nogil:
                 self.numbers.find(&keys[0], keys.shape[0], &out[0])
-        return found
+        return numbers
 
 
 def gather_window(
     const int32_t[:, ::1] values, const int32_t[::1] lengths, const int32_t[::1] columns,
     const int32_t[::1] offsets, const int32_t[::1] first_rows
 ):
-    """Find the rows of tokens, from the values in their windows. A slot sees one column of the
-    token some places away in the same sequence: value v there is row `first_row + v`.
+    """Find the rows of tokens, from the values in their windows. A slot looks at one column of the
+    token at some offset in the same sequence. If the value there is v, its row is `first_row + v`.
 
-    values (Ints2d): The value of each token in each of C columns; -1 for none. Shape: (N, C)
-    lengths (Ints1d): Tokens of each sequence. Tokens of a sequence stand side by side. Shape: (B,)
-    columns (Ints1d): The column of each slot. Shape: (S,)
-    offsets (Ints1d): How many tokens to the right each slot looks. Shape: (S,)
-    first_rows (Ints1d): The row of value 0 in each slot. Shape: (S,)
+    values (Ints2d): The value of each token in each of C columns, -1 for none. Shape: (N, C)
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    columns (Ints1d): The column that each slot looks at. Shape: (S,)
+    offsets (Ints1d): The offset at which each slot looks, in tokens to the right. Shape: (S,)
+    first_rows (Ints1d): The row of the value 0 in each slot. Shape: (S,)
     RETURNS (Ints2d): The row of each slot of each token, -1 for none. Shape: (N, S)
     """
     n_tokens, n_slots = values.shape[0], columns.shape[0]
@@ -210,11 +211,11 @@ def collect_rows(
     """Compute the gradient with respect to the rows of weights that the tokens of a batch have.
 
     rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
-    d_scores (Floats2d): Derivative with respect to the scores. Shape: (N, K)
-    place_of (Ints1d): Room to work in, so that none of the size of all weights is made for each
-        batch. It is -1 everywhere, before and after. Shape: (V,)
-    RETURNS (tuple[Ints1d, Floats2d]): The rows that have a gradient, each once; and their
-        gradients. Shapes: (A,), (A, K)
+    d_scores (Floats2d): The derivative with respect to the scores of tokens. Shape: (N, K)
+    place_of (Ints1d): Memory to work in, so that not each call has to make an array with an entry
+        for each row. It has to be -1 everywhere, and is so again after the call. Shape: (V,)
+    RETURNS (tuple[Ints1d, Floats2d]): The numbers of the A rows that have a gradient, each once;
+        and their gradients. Shapes: (A,), (A, K)
     """
     cdef vector[int32_t] active
     cdef vector[float] gradient
@@ -227,22 +228,23 @@ def collect_rows(
                 &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], width,
                 &place_of[0], active, gradient
             )
-    found = numpy.empty(active.size(), dtype="int32")
+    active_rows = numpy.empty(active.size(), dtype="int32")
     sums = numpy.empty((active.size(), width), dtype="float32")
     if active.size():
-        found[:] = <int32_t[:active.size()]>active.data()
+        active_rows[:] = <int32_t[:active.size()]>active.data()
         sums.reshape(-1)[:] = <float[:gradient.size()]>gradient.data()
-    return found, sums
+    return active_rows, sums
 
 
 def add_rows(
     const int32_t[:, ::1] rows, const float[:, ::1] d_scores, double[:, ::1] gradient
 ):
-    """Add the gradient with respect to the weights to one of all weights, for L-BFGS.
+    """Add the gradient of a batch with respect to the weights to a gradient of all weights, in
+    place. L-BFGS uses it.
 
     rows (Ints2d): The rows of each token, -1 for none. Shape: (N, S)
-    d_scores (Floats2d): Derivative with respect to the scores. Shape: (N, K)
-    gradient (Floats2d): What is added to, in float64. Shape: (V, K)
+    d_scores (Floats2d): The derivative with respect to the scores of tokens. Shape: (N, K)
+    gradient (Floats2d): The gradient that is added to, in float64. Shape: (V, K)
     """
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _same("width of gradient", gradient.shape[1], d_scores.shape[1])
@@ -258,7 +260,7 @@ def add_rows(
 cdef Table _table(
     float[:, ::1] weights, float[:, ::1] squares, float[:, ::1] totals, int32_t[::1] last
 ):
-    """The table as the kernels take it: pointers to arrays, whose sizes are checked."""
+    """Make the table that the kernels take: pointers to the arrays. Their sizes are checked."""
     cdef Table table
     cdef int64_t n_rows = weights.shape[0], width = weights.shape[1]
     _same("length of table.squares", squares.shape[0], n_rows)
@@ -275,7 +277,7 @@ cdef Table _table(
 
 
 cdef _Step _step(settings):
-    """The settings as the kernels take them."""
+    """Make the settings that the kernels take."""
     cdef _Step step
     step.learn_rate = settings.learn_rate
     step.eps = settings.eps
@@ -285,12 +287,12 @@ cdef _Step _step(settings):
 
 
 def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
-    """Make up for the updates in which rows had no gradient: regularise their weights, and add them
-    to `totals`, for each update since `last`.
+    """Make up for the updates in which rows had no gradient, and were not changed: for each update
+    since `last`, regularise their weights, and add them to `totals`.
 
-    table (Table): The weights. Changed in place.
-    rows (Ints1d): The rows, some of which may be there several times; -1 for none. Shape: (A,)
-    now (int): The number of the update up to which it is done.
+    table (Table): The weights. They are changed in place.
+    rows (Ints1d): The rows. A row may be there several times; -1 stands for none. Shape: (A,)
+    now (int): The number of the last of these updates.
     settings (AdaGrad): The regularisation.
     """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)
@@ -304,13 +306,13 @@ def lazy_regularise(table, const int32_t[::1] rows, int32_t now, settings):
 
 
 def adagrad(table, const int32_t[::1] rows, const float[:, ::1] gradient, int32_t now, settings):
-    """Update the rows that have a gradient, after the updates that they have waited for: see
-    `AdaGrad`.
+    """Update the rows that have a gradient by AdaGrad. Before that, make up for the updates in
+    which they had none: see `lazy_regularise`.
 
-    table (Table): The weights. Changed in place.
-    rows (Ints1d): The rows, each once. Shape: (A,)
-    gradient (Floats2d): Their gradient. Shape: (A, K)
-    now (int): The number of this update, from 1.
+    table (Table): The weights. They are changed in place.
+    rows (Ints1d): The rows. Each may be there only once. Shape: (A,)
+    gradient (Floats2d): The gradient of these rows. Shape: (A, K)
+    now (int): The number of this update, counted from 1.
     settings (AdaGrad): The learning rate and the regularisation.
     """
     cdef Table c_table = _table(table.weights, table.squares, table.totals, table.last)

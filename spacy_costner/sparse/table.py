@@ -1,4 +1,7 @@
-"""Weights of which each update changes a few rows, and how AdaGrad updates them."""
+"""A table of weights of which each update changes only a few rows, and the settings of AdaGrad.
+
+In shapes, V is the number of rows, and K of weights in a row, one for each tag.
+"""
 
 from typing import NamedTuple
 
@@ -6,14 +9,15 @@ from thinc.types import Floats2d, Ints1d
 
 
 class Table(NamedTuple):
-    """Rows of weights, and what AdaGrad and averaging keep for each of them.
+    """Rows of weights, and what AdaGrad and averaging keep of them.
 
     weights (Floats2d): The weights. Shape: (V, K)
-    squares (Floats2d): The sums of their squared gradients so far. Shape: (V, K)
-    totals (Floats2d): The sums of the weights after each update of the period that is averaged.
-        Shape: (V, K)
-    last (Ints1d): The update up to which each row is regularised: rows without a gradient wait
-        until they are next used. Shape: (V,)
+    squares (Floats2d): For each weight the sum of its squared gradients so far. Shape: (V, K)
+    totals (Floats2d): For each weight the sum of its values after each update, since the beginning
+        of the period of the average (see `SparseWeights`). Shape: (V, K)
+    last (Ints1d): For each row the number of the update up to which its weights and totals
+        are right. An update changes only the rows that have a gradient. Other rows are regularised
+        when they are next used. Shape: (V,)
     """
 
     weights: Floats2d
@@ -26,19 +30,20 @@ class AdaGrad(NamedTuple):
     """The learning rate and regularisation of AdaGrad, by composite mirror descent (Duchi, Hazan &
     Singer, 2011).
 
-    With g the gradient of a weight w and h the sum of its squares so far,
+    Let g be the gradient of a weight w, and h the sum of its squared gradients so far. An update is
 
         a = learn_rate / (sqrt(h) + eps)
         v = w - a g
         w = sign(v) max(|v| - a L1, 0) / (1 + a L2)
 
-    In updates in which g = 0 only the last line has an effect. It is computed when the weight is
-    next used.
+    In updates in which g is 0, only the last line has an effect. It is computed later, when the
+    weight is next used.
 
     learn_rate (float): The size of the first update of a weight, if its gradient is large.
-    L1 (float): Weight of the sum of the absolute weights; sets weights to 0.
-    L2 (float): Weight of half the sum of the squared weights.
-    eps (float): Makes the updates of a weight small as long as its gradients are.
+    L1 (float): The penalty of the sum of the absolute weights. It sets weights to 0.
+    L2 (float): The penalty of half the sum of the squared weights.
+    eps (float): The updates of a weight are small as long as its gradients so far are small beside
+        this number.
     """
 
     learn_rate: float = 0.05
@@ -48,5 +53,5 @@ class AdaGrad(NamedTuple):
 
     @property
     def is_regularised(self) -> bool:
-        """Whether weights change that have no gradient."""
+        """Whether an update also changes weights that have no gradient."""
         return self.L1 > 0 or self.L2 > 0
