@@ -1,7 +1,12 @@
 """What everything means, by enumeration of all K^T paths: slow, obvious, in float64.
 
-Each quantity is written from its definition over `paths`, one sequence after another. No
-other module enumerates, and nothing here calls the package. `oracle_losses` has the losses.
+Each quantity is written from its definition over `paths`, for one sequence at a time. No other
+module enumerates, and nothing here calls the package. `oracle_losses` has the losses.
+
+The argument b is the number of a sequence in its batch. A step of a path is a tag at a token, a
+transition, the first tag (start) or the last tag (end). f(y) counts the steps of the path y, and
+s(y) is the sum of their scores. In shapes, B is the number of sequences, N of tokens of a batch, T
+of tokens of a sequence, and K of tags.
 """
 
 import math
@@ -27,36 +32,40 @@ class Path(NamedTuple):
 
 
 def spans(potentials: Potentials) -> list[slice]:
-    """The tokens of each sequence."""
+    """Return the tokens of each sequence, counted over the batch."""
     ends = numpy.cumsum(potentials.lengths).tolist()
     return [slice(end - n, end) for end, n in zip(ends, potentials.lengths.tolist())]
 
 
 def scorer(potentials: Potentials, b: int) -> Callable[[Sequence[int]], float]:
-    """s(y) = start[y_1] + sum emissions[t, y_t] + sum transitions[y_{t-1}, y_t] + end[y_T]"""
+    """Make the function that scores the paths y of sequence b:
+
+    s(y) = start[y_1] + sum emissions[t, y_t] + sum transitions[y_{t-1}, y_t] + end[y_T]
+    """
     emissions = potentials.emissions[spans(potentials)[b]].tolist()
     transitions, start, end = (array.tolist() for array in potentials[1:4])
 
     def score(tags: Sequence[int]) -> float:
         if len(tags) == 0:
             return 0.0
-        steps = [start[tags[0]], end[tags[-1]]]
-        steps += [row[tag] for row, tag in zip(emissions, tags)]
-        steps += [transitions[i][j] for i, j in pairwise(tags)]
-        return math.fsum(steps)
+        scores_of_steps = [start[tags[0]], end[tags[-1]]]
+        scores_of_steps += [row[tag] for row, tag in zip(emissions, tags)]
+        scores_of_steps += [transitions[i][j] for i, j in pairwise(tags)]
+        return math.fsum(scores_of_steps)
 
     return score
 
 
 def score(potentials: Potentials, b: int, tags: Sequence[int]) -> float:
-    """s(y) of one path of sequence b."""
+    """Compute s(y) of one path of sequence b."""
     return scorer(potentials, b)(tags)
 
 
 def paths(potentials: Potentials, b: int, allowed: numpy.ndarray | None = None) -> list[Path]:
-    """The legal paths of a sequence; with `allowed` (N, K), those through allowed tags only."""
+    """List the legal paths of sequence b. With `allowed`, a mask of shape (N, K), only the paths
+    whose tags are all allowed."""
     n_tags = len(potentials.start)
-    token = spans(potentials)[b].start
+    first_token = spans(potentials)[b].start
     score = scorer(potentials, b)
     all_paths = [Path(y, score(y)) for y in product(range(n_tags), repeat=_t(potentials, b))]
     legal = [path for path in all_paths if path.score > -math.inf]
@@ -64,20 +73,20 @@ def paths(potentials: Potentials, b: int, allowed: numpy.ndarray | None = None) 
         return legal
 
     def is_allowed(path: Path) -> bool:
-        return all(allowed[token + t, tag] for t, tag in enumerate(path.tags))
+        return all(allowed[first_token + t, tag] for t, tag in enumerate(path.tags))
 
     return [path for path in legal if is_allowed(path)]
 
 
 def features(potentials: Potentials, b: int, tags: Sequence[int]) -> Potentials:
-    """How often a path takes each step: the gradient of its score."""
+    """Compute f(y): how often a path of sequence b takes each step. It is the gradient of s(y)."""
     counts = zeros(potentials)
     add_features(counts, b, tags, 1.0)
     return counts
 
 
 def add_features(counts: Potentials, b: int, tags: Sequence[int], weight: float) -> None:
-    """Count each step of a path `weight` times."""
+    """Add weight f(y) of a path of sequence b to counts, in place."""
     if len(tags):
         first = spans(counts)[b].start
         for t, tag in enumerate(tags):
@@ -92,7 +101,7 @@ def add_features(counts: Potentials, b: int, tags: Sequence[int], weight: float)
 
 
 def log_sum_exp(scores: Sequence[float]) -> float:
-    """log sum exp(scores), without overflow; minus infinity if there are no scores."""
+    """Compute log sum exp(scores) without overflow. It is minus infinity if there are no scores."""
     largest = max(scores, default=-math.inf)
     if math.isinf(largest):
         return largest
@@ -100,7 +109,7 @@ def log_sum_exp(scores: Sequence[float]) -> float:
 
 
 def probabilities(some_paths: Sequence[Path]) -> list[float]:
-    """p(y) of each of these paths, if there are no others."""
+    """Compute p(y) of each of some paths, as if there were no other paths."""
     log_z = log_sum_exp([path.score for path in some_paths])
     return [math.exp(path.score - log_z) for path in some_paths]
 
@@ -109,19 +118,20 @@ def probabilities(some_paths: Sequence[Path]) -> list[float]:
 
 
 class Value(NamedTuple):
-    """A number, and its derivative with respect to the potentials as a `vector`."""
+    """A number, and its gradient with respect to the potentials, as `vector` makes it."""
 
     value: float
     gradient: numpy.ndarray
 
 
 def anything(tags: Tags) -> bool:
-    """The condition that every path meets."""
+    """A condition that every path meets."""
     return True
 
 
 def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> Value:
-    """log sum exp(s(y)) over the legal paths `which` holds for, and E[f(y) | which]."""
+    """Compute log sum exp(s(y)) over the legal paths that meet the condition `which`. Its gradient
+    is E[f(y) | which]."""
     chosen = [path for path in paths(potentials, b) if which(path.tags)]
     gradient = zeros(potentials)
     for p, path in zip(probabilities(chosen), chosen):
@@ -130,7 +140,8 @@ def log_sum(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anyt
 
 
 def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool]) -> Value:
-    """log p(which holds for y); gradient 0 where that is minus infinity."""
+    """Compute the log-probability that a path meets the condition `which`. If that is minus
+    infinity, the gradient is 0."""
     log_z_of_chosen = log_sum(potentials, b, which)
     log_z = log_sum(potentials, b)
     if log_z_of_chosen.value == -math.inf:
@@ -142,7 +153,8 @@ def log_probability(potentials: Potentials, b: int, which: Callable[[Tags], bool
 
 
 def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Value:
-    """E_p[v(y)], and its gradient Cov(f, v) = E[f v] - E[f] E[v]."""
+    """Compute the mean E_p[v(y)] of a value v of paths. Its gradient is
+    Cov(f, v) = E[f v] - E[f] E[v]."""
     legal = paths(potentials, b)
     probs = probabilities(legal)
     values = [value(path.tags) for path in legal]
@@ -154,14 +166,15 @@ def mean(potentials: Potentials, b: int, value: Callable[[Tags], float]) -> Valu
 
 
 def entropy(potentials: Potentials, b: int) -> Value:
-    """-E_p[log p(y)] = log Z - E_p[s(y)], and its gradient -Cov(f, s)."""
+    """Compute the entropy -E_p[log p(y)] = log Z - E_p[s(y)]. Its gradient is -Cov(f, s)."""
     surprisals = [-p * math.log(p) for p in probabilities(paths(potentials, b)) if p > 0]
     covariance = mean(potentials, b, scorer(potentials, b)).gradient
     return Value(math.fsum(surprisals), -covariance)
 
 
 def log_partition(potentials: Potentials, allowed: numpy.ndarray | None = None) -> numpy.ndarray:
-    """log Z of each sequence; with `allowed`, of the paths through allowed tags. Shape: (B,)"""
+    """Compute log Z of each sequence. With `allowed`, only the paths whose tags are all allowed
+    count: see `paths`. Shape: (B,)"""
     log_z = []
     for b in _b(potentials):
         log_z.append(log_sum_exp([path.score for path in paths(potentials, b, allowed)]))
@@ -169,12 +182,12 @@ def log_partition(potentials: Potentials, allowed: numpy.ndarray | None = None) 
 
 
 def expected_features(potentials: Potentials, b: int) -> Potentials:
-    """E_p[f(y)]: the gradient of log Z."""
+    """Compute E_p[f(y)], the expected counts of steps. They are the gradient of log Z."""
     return from_vector(log_sum(potentials, b).gradient, potentials)
 
 
 def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anything) -> list[Path]:
-    """The legal paths `which` holds for, the best one first."""
+    """List the legal paths that meet the condition `which`, the best one first."""
     chosen = [path for path in paths(potentials, b) if which(path.tags)]
     return sorted(chosen, key=lambda path: -path.score)
 
@@ -185,13 +198,14 @@ def k_best(potentials: Potentials, b: int, which: Callable[[Tags], bool] = anyth
 def has_segment(
     potentials: Potentials, segments: Any, s: int
 ) -> tuple[int, Callable[[Tags], bool]]:
-    """The sequence of segment s, and whether a path of that sequence has the segment."""
+    """Return the sequence that segment number s is in, and the condition that a path of that
+    sequence has the segment."""
     # `segments.tags` has the tags of all segments, one segment after another.
     n_tokens = segments.end - segments.begin
     first = int(n_tokens[:s].sum())
     tags = tuple(segments.tags[first : first + int(n_tokens[s])].tolist())
 
-    # Tokens of a segment are numbered in the batch, and those of a path in its sequence.
+    # The tokens of a segment are counted over the batch, those of a path in its sequence.
     token = int(segments.begin[s])
     tokens_of_sequence = spans(potentials)
     b = next(b for b in _b(potentials) if token < tokens_of_sequence[b].stop)
@@ -212,18 +226,18 @@ def has_segment(
 
 
 def zeros(potentials: Potentials) -> Potentials:
-    """A gradient of zeros, in float64."""
+    """Make a gradient of zeros, in float64."""
     arrays = [numpy.zeros(array.shape) for array in potentials[:4]]
     return Potentials(*arrays, lengths=potentials.lengths)
 
 
 def vector(gradient: Potentials) -> numpy.ndarray:
-    """Emissions, transitions, start, end, one after another."""
+    """Put all numbers of a gradient into one array: emissions, transitions, start, end."""
     return numpy.concatenate([array.ravel() for array in gradient[:4]]).astype("float64")
 
 
 def from_vector(flat: numpy.ndarray, like: Potentials) -> Potentials:
-    """Undo `vector`, for potentials of the shapes of `like`."""
+    """Undo `vector`. The arrays of the result have the shapes of those of `like`."""
     ends = numpy.cumsum([array.size for array in like[:3]])
     arrays = []
     for numbers, array in zip(numpy.split(flat, ends), like[:4]):

@@ -23,34 +23,34 @@ Segment = tuple[int, int, Tags]
 
 
 class Chain(NamedTuple):
-    """One sequence of a batch. T tokens, K tags."""
+    """One sequence of a batch, of T tokens, and what gold says of it. There are K tags."""
 
-    paths: list[Path]  # the legal ones
-    right: list[Path]  # those that agree with gold
-    wrong: list[Path]
-    gold: Tags  # -1 where several tags are possible
-    allowed: numpy.ndarray  # the tags that agree with gold. (T, K)
-    cost: numpy.ndarray  # of each answer. (T, K)
+    paths: list[Path]  # all legal paths
+    right: list[Path]  # the legal paths that agree with gold
+    wrong: list[Path]  # the legal paths that don't
+    gold: Tags  # the gold tags, -1 where annotation is missing
+    allowed: numpy.ndarray  # True for the tags that agree with gold. (T, K)
+    cost: numpy.ndarray  # the cost of predicting each tag. (T, K)
     token_weights: numpy.ndarray  # (T,)
-    weight: float  # of the sequence
-    opening: numpy.ndarray  # as in `Gold`, as the next. (K,)
-    continuing: numpy.ndarray
-    is_right: Callable[[int, Tags], bool]  # whether a path agrees with gold at some token
-    features: list[list[Any]]  # what each token shows, each thing of the value 1
-    goes_on: numpy.ndarray  # whether a tag that goes on with its entity may follow. (K,)
-    on_chain: Callable[[Tags], Tags]  # the tags of the chain that a path of annotation has
+    weight: float  # the weight of the sequence
+    opening: numpy.ndarray  # True for tags that begin an entity. (K,)
+    continuing: numpy.ndarray  # True for tags that go on with the entity before. (K,)
+    is_right: Callable[[int, Tags], bool]  # whether a path agrees with gold at a token
+    features: list[list[Any]]  # the features of each token, each of the value 1
+    goes_on: numpy.ndarray  # True for tags after which an entity may go on. (K,)
+    on_chain: Callable[[Tags], Tags]  # takes a path of annotation to the tags of the chain
 
     def costs(self, y: Tags) -> float:
         """C(y*, y) = sum_t cost[t, y_t]"""
         return math.fsum(float(self.cost[t, tag]) for t, tag in enumerate(y))
 
     def raised(self, multiplier: float) -> list[float]:
-        """s(y) + m C(y*, y) of each path."""
+        """Compute s(y) + m C(y*, y) of each path, with the multiplier m."""
         return [path.score + multiplier * self.costs(path.tags) for path in self.paths]
 
     @property
     def annotated(self) -> bool:
-        """Whether gold rules out a path of it."""
+        """Whether gold rules out any path."""
         return bool(self.wrong)
 
 
@@ -58,14 +58,15 @@ Batch = list[Chain]
 
 
 class Split(NamedTuple):
-    """A chain with more tags than the annotation, which say no more."""
+    """How tags of annotation become tags of a chain that has several tags for O."""
 
-    chain_tag: Tags  # of the chain, for each tag of annotation. (K,)
-    path: Callable[[Tags], Tags]  # of the chain, for a path of annotation
+    chain_tag: Tags  # for each tag of annotation a tag of the chain. (K,)
+    path: Callable[[Tags], Tags]  # takes a path of annotation to the path of the chain
 
 
 Ends = Callable[[int, int, Tags], bool]
-"""Whether an incorrect entity of a path of some sequence ends at some token."""
+"""Whether an incorrect entity ends at a token: takes the number of a sequence, the number of the
+token in it, and a path."""
 
 
 def sequences(
@@ -74,10 +75,10 @@ def sequences(
     ends_incorrect: Ends = lambda b, t, y: False,
     split: Split | None = None,
 ) -> Batch:
-    """List the paths of each sequence, as annotation has them: gold is over its tags, and the
-    potentials over those of the chain, if that has others."""
-    # What gold doesn't say: tags are neither opening nor continuing, mistakes cost nothing, and
-    # all tokens and sequences count 1.
+    """List the paths of each sequence, and what gold says of them. Paths and gold have the tags of
+    annotation; the potentials have the tags of the chain, if `split` is given."""
+    # Defaults of what gold doesn't have: no tag opens or continues an entity, mistakes cost
+    # nothing, and all tokens and sequences have the weight 1.
     n_tokens = len(potentials.emissions)
     n_tags = len(_or(gold.opening, potentials.start))
     gold_tags = numpy.asarray(gold.tags)
