@@ -536,7 +536,7 @@ def test_log_partition_of_ten_thousand_tokens_is_that_of_the_recursion(dtype: st
 # Paths outside a set, shared messages, threads
 
 
-def test_outside_keeps_its_digits_where_the_set_has_all_the_probability() -> None:
+def test_log_partition_excluding_keeps_its_digits_where_the_set_has_all_the_probability() -> None:
     """The set is tag 0 at each token, whose score is 60 larger: the paths outside have about
     exp(-60) of the probability, less than a rounding error of 1."""
     potentials = random_potentials([6], 3)
@@ -548,7 +548,7 @@ def test_outside_keeps_its_digits_where_the_set_has_all_the_probability() -> Non
     assert_allclose(log_z, expected, rtol=1e-12)
 
 
-def test_outside_is_found_where_the_message_to_its_only_path_is_tiny() -> None:
+def test_log_partition_excluding_has_a_path_whose_message_is_tiny() -> None:
     """The path 1, 2 leaves the set by its 2, and scores -46 - 60. exp(-106) is 0 in float32."""
     potentials = in_precision(random_potentials([2], 3, scale=0), "float32")
     potentials.emissions[0] = [0, -46, -numpy.inf]
@@ -560,7 +560,7 @@ def test_outside_is_found_where_the_message_to_its_only_path_is_tiny() -> None:
     assert_allclose(log_z, [-106], rtol=1e-6)
 
 
-def test_outside_is_found_where_the_product_of_two_messages_is_tiny() -> None:
+def test_log_partition_excluding_has_a_path_whose_product_of_messages_is_tiny() -> None:
     """The path 1, 0 leaves the set 0, 0 by its 1, and scores -46 - 60."""
     potentials = in_precision(random_potentials([2], 2, scale=0), "float32")
     potentials.emissions[0, 1] = -46

@@ -96,7 +96,9 @@ def all_stretches(posterior: Posterior) -> list[tuple[int, int]]:
 
 
 @given(posterior())
-def test_outside_probs_are_those_of_paths_without_entity_there(posterior: Posterior) -> None:
+def test_outside_probs_are_those_of_paths_without_an_entity_in_the_stretch(
+    posterior: Posterior,
+) -> None:
     """Over a border of sequences: in both of them."""
     stretches = all_stretches(posterior)
     begin, end = numpy.asarray(stretches, dtype="int64").reshape(-1, 2).T
@@ -199,7 +201,7 @@ def test_best_sums_are_the_k_largest_of_one_value_from_each_column(
 
 
 @given(posterior(spaces=False), st.sampled_from([0.0, -2.0, 2.0, 20.0]))
-def test_viterbi_answers_the_path_that_is_best_with_the_bias_of_each_tag(
+def test_viterbi_predicts_the_path_that_is_best_with_the_bias_of_each_tag(
     posterior: Posterior, bias: float
 ) -> None:
     """The label a has a bias of its own. O has none."""
@@ -222,7 +224,7 @@ def test_viterbi_answers_the_path_that_is_best_with_the_bias_of_each_tag(
 
 
 @given(posterior(), st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.8, 1.0]))
-def test_threshold_answers_the_entities_that_gain_most(
+def test_threshold_predicts_the_entities_that_gain_most(
     posterior: Posterior, threshold: float
 ) -> None:
     """An entity gains its probability less the threshold of its label. Of all sets of entities of a
@@ -251,7 +253,7 @@ def test_threshold_answers_the_entities_that_gain_most(
 
 
 @pytest.mark.parametrize("label", ["a", "b", "c"])
-def test_an_entity_as_probable_as_its_threshold_is_answered(label: str) -> None:
+def test_an_entity_as_probable_as_its_threshold_is_predicted(label: str) -> None:
     """And with the next larger number as threshold it isn't. Three tokens, an entity each."""
     posterior = sure({"a": 0.5, "O": 0.5}, {"b": 0.75, "O": 0.25}, {"c": 0.25, "O": 0.75})
     _, probs = posterior.likely_entities(0.0)
@@ -273,7 +275,7 @@ TREE_OF_LABELS = {"y": {"x": {"a": {}, "b": {}, "c": {}}, "d": {}}}
 """The labels a, b, c are below the inner node x; that and the label d are below y."""
 
 
-def test_a_node_above_is_answered_where_it_costs_less() -> None:
+def test_a_node_above_labels_is_predicted_where_it_costs_less() -> None:
     """a, b, c are 2 apart, 1 from x and 3 or 2 from d; O costs 4 against all. The keys are the
     answers to tokens with these probabilities."""
     decoding = make_min_cost(cost=make_hierarchical_cost(tree=TREE_OF_LABELS), tree=TREE_OF_LABELS)

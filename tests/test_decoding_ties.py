@@ -102,7 +102,7 @@ DECODINGS = (
 
 
 @given(posterior(), st.sampled_from(DECODINGS))
-def test_the_answer_is_the_most_probable_of_those_that_cost_least(
+def test_the_predicted_path_is_the_most_probable_of_those_that_cost_least(
     posterior: Posterior, decoding: Decoding
 ) -> None:
     labels, _, table = decoding.check(posterior.tags.collapsed, {})

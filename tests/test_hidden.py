@@ -122,7 +122,7 @@ def test_emissions_gain_the_scores_of_the_layer(vocab: Vocab, hidden_window: int
 
 
 @pytest.mark.parametrize("most_bytes", [0, 200, 1 << 27])
-def test_predictions_are_the_same_with_kept_products(
+def test_predictions_with_kept_sums_of_words_are_the_same(
     vocab: Vocab, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether there is room for the products of words or not, before and after an update."""
@@ -160,7 +160,7 @@ def test_threads_predict_the_same(vocab: Vocab) -> None:
 
 @pytest.mark.usefixtures("nothing_lost")
 @pytest.mark.parametrize("hidden_window", [0, 1])
-def test_gradients_of_an_update(vocab: Vocab, hidden_window: int) -> None:
+def test_gradients_of_the_layer_are_central_differences(vocab: Vocab, hidden_window: int) -> None:
     """Two batches count together."""
     model = crf(vocab, hidden_window=hidden_window)
     hidden = layer(model)
@@ -301,14 +301,16 @@ def test_updates_learn_what_is_not_linear() -> None:
     assert linear_nlp.evaluate(test)["ents_f"] < 0.8
 
 
-def test_any_loss_trains_it() -> None:
+def test_any_loss_trains_the_layer() -> None:
     """MIRA, too, whose steps are measured on the features of the linear model."""
     loss = {"@losses": "spacy_costner.MIRA.v1", "aggressiveness": 1.0}
     nlp, _, test = updated(loss=loss)
     assert nlp.evaluate(test)["ents_f"] > 0.85
 
 
-def test_alone_it_leaves_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_the_layer_alone_leaves_the_weights_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("spacy_costner.training.hidden.N_EPOCHS", 300)
     fix_random_seed(0)
     nlp, train, test = pipeline(hidden=64)
@@ -326,7 +328,7 @@ def test_alone_it_leaves_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("most_words", [0, 100_000], ids=["together", "alone"])
 @pytest.mark.parametrize("few_sentences", [0, 1000], ids=["by updates", "at once"])
 @pytest.mark.parametrize("n_seeds", [1, 2])
-def test_fit_trains_it(
+def test_fit_trains_the_layer(
     most_words: int,
     few_sentences: int,
     n_seeds: int,
@@ -345,7 +347,7 @@ def test_fit_trains_it(
     assert loaded.evaluate(test)["ents_f"] == fitted.scores["ents_f"]
 
 
-def test_fit_trains_it_with_a_cache(tmp_path: Path) -> None:
+def test_fit_with_a_cache_trains_the_layer(tmp_path: Path) -> None:
     config = fit_config(tmp_path)
     fitted = fit(config, tmp_path / "output", cache=tmp_path / "cache")
     assert fitted.scores["ents_f"] > 0.9
@@ -376,7 +378,7 @@ def fit_config(folder: Path) -> Config:
 # Saved models
 
 
-def test_a_pipeline_with_a_layer_survives(tmp_path: Path) -> None:
+def test_a_saved_pipeline_with_a_layer_predicts_the_same(tmp_path: Path) -> None:
     nlp, train, test = updated()
     texts = [eg.reference.text for eg in test]
     expected = [doc.to_json()["ents"] for doc in nlp.pipe(texts)]
@@ -406,7 +408,7 @@ def test_a_copy_has_weights_of_its_own(vocab: Vocab) -> None:
     assert_array_equal(model.predict(docs).emissions, expected)
 
 
-def test_labels_can_be_added() -> None:
+def test_an_added_label_changes_no_score() -> None:
     """Scores of the tags that were there stay."""
     nlp, _, test = updated()
     ner = nlp.get_pipe("ner")
@@ -456,7 +458,7 @@ def test_numbers_below_0_are_refused(settings: dict[str, int]) -> None:
         build_sparse_crf(Template(include_static_vectors=True), **settings)
 
 
-def test_without_static_vectors_it_is_refused() -> None:
+def test_a_layer_without_static_vectors_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden: expected 0 without include_static_vectors"):
         build_sparse_crf(hidden=4)
 
@@ -468,7 +470,7 @@ def test_without_training_docs_there_is_no_layer(vocab: Vocab) -> None:
     assert model.predict(docs_of(vocab)).emissions.shape == (9, 3)
 
 
-def test_explanations_add_up() -> None:
+def test_parts_of_an_explanation_add_up_to_the_score() -> None:
     """The layer is one of the reasons for a tag."""
     nlp, _, test = updated()
     ner = nlp.get_pipe("ner")

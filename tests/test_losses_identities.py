@@ -56,7 +56,7 @@ def of_one_tag(gold: Gold, tag: int) -> Gold:
 
 
 @pytest.mark.parametrize("loss", [max_margin, mira, partial(perceptron, alpha=1.0)])
-def test_the_rival_is_the_best_path_with_scores_raised_by_costs(loss: Callable) -> None:
+def test_the_best_competitor_is_the_best_path_with_costs_added_to_scores(loss: Callable) -> None:
     """However long the sequence is, and however large the scores are. The gradient is positive
     where the rival has a tag that gold doesn't have."""
     potentials, gold, _ = example([2_000], 9, "float32", scale=50.0)
@@ -103,7 +103,9 @@ def test_mce_f_is_that_of_decaying_totals_of_all_batches(decay: float, psi: floa
 @pytest.mark.parametrize("factor", [1e-9, 1e6])
 @given(batch=annotated_NK())
 @settings(max_examples=20)
-def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None:
+def test_the_z_score_does_not_depend_on_the_scale_of_scores(
+    factor: float, batch: Annotated
+) -> None:
     scaled = map_scores(lambda scores: factor * scores, batch.potentials)
     for gold in (batch.complete, batch.partial):
         gold = gold._replace(cost=None)
@@ -116,7 +118,7 @@ def test_z_does_not_depend_on_the_scale(factor: float, batch: Annotated) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_z_of_a_model_whose_scores_are_all_the_same_is_0(dtype: str) -> None:
+def test_the_z_score_of_a_model_whose_scores_are_all_the_same_is_0(dtype: str) -> None:
     """So is its gradient: the variance, by which it would be divided, is 0."""
     potentials, complete, partial_gold = example([30, 1, 0], 5, dtype)
     potentials = map_scores(lambda array: numpy.full_like(array, 5.37), potentials)

@@ -57,7 +57,7 @@ def test_the_interval_has_the_middle_95_percent_of_samples() -> None:
     assert (value, low, high) == pytest.approx((0.5, 0.025, 0.975))
 
 
-def test_f_of_arrays_of_counts() -> None:
+def test_f_score_of_arrays_is_computed_for_each_entry() -> None:
     """3 right, 3 false alarms, 1 miss: 2 * 3 / (2 * 3 + 3 + 1). Without true positives it is 0."""
     tp, fp, fn = numpy.asarray([[3, 0, 0], [3, 0, 2], [1, 0, 0]])
 

@@ -114,7 +114,9 @@ def extensions() -> Any:
 
 @outsides
 @pytest.mark.parametrize("name", ["Pointwise", "SoftmaxMargin"])
-def test_weights_of_tokens_and_examples(name: str, outside: str, extensions: None) -> None:
+def test_weights_of_tokens_and_examples_multiply_the_loss(
+    name: str, outside: str, extensions: None
+) -> None:
     weights = {
         "@misc": "spacy_costner.Weights.v1",
         "labels": {"PER": 2.0, "O": 0.5},
@@ -186,7 +188,7 @@ MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST)
     "name, settings, define",
     [("Sequential", {}, oracle_losses.sequential), ("MCEF", {"psi": "inf"}, MCE_F)],
 )
-def test_incorrect_spans_and_missing_tokens(
+def test_paths_with_incorrect_spans_are_wrong(
     name: str, settings: Any, define: Any, missing: list[int], spans: list[Any], outside: str
 ) -> None:
     """With O split, gold O before a missing token may be before an entity or not."""
@@ -275,7 +277,7 @@ def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> N
 # Costs
 
 
-def test_a_table_is_made_once_for_each_tag_set() -> None:
+def test_a_cost_table_is_made_once_for_each_tag_set() -> None:
     labels_of_tables = []
 
     def cost(tags: TagSet) -> CostTable:
@@ -305,7 +307,7 @@ def test_a_cost_without_one_of_the_labels_is_refused() -> None:
 
 
 @pytest.mark.parametrize("ends", [{"steps": [2]}, {"epochs": [0.5]}])
-def test_training_switches_losses(ends: dict[str, list[float]]) -> None:
+def test_a_schedule_switches_losses_in_training(ends: dict[str, list[float]]) -> None:
     """At the third update, with one example each: after two steps, or half of an epoch of four
     examples."""
     used_losses = []

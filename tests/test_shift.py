@@ -111,7 +111,7 @@ def test_the_seed_and_the_calibration_docs_break_ties(calibration: list[float], 
 
 
 @given(seeds)
-def test_docs_in_two_calls_are_tested_as_in_one(rng: numpy.random.Generator) -> None:
+def test_docs_in_two_calls_have_the_results_of_one_call(rng: numpy.random.Generator) -> None:
     """The second call goes on from the result of the first, also from its JSON, and twice."""
     calibration = calibration_of(rng.choice([0.1, 0.2, 0.7], size=rng.integers(60)))
     scores = rng.choice([0.1, 0.2, 0.7, 5.0], size=rng.integers(40)).tolist()

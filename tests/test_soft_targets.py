@@ -128,7 +128,7 @@ def test_divergence_is_that_of_enumerated_entities(student: Tags, teacher: Tags)
     assert divergence(scores, soft).value == pytest.approx(expected, abs=CLOSE)
 
 
-def test_gradient_of_the_divergence() -> None:
+def test_the_gradient_of_the_divergence_is_its_derivative() -> None:
     student = Tags(["w", "y", "x"], "IOB2", "before")
     teacher = Tags(["x", "y"], "BILUO")
     scores = random_potentials(LENGTHS, len(student), scale=1.5, seed=1)
@@ -309,7 +309,7 @@ def test_pieces_have_soft_targets() -> None:
     assert_allclose(result.gradient.emissions, expected.gradient.emissions)
 
 
-def test_weights_of_some_docs_survive_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_have_the_weights_of_their_docs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Docs are read in chunks, of which only the first has weights here."""
     _, ner, examples = taught(n_taught=0)
     examples[0].reference.user_data[WEIGHT] = 3.0

@@ -251,7 +251,7 @@ def test_sums_of_words_are_the_same_in_any_order() -> None:
 
 
 @given(st.lists(st.integers(0, 20), max_size=30))
-def test_distinct_ids_are_numbered(ids: list[int]) -> None:
+def test_different_ids_are_numbered(ids: list[int]) -> None:
     """`number_of_id` says of each id where it is among the distinct ones."""
     distinct_ids, number_of_id = number_distinct(numpy.asarray(ids, dtype="int32"), 21)
     assert sorted(distinct_ids.tolist()) == sorted(set(ids))
@@ -269,7 +269,7 @@ def all_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.usefixtures("all_vectors")
-def test_gradients_of_an_update(vocab: Vocab, window: int) -> None:
+def test_gradients_of_weights_of_vectors_are_central_differences(vocab: Vocab, window: int) -> None:
     """Of all weights, those of vectors among them. Two batches count together."""
     model = crf(vocab, window=window)
     _, weights = linear_part(model)
@@ -361,7 +361,7 @@ def initialized(**settings: Any) -> tuple[Language, list[Example]]:
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_gradients_of_the_total_loss(outside: str) -> None:
+def test_gradients_of_the_total_loss_are_central_differences(outside: str) -> None:
     """By central differences in some directions, with penalties of their own."""
     nlp, examples = initialized(outside=outside)
     ner = nlp.get_pipe("ner")
@@ -494,7 +494,7 @@ def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_training_at_once(outside: str) -> None:
+def test_training_at_once_learns_weights_of_vectors(outside: str) -> None:
     nlp = pipeline(SPARSE)
     batch = name_examples(nlp, 0, 30)
     nlp.initialize(lambda: batch)
@@ -646,7 +646,7 @@ def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
 # Saved models
 
 
-def test_a_pipeline_with_vectors_survives(tmp_path: Path) -> None:
+def test_a_saved_pipeline_with_vectors_predicts_the_same(tmp_path: Path) -> None:
     """On disk, as bytes, pickled, and in other processes."""
     nlp = updated(pipeline(SPARSE, **COMBINATIONS["two passes"]))
     texts = [eg.reference.text for eg in name_examples(nlp, 25, 40)]
@@ -666,7 +666,7 @@ def test_a_pipeline_with_vectors_survives(tmp_path: Path) -> None:
     assert entities(loaded, n_process=2, batch_size=4) == expected
 
 
-def test_labels_can_be_added() -> None:
+def test_an_added_label_changes_no_score() -> None:
     """Scores of the tags that were there stay, and training goes on."""
     nlp = updated(pipeline(SPARSE))
     ner = nlp.get_pipe("ner")

@@ -158,7 +158,7 @@ def test_minimise_ends_at_the_minimum() -> None:
     assert minimum.value == pytest.approx(1, abs=1e-3)
 
 
-def test_minimise_ends_after_as_many_iterations_as_it_may() -> None:
+def test_minimise_ends_after_the_most_iterations() -> None:
     minimum = minimise_by_lbfgs(bowl, numpy.zeros(30), max_iter=3)
     assert (minimum.n_iterations, minimum.reason) == (3, "iterations used up")
     value, _ = bowl(minimum.vector)
@@ -172,7 +172,7 @@ def test_minimise_stays_at_a_minimum() -> None:
 
 
 @pytest.mark.parametrize("last_call", [1, 8])
-def test_an_interruption_leaves_the_best_so_far(last_call: int) -> None:
+def test_an_interrupted_minimisation_returns_the_best_vector_so_far(last_call: int) -> None:
     """At the first call there is nothing better than the start yet."""
     calls = count(1)
 
@@ -195,7 +195,9 @@ def test_an_interruption_leaves_the_best_so_far(last_call: int) -> None:
         assert minimum.value == pytest.approx(value)
 
 
-def test_weights_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_in_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Before they are made: where 16 bytes for each are more than memory and swap."""
     nlp, _ = initialized()
     _, weights = linear_part(nlp.get_pipe("ner").model)
