@@ -22,16 +22,14 @@ from typing import Any
 
 import numpy
 import spacy
-from spacy.language import Language
 from spacy.training import Example
 
 from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
-from spacy_costner.analysis.predictions import get_component, turn_on_confidence
+from spacy_costner.analysis.predictions import get_component, predict_dev
 from spacy_costner.cli.tables import text_table
 from spacy_costner.decoding import LEAST_PROB_OF_SETS
 from spacy_costner.metrics import conformal
 from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, rounded
-from spacy_costner.pipeline.annotations import Counts, add_measures
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
@@ -205,19 +203,8 @@ def rows_of(
     return rows
 
 
-def scores_to_watch(nlp: Language, ner: CostSensitiveNER, examples: list[Example]) -> Any:
-    """The score of each doc that `watch` tests. Shape: (D,)"""
-    turn_on_confidence(nlp, ner)
-    assert ner.confidence is not None
-    scores: list[float] = []
-    counts: Counts = {}
-    for doc in nlp.pipe([eg.predicted.copy() for eg in examples]):
-        scores += add_measures(doc, ner.confidence.spans_key, ner.name, ner.own_labels, counts)
-    return rounded(scores)
-
-
 def count_alarms(scores: Any, splits: int) -> int:
-    """In how many splits `watch` alarms on the second half. Shape of the scores: (D,)"""
+    """In how many splits `watch` alarms on the second half. It tests the scores of docs, (D,)."""
     n_alarms = 0
     for seed in range(splits):
         is_first = numpy.random.default_rng(seed).permutation(len(scores)) < len(scores) // 2
@@ -283,7 +270,8 @@ def main() -> None:
     print(f"{len(examples):,} docs, {options.splits} splits, by {options.by}")
     if not options.by_group:
         print(f"\n{text_table(rows)}")
-    n_alarms = count_alarms(scores_to_watch(nlp, ner, examples), options.splits)
+    scores = rounded(predict_dev(nlp, ner, examples).entropies())
+    n_alarms = count_alarms(scores, options.splits)
     print(f"`watch` alarms in {n_alarms} of {options.splits} splits")
 
 

@@ -99,7 +99,7 @@ OURS = {
 CRFSUITE = ("CRFsuite", "CRFsuite, clusters")
 NER = "`ner`, vectors"
 
-NER_TRAINING = {"max_steps": 2_000, "eval_frequency": 100, "patience": 600}
+NER_TRAINING = {"max_steps": 1_500, "eval_frequency": 100, "patience": 600}
 """How long spaCy's `ner` is trained: settings of [training]."""
 
 
