@@ -66,6 +66,27 @@ def test_a_pipeline_learns_the_training_texts(loss: dict[str, Any], scheme: str)
         assert ents(nlp(text)) == gold["entities"]
 
 
+def test_settings_that_a_config_leaves_out_have_these_values() -> None:
+    """A config that was saved before there was a setting still means what it meant then."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("cost_sensitive_ner")
+    config = nlp.get_pipe_config("cost_sensitive_ner")
+    blocks = {"factory", "model", "loss", "decoding", "scorer"}
+    settings = {name: value for name, value in config.items() if name not in blocks}
+    assert settings == {
+        "weights": None,
+        "scheme": "BILUO",
+        "outside": "single",
+        "incorrect_spans_key": None,
+        "spans_key": None,
+        "own_labels": None,
+        "filter_spans": False,
+        "sentence_boundaries": False,
+        "confidence": None,
+        "learn_rate_factor": 1.0,
+    }
+
+
 def test_labels_are_those_of_the_examples() -> None:
     nlp = pipeline()
     nlp.initialize(lambda: examples(nlp))
