@@ -148,8 +148,8 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def words(self) -> tuple[Array1d, Ints2d]:
-        """The words that have clusters: their hashes, and the ids of their clusters, -1 for none.
-        Shapes: (D,), (D, width)"""
+        """The hashes of the D words that have clusters, and the ids of the clusters of each, -1 for
+        none. Shapes: (D,), (D, width)"""
         return self._word_keys, self._cluster_ids[:-1]
 
     @property

@@ -82,8 +82,8 @@ class PairColumn(BatchColumn):
 
     @property
     def pairs(self) -> tuple[Ints1d, Ints1d]:
-        """The ids of the first and of the second value of each pair, in the order of the ids of
-        pairs. Shapes: (P,)"""
+        """The id of the left value of each of the P pairs, and that of the right value. The pairs
+        are in the order of their own ids. Shapes: (P,)"""
         return split_pairs(self._pairs)
 
     @property

@@ -1,7 +1,9 @@
-"""What calibration docs say of a component, and whether it still holds.
+"""The results of calibration docs that a component keeps, and whether they still hold.
 
-A promise and the scores of calibration docs hold for the weights and for some settings of `cfg`,
-which anybody may edit. So before each prediction `CalibrationState.check` looks for edits.
+A *promise* says, for example, that a set of spans misses at most 5 % of the entities. The *scores*
+of calibration docs are what the test for a shift compares those of other docs with. Both hold for
+the weights that the model had, and for some settings in `cfg`, which anybody may edit. So before
+each prediction `CalibrationState.check` looks for edits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,23 +21,24 @@ from .reading import Reading, read_reading
 from .serialization import Cfg
 
 N_COMPARED = 100
-"""Calls of `predict` whose docs are compared with those that the component was measured on."""
+"""The number of calls of `predict` in which it is checked whether docs are read as those that the
+component was measured on."""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
 """The keys of `cfg` that the test for a shift depends on. It depends on the weights, too."""
 
 PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` that a guarantee depends on, with the weights."""
+"""The keys of `cfg` that a promise depends on. It depends on the weights, too."""
 
 
 @dataclass(eq=False)
 class CalibrationState:
-    """What calibration docs say of a component. It gives no warnings and knows no pipeline: that is
-    for the component.
+    """The results of calibration docs that a component keeps. Warnings are left to the component.
 
-    promise (Promise | None): What is promised of the component's sets. None: nothing.
-    scores (CalibrationScores | None): The scores that the test for a shift compares others with.
-    reading (Reading | None): How the docs were read that the component was measured on.
+    promise (Promise | None): What is promised of the component's sets of spans. None: nothing.
+    scores (CalibrationScores | None): The scores of calibration docs. None: there are none.
+    reading (Reading | None): How the docs were read that the component was measured on. None: that
+        is not known.
     """
 
     promise: Promise | None = None
@@ -46,25 +49,26 @@ class CalibrationState:
     _checked_settings: Cfg | None = field(default=None, init=False)
 
     def set_promise(self, promise: Promise | None) -> None:
-        """Replace the promise, which the next check looks at."""
+        """Replace the promise. The next `check` looks whether it holds."""
         self.promise = promise
         self._checked_settings = None
 
     def set_scores(self, scores: CalibrationScores | None) -> None:
-        """Replace the scores of calibration docs, which the next check looks at."""
+        """Replace the scores of calibration docs. The next `check` looks whether they hold."""
         self.scores = scores
         self._checked_settings = None
 
     def check(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Look whether settings were edited since the last check. Scores that don't hold for the
-        current ones are dropped here.
+        """Look whether settings were edited since the last check. If the scores of calibration docs
+        don't hold any more, they are dropped.
 
         cfg (Cfg): The settings of the component.
-        own_labels (Sequence[str] | None): The labels that it writes. None: all.
-        RETURNS (str | None): The edited setting after which the promise doesn't hold, if any.
+        own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
+        RETURNS (str | None): The name of an edited setting that the promise depends on. None: the
+            promise holds, or there is none.
         """
-        # Comparing with what a promise holds for takes long, and this is asked before each
-        # prediction: only settings that differ from those of the last check are looked at.
+        # This is done before each prediction, and comparing with the settings of a promise takes
+        # long. So the settings are first compared with those of the last check.
         settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
         if settings == self._checked_settings:
             return None
@@ -75,19 +79,22 @@ class CalibrationState:
         return self.changed_setting(cfg, own_labels)
 
     def changed_setting(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """The first setting that has changed since the promise was made, and that it depends on.
-        None: nothing has changed, or there is no promise."""
+        """Find the first setting that the promise depends on and that has changed since it was
+        made. None: no such setting has changed, or there is no promise."""
         if self.promise is None:
             return None
         settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
-        changed = first_difference(self.promise.holds_for or {}, settings)
-        if changed is None and cfg["confidence"] is None:
-            return "confidence"  # without it no set is written
-        return changed
+        changed_setting = first_difference(self.promise.holds_for or {}, settings)
+        if changed_setting is None and cfg["confidence"] is None:
+            return "confidence"  # without a confidence no set is written
+        return changed_setting
 
     def set_reading(self, reading: Reading) -> str | None:
-        """Keep how the docs were read that the component was measured on. Returns why that doesn't
-        go with how earlier ones were read, if it doesn't."""
+        """Keep how the docs were read that the component was measured on.
+
+        reading (Reading): How they were read.
+        RETURNS (str | None): A warning, if the docs of an earlier command were read in another way.
+        """
         earlier = self.reading
         self.reading = reading
         self._n_compared = 0
@@ -100,15 +107,15 @@ class CalibrationState:
         )
 
     def reading_to_compare(self) -> Reading | None:
-        """The reading to compare the docs of this call of `predict` with. None after the first
-        calls, and after `stop_comparing`."""
+        """The reading with which `predict` compares its docs. `predict` calls this method each
+        time, and it counts the calls. None: there is no reading, or enough docs were compared."""
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None
         self._n_compared += 1
         return self.reading
 
     def stop_comparing(self) -> None:
-        """Compare no more docs with the reading, as they were found to differ."""
+        """Let `reading_to_compare` return None from now on, as the user was warned already."""
         self._n_compared = N_COMPARED
 
     def shift(
@@ -121,8 +128,18 @@ class CalibrationState:
         earlier: Shift | Mapping[str, Any] | None,
         seed: int,
     ) -> Shift:
-        """The test of `CostSensitiveNER.shift`, with its arguments and the settings that it needs:
-        where the component, by its name, writes probabilities, and of which labels."""
+        """Test whether docs are still like the calibration docs: see `CostSensitiveNER.shift`.
+
+        docs (Iterable[Doc]): The docs.
+        confidence (Confidence | None): Where the component writes probabilities.
+        component (str): The name of the component.
+        own_labels (Sequence[str]): The labels that it writes.
+        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs.
+        seed (int): The seed of the test.
+        RETURNS (Shift): The test of all docs so far.
+        RAISES (ValueError): If there are no scores of calibration docs, or the test can't go on
+            from the earlier docs.
+        """
         if self.scores is None or confidence is None:
             raise ValueError(
                 f"{component}: shift: expected scores of calibration docs, got none: run `python "
@@ -132,7 +149,7 @@ class CalibrationState:
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 
-        # The expected numbers of entities by label, to which those of each doc are added
+        # The expected numbers of entities by label. `add_measures` adds those of each doc.
         counts: Counts = {}
         if earlier is not None:
             counts = {**earlier.counts}
@@ -142,7 +159,7 @@ class CalibrationState:
         return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as JSON: the keys of a saved `cfg` that hold it."""
+        """The state as JSON: the keys "guarantee", "shift" and "reading" of a saved `cfg`."""
         saved: dict[str, Any] = {"guarantee": None, "shift": None, "reading": None}
         if self.promise is not None:
             saved["guarantee"] = self.promise.to_dict()
@@ -167,10 +184,15 @@ class CalibrationState:
 
 
 def current_settings(cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]) -> Settings:
-    """The current settings with these names, as they are saved, and the labels that the component
-    writes, if these are not all."""
+    """Collect settings of a component that a promise, or the test for a shift, depends on.
+
+    cfg (Cfg): The settings of the component.
+    own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
+    names (Iterable[str]): The keys of `cfg` to collect.
+    RETURNS (Settings): The settings, in the form in which they are saved.
+    """
     settings: Settings = {name: cfg[name] for name in names}
     if own_labels is not None:
         settings["own_labels"] = own_labels
-    # As JSON reads them, with lists for tuples, to be equal to those that were loaded.
+    # JSON makes lists of tuples. So these settings are equal to the same ones that were loaded.
     return srsly.json_loads(srsly.json_dumps(settings))

@@ -1,4 +1,5 @@
-"""The logger of `spacy train` for a hybrid whose linear part is trained at initialization."""
+"""The logger of `spacy train` for a hybrid: a model that has a linear part beside a Tok2Vec. The
+linear part is trained at initialization, before the first step of `spacy train`."""
 
 import sys
 from collections.abc import Callable
@@ -14,14 +15,17 @@ first. A linear model is as good, smaller and faster: `python -m spacy costner f
 """
 
 LogStep = Callable[[dict[str, Any] | None], None]
-"""Logs a step of training: what is known of it after an evaluation, or else None."""
+"""Logs a step of training. Its argument has the scores and other numbers after a step with an
+evaluation, and is None after other steps."""
 
 Finish = Callable[[], None]
+"""Ends the log."""
 
 
 def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
-    """Build the logger of a hybrid whose linear part is trained at initialization: spaCy's
-    ConsoleLogger, which at the end says so if no evaluation was better than the first.
+    """Build the logger of a hybrid whose linear part is trained at initialization. It is spaCy's
+    ConsoleLogger. If no evaluation was better than the first, it also says at the end that the
+    hybrid is no better than its linear part.
 
         [training.logger]
         @loggers = "spacy_costner.HybridLogger.v1"

@@ -14,15 +14,22 @@ from thinc.api import Model, Optimizer
 from ..validation import number
 
 LOW_RATE = 2e-4
-"""Learning rates below this are for pretrained encoders."""
+"""A learning rate below this is meant for a pretrained encoder."""
 
 N_STEPS = 1000
-"""Steps of a schedule that are checked."""
+"""The number of steps of a schedule in which the learning rate is looked at."""
 
 
 def check_factor(factor: float, model: Model, name: str) -> float:
-    """Check the factor of the learning rate, and return it. The linear model takes none: the
-    optimizer of the config doesn't train it."""
+    """Check the factor of the learning rate.
+
+    factor (float): The factor.
+    model (Model): The model. The linear model can have no factor, as it isn't trained by the
+        optimizer of the config.
+    name (str): The name of the component, for errors.
+    RETURNS (float): The factor.
+    RAISES (ValueError): If it isn't a finite number above 0, or the model can't have one.
+    """
     where = f"{name}: learn_rate_factor"
     value = number(factor)
     if not 0 < value < math.inf:
@@ -36,11 +43,15 @@ def check_factor(factor: float, model: Model, name: str) -> float:
 
 
 def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
-    """Update the weights of a model. Those outside of its encoder, the reference "tok2vec", have
-    the learning rate factor * learn_rate, by `lr_scale` of Thinc's optimizers. A function in place
-    of an optimizer, as `nlp.rehearse` gives, has no factor.
+    """Update the weights of a model with its gradients. The weights of the encoder, which is the
+    model's reference "tok2vec", have the learning rate of the optimizer. All others have the
+    learning rate times the factor.
 
-    RAISES (ValueError): If the optimizer has no such factor: Thinc's RAdam.
+    model (Model): The model.
+    optimizer (Optimizer): The optimizer. `nlp.rehearse` gives a function in its place: then the
+        factor has no effect.
+    factor (float): The factor.
+    RAISES (ValueError): If the optimizer is Thinc's RAdam, which can't have several learning rates.
     """
     if factor == 1 or not isinstance(optimizer, Optimizer):
         return model.finish_update(optimizer)
@@ -60,18 +71,25 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
                 continue
             weights = node.get_param(param_name)
             gradient = node.get_grad(param_name)
-            # The optimizer keeps its moments by this key, as that of Thinc's own `finish_update`.
+            # The optimizer keeps its moments under this key, which is the same as in Thinc's own
+            # `finish_update`.
             key = (node.id, param_name)
             new_weights, _ = optimizer(key, weights, gradient, lr_scale=scale)
             node.set_param(param_name, new_weights)
 
 
 def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: str) -> None:
-    """Warn if the optimizer of the config is one for a pretrained encoder, and the chain has no
-    higher learning rate."""
+    """Warn if the learning rate of the config is one for a pretrained encoder, and the chain has
+    the same.
+
+    nlp (Language | None): The pipeline with the config. None: there is nothing to look at.
+    model (Model): The model of the component.
+    factor (float): The factor of the learning rate.
+    name (str): The name of the component.
+    """
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
-    # An optimizer of its own: asking for the rates of the first steps moves it on.
+    # A second optimizer is made of the config, as going through its first steps changes it.
     block = nlp.config.interpolate()["training"]["optimizer"]
     optimizer = registry.resolve({"optimizer": block})["optimizer"]
     highest = 0.0

@@ -1,8 +1,10 @@
-"""What calibration docs say of a component: what is promised of its sets of spans, and the scores
-that the test for a shift compares those of other docs with.
+"""Promises, and the scores of calibration docs: both are made of calibration docs, and saved with a
+component.
 
-Both hold for the settings that the component had then. They are saved in its `cfg`, under
-"guarantee" and "shift".
+A *promise* says, for example, that the sets of spans that the component writes miss at most 5 % of
+the entities. The test for a shift compares the *scores* of calibration docs with those of new docs.
+Both hold only for the settings that the component had at that time. They are saved in its `cfg`,
+under "guarantee" and "shift".
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,23 +26,29 @@ Settings = dict[str, Any]
 """The settings of a component that a promise, or the test for a shift, depends on, as JSON."""
 
 FOUND = ("exact", "covered")
-"""When an entity is found: its span is in the set, or each of its tokens is in a span there."""
+"""When an entity counts as found. "exact": its span is in the set. "covered": each of its tokens is
+in a span of the set."""
 
 UNITS = ("doc", "any")
-"""What a limit is a share of: the entities of each doc, or the docs in which any is missed."""
+"""What the limit of misses is about. "doc": the mean share of the entities of a doc that are
+missed. "any": the share of docs in which any entity is missed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The terms of a promise: the arguments of `guarantee`, where they are explained.
+    """The terms of a promise. They are arguments of `guarantee`, which explains them.
 
-    miss (float | None): The highest share of entities that are not in the set.
-    false_alarm (float | None): In place of it, the highest share of the set that is wrong.
-    confidence (float | None): The probability that the promise holds. None: it is about the mean.
-    found (str): One of `FOUND`.
-    by (str): One of `UNITS`; "doc" for false alarms.
+    miss (float | None): The highest share of entities that are not in the set. None: false alarms
+        are limited.
+    false_alarm (float | None): The highest share of the set that is wrong. None: misses are
+        limited.
+    confidence (float | None): The probability that the promise holds. None: it holds on
+        average over calibration docs.
+    found (str): When an entity counts as found: one of `FOUND`.
+    by (str): What the limit is about: one of `UNITS`; "doc" for false alarms.
     per_label (bool): Whether there is a promise for each label.
-    by_group (str | None): The key of `doc.user_data` for whose values there are promises.
+    by_group (str | None): A key of `doc.user_data`. There is a promise for each of its values.
+        None: there is one for all docs.
     RAISES (ValueError): If a term is out of its range.
     """
 
@@ -64,21 +72,21 @@ class Terms:
         if self.limits_misses:
             _check_choice("by", self.by, UNITS)
         else:
-            _check_choice("by", self.by, ["doc"])  # how false alarms are always counted
+            _check_choice("by", self.by, ["doc"])  # false alarms are always counted by doc
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
-        """The terms among all arguments of `guarantee`."""
+        """Pick the terms from all arguments of `guarantee`."""
         return cls(**{name: arguments[name] for name in Terms.__dataclass_fields__})
 
     @property
     def limits_misses(self) -> bool:
-        """Whether missed entities are limited; false alarms otherwise."""
+        """Whether the promise limits misses. Otherwise it limits false alarms."""
         return self.miss is not None
 
     @property
     def limit(self) -> float:
-        """The highest share of what is limited."""
+        """The highest share of misses or of false alarms, whichever is limited."""
         if self.miss is not None:
             return self.miss
         assert self.false_alarm is not None  # one of the two is given
@@ -87,11 +95,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The least scores of the spans in the set of a group of docs.
+    """The thresholds of a guaranteed set: a span is in the set if its score is at least the
+    threshold.
 
-    threshold (float): The least score of a span of any label.
-    labels (dict[str, float]): That of each label which has its own.
-    levels (list[list[float]]): Other limits and the thresholds that keep them: see `report`.
+    threshold (float): The threshold of labels that don't have their own.
+    labels (dict[str, float]): The thresholds of labels that have their own.
+    levels (Sequence[Sequence[float]]): Pairs of another limit and the threshold that keeps it: see
+        `report`.
     """
 
     threshold: float
@@ -101,16 +111,20 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise(Terms):
-    """What is promised of the set of spans of a component, with its terms.
+    """A promise about the sets of spans of a component: its terms, the thresholds that keep them,
+    and the calibration docs.
 
-    groups (dict[str, Thresholds]): The thresholds of each group of docs, "" for all docs.
+    groups (dict[str, Thresholds]): The thresholds for each group of docs. The group "" has all
+        docs.
     source (str): The name of the calibration docs.
-    docs (int): Their number.
+    docs (int): The number of calibration docs.
     entities (int): The number of their entities.
-    not_counted (dict[str, int]): The numbers of other docs, by the reason why they don't count.
-    drawings (int | None): If the docs were drawn from texts with known probabilities: how often.
+    not_counted (dict[str, int]): The numbers of docs that were left out, by the reason.
+    drawings (int | None): If the docs were drawn from texts with known probabilities, the number of
+        drawings.
     reading (Reading | None): How the calibration docs were read, if that is known.
-    holds_for (Settings | None): The settings that the promise depends on, once a component has it.
+    holds_for (Settings | None): The settings for which the promise holds. None: no component has
+        taken it yet.
     """
 
     groups: dict[str, Thresholds]
@@ -142,24 +156,26 @@ class Promise(Terms):
         return cls(**{**saved, "groups": groups, "reading": reading})
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the promise as JSON, without drawings, a reading or settings that it doesn't
-        have."""
+        """Return the promise as JSON. The fields `drawings`, `reading` and `holds_for` are left out
+        if they are None."""
         return _without_none(asdict(self), ("drawings", "reading", "holds_for"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationScores:
-    """The scores of calibration docs, which the test for a shift compares those of others with.
+    """The scores of calibration docs. The test for a shift compares the scores of other docs with
+    them.
 
-    scores (list[float]): The score of each doc with free tokens, ascending: see `measure`.
+    scores (list[float]): The scores of the docs, ascending. Docs in which all tokens are preset
+        have none. For what a score is see `annotations.measure`.
     digest (str | None): The digest of all scores in the order of the docs. None: the scores were
-        saved before it was kept.
-    keys (dict[str, dict[str, list[float]]]): For each key of `doc.user_data`, the scores of the
-        docs with each of its values that enough docs have.
+        saved before digests were kept.
+    keys (dict[str, dict[str, list[float]]]): The scores of the docs with the same value of a key of
+        `doc.user_data`, by the key and the value. Values that few docs have are left out.
     source (str): The name of the calibration docs.
     approximate (bool): Whether the temperature was fitted on the same docs.
     reading (Reading | None): How the docs were read, if that is known.
-    holds_for (Settings | None): The settings that the scores depend on.
+    holds_for (Settings | None): The settings for which the scores hold.
     """
 
     scores: list[float]
@@ -181,11 +197,11 @@ class CalibrationScores:
         reading: Reading | None,
         holds_for: Settings,
     ) -> "CalibrationScores":
-        """Collect the scores of calibration docs, also for each value of their `user_data` that
-        enough docs have. Docs without a score, NaN, are left out.
+        """Collect the scores of calibration docs, of all docs and of those with each value in
+        `user_data`.
 
         docs (Sequence[Doc]): The docs.
-        scores (Floats1d): Their scores. Shape: (B,)
+        scores (Floats1d): The score of each doc. A doc with NaN is left out. Shape: (B,)
         RETURNS (CalibrationScores): The scores. The other arguments are its fields.
         """
         scored_docs: list[tuple[float, Doc]] = []
@@ -194,8 +210,8 @@ class CalibrationScores:
                 scored_docs.append((score, doc))
         scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
 
-        # For each key of `user_data` and each of its values the scores of its docs. After that only
-        # the values that enough docs have are left.
+        # The scores of the docs with each value of each key of `user_data`. Only the values that
+        # enough docs have are kept.
         scores_of_keys: dict[str, dict[str, list[float]]] = {}
         for score, doc in scored_docs:
             for key, value in short_values(doc.user_data).items():
@@ -231,16 +247,18 @@ class CalibrationScores:
         return cls(**{**saved, "reading": read_reading(saved.get("reading"))})
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the scores as JSON, without what they don't have."""
+        """Return the scores as JSON. The fields `digest`, `reading` and `holds_for` are left out if
+        they are None."""
         return _without_none(asdict(self), ("digest", "reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """The scores of all docs, or of those with a value of a key, as `find_shift` takes them.
+        """The argument of `find_shift` for the scores of all docs, or of those with a value of a
+        key.
 
-        key (str | None): A key of `keys`. None: all docs.
-        value (str): A value that the key has there.
-        RETURNS (dict[str, Any]): The "scores", their "digest", if it is known, and whether they are
-            "approximate".
+        key (str | None): A key of `keys`. None: the scores of all docs.
+        value (str): A value of the key in `keys`.
+        RETURNS (dict[str, Any]): The "scores", the "digest", if it is known, and whether the scores
+            are "approximate".
         """
         scores = self.scores
         if key is not None:
@@ -250,7 +268,8 @@ class CalibrationScores:
 
 
 def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The name of the first setting that has another value now, or that only one of the two has."""
+    """Compare two dictionaries of settings. Returns the name of the first setting that differs, or
+    that only one of them has. None: they are equal."""
     for name in {**now, **before}:
         if before.get(name) != now.get(name):
             return name
@@ -258,7 +277,7 @@ def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str |
 
 
 def _check_share(name: str, share: float | None) -> None:
-    """Check that a term, if it is given, is between 0 and 1."""
+    """Check that a term is between 0 and 1, or None."""
     if share is not None and not 0 < number(share) < 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {share!r}")
 
@@ -270,7 +289,7 @@ def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
 
 
 def _without_none(values: dict[str, Any], optional: Collection[str]) -> dict[str, Any]:
-    """A dictionary without those of the optional keys whose value is None."""
+    """Copy a dictionary. Optional keys whose value is None are left out."""
     present = dict(values)
     for name in optional:
         if present[name] is None:

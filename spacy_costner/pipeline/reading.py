@@ -1,5 +1,8 @@
-"""How the docs were read that a component was calibrated, tuned or guaranteed on, and whether other
-docs are like them: with sentence starts or without, with the tokenizer's tokens or with others."""
+"""How the docs were read that a component was measured on, and whether other docs are read alike.
+
+A component is measured by `calibrate`, `tune` and `guarantee`. The results hold for docs that are
+read in the same way: with sentence starts or without, with the tokenizer's tokens or with others.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,10 +28,11 @@ GIVE_STARTS = (
 class Reading:
     """How docs were read.
 
-    file_tokens (bool): Whether they had the tokens and sentence starts of their file, as in `spacy
+    file_tokens (bool): Whether docs had the tokens and sentence starts of their file, as in `spacy
         apply`. Otherwise they were made of its text, as in `spacy evaluate`.
     tokenizer_tokens (bool): Whether the component saw the tokens of the pipeline's tokenizer.
-    sentence_starts (bool | None): Whether the component saw sentence starts. None: in some docs.
+    sentence_starts (bool | None): Whether the component saw sentence starts. None: it did in some
+        docs, but not in all.
     """
 
     file_tokens: bool
@@ -36,7 +40,7 @@ class Reading:
     sentence_starts: bool | None
 
     def as_text(self) -> str:
-        """What docs were read with, in a few words, for messages."""
+        """What the docs were made of, in a few words, for messages."""
         if self.file_tokens:
             return "their own tokens and sentence starts"
         return "their text"
@@ -48,10 +52,10 @@ def find_reading(
     """Find how the predicted docs of examples were read, before the pipeline annotates them.
 
     nlp (Language): The pipeline.
-    name (str): The name of its component that sees the docs.
+    name (str): The name of the component that is measured.
     examples (Iterable[Example]): The examples.
-    file_tokens (bool): Whether they were read with the tokens and sentence starts of their file.
-        It is found from the docs, too.
+    file_tokens (bool): Whether the user has asked for the tokens and sentence starts of the file.
+        If not, docs may still have them.
     RETURNS (Reading): How they were read.
     """
     has_file_tokens = False
@@ -62,7 +66,8 @@ def find_reading(
         doc = eg.predicted
         if not has_tokens_of(nlp.tokenizer, doc):
             has_other_tokens = True
-            # Where spaces are unknown both ways of reading keep the tokens.
+            # If spaces are unknown, there is no text to tokenize: the tokens of the file are kept
+            # in both ways of reading, and say nothing about the way.
             if not eg.reference.has_unknown_spaces:
                 has_file_tokens = True
         if begins_sentences(doc):
@@ -78,7 +83,7 @@ def find_reading(
 
     # A component before this one may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
-    is_retokenized = any(nlp.get_pipe_meta(before).retokenizes for before in names_before)
+    is_retokenized = any(nlp.get_pipe_meta(name_before).retokenizes for name_before in names_before)
     return Reading(
         file_tokens=file_tokens or has_file_tokens or has_starts,
         tokenizer_tokens=not has_other_tokens and not is_retokenized,
@@ -92,12 +97,13 @@ def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
 
 
 def begins_sentences(doc: Doc) -> bool:
-    """Whether a token of a doc, after the first, is known to begin a sentence."""
+    """Whether a token of a doc other than the first is known to begin a sentence."""
     return bool((doc.to_array(SENT_START)[1:] == 1).any())
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:
-    """Whether the components before this one set sentence starts: they do in a doc of two words."""
+    """Whether the components of a pipeline before the one with this name set sentence starts. They
+    are tried on a doc of two words."""
     doc = Doc(nlp.vocab, words=["a", "b"])
     for pipe_name, pipe in nlp.pipeline:
         if pipe_name == name:
@@ -107,8 +113,13 @@ def sets_sentence_starts(nlp: Language, name: str) -> bool:
 
 
 def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example]) -> bool:
-    """Whether docs are annotated with sentence starts that a component of the pipeline doesn't see:
-    the predicted docs have none, and no component before this one sets them."""
+    """Whether the references of examples have sentence starts that a component doesn't see: their
+    predicted docs have none, and no component before this one sets them.
+
+    nlp (Language): The pipeline.
+    name (str): The name of the component.
+    examples (Sequence[Example]): The examples.
+    """
     has_starts = any(begins_sentences(eg.reference) for eg in examples)
     if not has_starts or any(begins_sentences(eg.predicted) for eg in examples):
         return False
@@ -118,8 +129,14 @@ def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example])
 def find_difference(
     reading: Reading, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
 ) -> str | None:
-    """Compare the longest of docs with those that a component was measured on. Returns what is
-    different and what to do, or None. `uses_starts`: whether sentence starts change predictions."""
+    """Compare the longest of several docs with the docs that a component was measured on.
+
+    reading (Reading): How the latter were read.
+    docs (Sequence[Doc]): The docs.
+    tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
+    uses_starts (bool): Whether the predictions of the component depend on sentence starts.
+    RETURNS (str | None): A warning that says what differs and what to do. None: nothing differs.
+    """
     doc = max(docs, key=len, default=None)
     if doc is None or len(doc) < 2:
         return None
@@ -137,7 +154,10 @@ def find_difference(
 
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
-    """A reading as it was saved. None: it is not known, as in pipelines that were saved before."""
+    """Read a saved reading. None: how docs were read was not known, or was not saved yet.
+
+    RAISES (ValueError): If a key is missing or unknown.
+    """
     if saved is None:
         return None
     check_keys(saved, Reading.__dataclass_fields__, "reading")

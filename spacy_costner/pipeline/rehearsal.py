@@ -1,6 +1,7 @@
-"""Rehearsal: training that keeps the predictions of an earlier model.
+"""Rehearsal: training that keeps the predictions of an earlier model, the *teacher*.
 
-Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
+Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes. A path is a
+tag for each token of a sequence.
 """
 
 import numpy
@@ -16,17 +17,19 @@ from ..types import Constraints, Potentials, map_scores
 def rehearsal_loss(
     teacher: Potentials, scores: Potentials, sequence_lengths: Ints1d, constraints: Constraints
 ) -> tuple[float, Potentials]:
-    """The divergence of the paths of a model from those of an earlier one.
+    """Compute how far the distribution of a model over paths has moved from that of an earlier
+    model.
 
-    teacher (Potentials): The scores of the earlier model, which may have fewer tags.
-    scores (Potentials): The scores of the model, of the same docs.
-    sequence_lengths (Ints1d): The lengths of the sequences that docs are cut into. Shape: (B,)
+    teacher (Potentials): The scores of the earlier model for whole docs. It may have fewer tags.
+    scores (Potentials): The scores of the model for the same docs.
+    sequence_lengths (Ints1d): The number of tokens of the sequences that docs are cut into.
+        Shape: (B,)
     constraints (Constraints): The possible paths.
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
         scores of the model.
     """
-    # In float64: the divergence is a small difference of large numbers. The scores are of whole
-    # docs, and the chain is of sequences.
+    # The divergence is a small difference of large numbers, which needs float64. It is computed for
+    # the sequences that docs are cut into.
     exact_teacher = _in_float64(teacher)._replace(lengths=sequence_lengths)
     exact_scores = _in_float64(scores)._replace(lengths=sequence_lengths)
     n_tags = scores.emissions.shape[1]
@@ -38,24 +41,32 @@ def rehearsal_loss(
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
-    """The distribution of an earlier model's paths as a target over K tags. The teacher may have
-    fewer tags, K', if labels were added since. Then only paths of its tags are compared, so that
-    the probabilities of the other paths are free."""
+    """Make soft targets of the distribution of the teacher over paths. If labels were added since,
+    the teacher has fewer tags. Then only paths of its own tags are compared, and training doesn't
+    change what the model says about other paths.
+
+    teacher (Potentials): The scores of the teacher, in float64.
+    n_tags (int): The number of tags of the model, K.
+    constraints (Constraints): The possible paths.
+    RETURNS (SoftTargets): The targets over K tags.
+    """
     xp = get_array_module(teacher.start)
     n_tokens, n_teacher_tags = teacher.emissions.shape
 
-    # Added tags come last, so those of the teacher are the first ones. Shape: (K,)
+    # Labels are added at the end, so the tags of the teacher are the first ones. Shape: (K,)
     is_teacher_tag = xp.arange(n_tags) < n_teacher_tags
     possible = xp.ones((n_tokens, n_tags), dtype=bool)
     if constraints.emissions is not None:
         possible = xp.asarray(constraints.emissions)
     constraints = constraints._replace(emissions=possible & is_teacher_tag)
-    # No path has the other tags, whatever their scores are: those of the teacher's last tag.
+    # The other tags need some scores, too, and get those of the teacher's last tag. As the
+    # constraints forbid these tags, the scores don't matter.
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)
     potentials = chain.constrain(expand(teacher, teacher_tag_of), constraints)
 
     sequence_weights = xp.ones(len(teacher.lengths))
-    # The gradient of log Z is how often a path of the teacher is expected to use each potential.
+    # The gradient of log Z with respect to a potential is the expected number of times that a path
+    # of the teacher uses it.
     _, backprop = chain.log_partition(potentials)
     expected_uses = backprop(sequence_weights)
     entropies, _ = chain.entropy(potentials)
@@ -63,5 +74,5 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
 
 
 def _in_float64(scores: Potentials) -> Potentials:
-    """The same scores with all digits of float64."""
+    """Convert scores to float64."""
     return map_scores(lambda array: array.astype("float64"), scores)

@@ -1,7 +1,8 @@
 """Scorers: F, the cost of mistakes, and calibration.
 
-They compare the predicted with the gold entities of examples. These may have other tokens, so a
-predicted entity is first moved to the tokens of the reference, the annotated doc.
+A scorer compares the predicted entities of examples with the gold entities of their references, the
+annotated docs. A predicted doc may have other tokens than its reference. So a predicted entity is
+first moved to the tokens of the reference.
 """
 
 from collections import defaultdict
@@ -28,16 +29,17 @@ from ..types import Cost
 from .annotations import group_of_component
 
 Scores = dict[str, Any]
+"""Scores by their names, as `Language.evaluate` returns them."""
 
 Entity = tuple[int, int, str]
-"""Begin and end in tokens of the reference, and label."""
+"""The first token of an entity, the token after its last, and its label."""
 
 EntityPairs = list[tuple[set[Entity], list[Entity]]]
-"""The gold and predicted entities of each doc."""
+"""The gold entities and the predicted entities of each doc, in tokens of the reference."""
 
 
 def as_entity(span: Span) -> Entity:
-    """The tokens and the label of a span."""
+    """A span as a tuple of its tokens and its label."""
     return span.start, span.end, span.label_
 
 
@@ -82,12 +84,21 @@ def cost_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities and the cost of mistakes, with the settings of the component.
+    """Score entities and the cost of mistakes.
 
-    Ignored are empty docs, docs without annotation, tokens without annotation and entities that
-    include such tokens. Entities of labels that the component doesn't have are mistakes, and need
-    a cost, too. Scores that can't be computed are None.
+    Empty docs, docs without annotation, tokens without annotation, and entities that include such
+    tokens are ignored. An entity whose label the component doesn't have is a mistake, and the cost
+    has to know its label, too. A score that can't be computed is None.
 
+    cost (Cost): The cost of mistakes.
+    tree (Tree | None): The label tree, for F at each of its levels.
+    examples (Iterable[Example]): The examples, with predicted docs.
+    labels (Sequence[str]): The labels of the component.
+    scheme (str): Its tag scheme.
+    confidence (dict[str, Any] | None): Its setting `confidence`.
+    component (str | None): Its name.
+    spans_key (str | None): Its setting `spans_key`.
+    **settings (Any): Its other settings, which are not used.
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
         - `ents_tag_acc`: share of tokens with the correct tag.
@@ -106,9 +117,9 @@ def cost_scores(
     annotated = _annotated(examples)
     scores: Scores = get_ner_prf(annotated)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
-        scores[name] = None  # until it can be computed
+        scores[name] = None  # it stays so if it can't be computed
 
-    # Scores of tokens: each with its gold and its predicted tag
+    # Scores of tokens, from the gold and the predicted tag of each
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     is_annotated = pairs.gold >= 0
     if is_annotated.any():
@@ -138,10 +149,11 @@ def cost_scores(
 
 
 def _confusion(pairs: "TagPairs") -> dict[str, dict[str, int]]:
-    """The number of tokens by gold label and then by predicted label, without zeros."""
+    """The number of tokens with each gold label and each predicted label, by gold label and then by
+    predicted label. Zeros are left out."""
     labels = [*pairs.tags.labels, OUTSIDE]
     n_tags = len(pairs.tags)
-    # Each pair of tags counts 1.
+    # A table in which each pair of tags has the value 1, so that the sums count tokens.
     counts = pairs.over_labels(numpy.ones((n_tags, n_tags), dtype="int64"))
     confusion: dict[str, dict[str, int]] = {}
     for gold_label, counts_of_gold in zip(labels, counts.tolist()):
@@ -169,14 +181,20 @@ def confidence_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities and the calibration of their confidences, with the settings of the component.
-    Entities of inner nodes of a label tree are ignored: their confidence is not of a label.
+    """Score entities, and the calibration of their confidences. For the calibration, entities whose
+    label is an inner node of a label tree are ignored, as their confidence is not that of a label.
 
+    examples (Iterable[Example]): The examples, with predicted docs.
+    labels (Sequence[str]): The labels of the component.
+    confidence (dict[str, Any] | None): Its setting `confidence`.
+    component (str | None): Its name.
+    spans_key (str | None): Its setting `spans_key`.
+    **settings (Any): Its other settings, which are not used.
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
-        - `ents_ece`: expected calibration error, in ten bins; lower is better. None without
-          entities, or if confidence is not enabled.
-        - `ents_reliability`: number of entities, mean confidence and precision of each bin: see
-          `reliability`.
+        - `ents_ece`: the expected calibration error, in ten bins; lower is better. None if there
+          are no entities, or confidence is not enabled.
+        - `ents_reliability`: the number of entities, the mean confidence and the precision of each
+          bin: see `reliability`.
     RAISES (ValueError): If the component has a `spans_key`.
     """
     _check_ents("confidence_scorer", spans_key)
@@ -186,7 +204,14 @@ def confidence_scores(
 
 
 class DocCounts(NamedTuple):
-    """Counts of D docs: entities, the cost of mistakes, and annotated tokens. Shapes: (D,)"""
+    """What is counted in each of D docs. Shapes: (D,)
+
+    tp (Ints1d): The number of predicted entities that are correct.
+    fp (Ints1d): The number of predicted entities that are wrong.
+    fn (Ints1d): The number of gold entities that are not predicted.
+    cost (Floats1d): The cost of the mistakes.
+    tokens (Ints1d): The number of annotated tokens.
+    """
 
     tp: Ints1d
     fp: Ints1d
@@ -198,7 +223,14 @@ class DocCounts(NamedTuple):
 def count_docs(
     examples: Iterable[Example], cost: Cost, *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> DocCounts:
-    """Compute the counts behind `cost_scores` for each doc that is not ignored there."""
+    """Count for each doc what `cost_scores` counts for all docs together.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    cost (Cost): The cost of mistakes.
+    labels (Sequence[str]): The labels of the component.
+    scheme (str): Its tag scheme.
+    RETURNS (DocCounts): The counts of the docs that `cost_scores` doesn't ignore.
+    """
     annotated = _annotated(examples)
     n_docs = len(annotated)
     tp = numpy.zeros(n_docs, dtype="int64")
@@ -224,12 +256,12 @@ def count_docs(
 
 
 class TagPairs(NamedTuple):
-    """The gold and predicted tags of tokens.
+    """The gold and the predicted tag of each token.
 
-    tags (Tags): The tags of all labels: the component's first, then others in the docs.
-    gold (Ints1d): The gold tag of each token, -1 where it is not annotated. Shape: (N,)
+    tags (Tags): The tags of all labels: those of the component first, then other labels of docs.
+    gold (Ints1d): The gold tag of each token; -1 if it is not annotated. Shape: (N,)
     predicted (Ints1d): The predicted tag of each token. Shape: (N,)
-    lengths (Ints1d): Number of tokens of each doc. Shape: (B,)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     """
 
     tags: Tags
@@ -238,19 +270,20 @@ class TagPairs(NamedTuple):
     lengths: Ints1d
 
     def look_up(self, table: Floats2d) -> Floats1d:
-        """The value of each token in a table of [gold, predicted] tags; 0 where the token is not
-        annotated. Shapes: (K, K), (N,)"""
+        """Look up a value for each token in a table with the index [gold tag, predicted tag]. A
+        token that is not annotated has the value 0. Shapes: (K, K) to (N,)"""
         return numpy.where(self.gold >= 0, table[self.gold, self.predicted], 0)
 
     def over_labels(self, table: Floats2d) -> Floats2d:
-        """Look up tags, and sum over the tokens of each pair of labels, [gold, predicted], with O
-        last. Shape: (labels + 1, labels + 1)"""
-        label_of = self.tags.label_of  # that of O is -1, the last
+        """Look up a value for each token in a table, and sum the values of all tokens with the same
+        gold label and predicted label. The sums have the index [gold label, predicted label], with
+        O at the end. Shapes: (K, K) to (labels + 1, labels + 1)"""
+        label_of = self.tags.label_of  # O has the label -1: the last row and column
         gold_label = label_of[self.gold]
         predicted_label = label_of[self.predicted]
         n_labels = len(self.tags.labels) + 1
         sums = numpy.zeros((n_labels, n_labels), dtype=table.dtype)
-        # `add.at` adds each token, also where several have the same pair of labels.
+        # `add.at` adds the values of all tokens, even if several have the same pair of labels.
         numpy.add.at(sums, (gold_label, predicted_label), self.look_up(table))
         return sums
 
@@ -258,8 +291,13 @@ class TagPairs(NamedTuple):
 def compare_tags(
     examples: Iterable[Example], *, labels: Sequence[str] = (), scheme: str = "BILUO"
 ) -> TagPairs:
-    """Get the gold and predicted tags of all tokens of the predicted docs, in a scheme. `labels`
-    are those of the component, which come before others of the docs."""
+    """Get the gold and the predicted tag of each token of the predicted docs.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    labels (Sequence[str]): The labels of the component. Other labels of the docs come after them.
+    scheme (str): The tag scheme.
+    RETURNS (TagPairs): The tags.
+    """
     examples = list(examples)
     labels_in_docs: set[str] = set()
     for eg in examples:
@@ -268,7 +306,7 @@ def compare_tags(
     other_labels = sorted(labels_in_docs.difference(labels))
     tags = Tags([*labels, *other_labels], scheme)
 
-    strings = StringStore()  # any has the same hashes of labels
+    strings = StringStore()  # for the hashes of labels, which are the same in any store
     predicted_tokens = read_docs([eg.predicted for eg in examples])
     gold_tokens = read_reference(examples, predicted_tokens)
     gold_entities = gold_tokens.entities(tags, strings)
@@ -282,8 +320,12 @@ def compare_tags(
 
 
 def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
-    """Get the gold and predicted entities of annotated docs, the latter without those in
-    unannotated tokens."""
+    """Get the gold and the predicted entities of each annotated doc. Predicted entities that
+    include tokens without annotation are left out.
+
+    examples (Iterable[Example]): The examples, with predicted docs.
+    RETURNS (EntityPairs): The entities, in tokens of the references.
+    """
     pairs: EntityPairs = []
     for eg in _annotated(examples):
         gold = {as_entity(ent) for ent in eg.reference.ents}
@@ -299,8 +341,13 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
 def count_by_label(
     pairs: EntityPairs, lift: Callable[[str], str] = lambda label: label
 ) -> dict[str, PRFScore]:
-    """Count tp, fp and fn of each label, in alphabetical order. `lift` replaces labels, for example
-    by their ancestors."""
+    """Count the correct, wrong and missed entities of each label.
+
+    pairs (EntityPairs): The gold and the predicted entities of each doc.
+    lift (Callable[[str], str]): Replaces a label before it is compared, for example by its ancestor
+        in a label tree. By default labels stay as they are.
+    RETURNS (dict[str, PRFScore]): The counts of each label, in alphabetical order.
+    """
     counts: dict[str, PRFScore] = defaultdict(PRFScore)
     for gold, predicted in pairs:
         gold_by_label = _by_label(gold, lift)
@@ -314,23 +361,28 @@ def count_by_label(
 def _by_label(
     entities: Iterable[Entity], lift: Callable[[str], str]
 ) -> defaultdict[str, list[Entity]]:
-    """The entities with replaced labels, by these labels."""
+    """Replace the labels of entities, and group the entities by their new labels."""
     entities_by_label: defaultdict[str, list[Entity]] = defaultdict(list)
     for begin, end, label in entities:
-        lifted = lift(label)
-        entities_by_label[lifted].append((begin, end, lifted))
+        new_label = lift(label)
+        entities_by_label[new_label].append((begin, end, new_label))
     return entities_by_label
 
 
 def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
-    """Count entities, with ancestors at a level of the tree, 1 at the top, in place of labels."""
+    """Count entities, with each label replaced by its ancestor at a level of the label tree. The
+    top level is 1."""
     counts = count_by_label(pairs, lambda label: tree.ancestor(label, level))
     return sum(counts.values(), PRFScore())
 
 
 def _check_ents(scorer: str, spans_key: str | None) -> None:
-    """Refuse to score a component that writes to `doc.spans`. `scorer` is the name of the scorer,
-    for the error."""
+    """Check that a component writes entities to `doc.ents`, as only these can be scored.
+
+    scorer (str): The name of the scorer, for the error.
+    spans_key (str | None): The setting of the component.
+    RAISES (ValueError): If it has a `spans_key`.
+    """
     if spans_key is not None:
         raise ValueError(
             f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
@@ -339,7 +391,7 @@ def _check_ents(scorer: str, spans_key: str | None) -> None:
 
 
 def _annotated(examples: Iterable[Example]) -> list[Example]:
-    """The examples with entity annotation."""
+    """The examples whose reference has tokens and annotated entities."""
     annotated: list[Example] = []
     for eg in examples:
         if len(eg.reference) and eg.reference.has_annotation("ENT_IOB"):
@@ -353,8 +405,9 @@ def _calibration_scores(
     labels: Sequence[str],
     component: str | None,
 ) -> Scores:
-    """Compare the probabilities that a component has written to docs with gold: `ents_ece` and
-    `ents_reliability`. Without a component's name, whatever stands under the key counts."""
+    """Compute `ents_ece` and `ents_reliability` from the probabilities that a component has written
+    to docs: see `confidence_scores`. If `component` is None, the probabilities under the key of the
+    confidence count, whichever component has written them."""
     probs: list[float] = []
     is_correct: list[bool] = []
     if confidence is not None:
@@ -380,7 +433,8 @@ def _calibration_scores(
 
 
 def _in_reference(eg: Example, ent: Span) -> Entity | None:
-    """A predicted entity in tokens of the reference; None if these are not annotated."""
+    """Move a predicted entity to the tokens of the reference. None: some of these tokens are not
+    annotated, or there are none."""
     tokens = eg.alignment.x2y[ent.start : ent.end]
     if not len(tokens):
         return None
@@ -393,6 +447,7 @@ def _in_reference(eg: Example, ent: Span) -> Entity | None:
 
 
 def compare_entities(gold: set[Entity], predicted: list[Entity]) -> PRFScore:
-    """Count the entities of a doc. A gold entity that is predicted twice is correct once."""
+    """Count the correct, wrong and missed entities of a doc. If a gold entity is predicted twice,
+    one of the two is wrong."""
     n_correct = len(gold.intersection(predicted))
     return PRFScore(tp=n_correct, fp=len(predicted) - n_correct, fn=len(gold) - n_correct)

@@ -1,11 +1,13 @@
-"""Saving a component: its files have to fit each other and the config.
+"""Save and load a component.
 
-    ner/cfg      labels, scheme and settings: JSON
-    ner/model    the parameters of the model and its features: msgpack
+A component `ner` has these files:
 
-A digest in `cfg` shows that both are from the same save. It covers the bytes of `model`, and `cfg`
-except for `EDITABLE`, the settings that may be edited without training. A part of a saved component
-is "cfg", "vocab" or "model".
+    ner/cfg      the labels, the scheme and settings, as JSON
+    ner/model    the parameters of the model and its features, as msgpack
+
+Both have to be from the same save. A digest in `cfg` shows it: it is the hash of the bytes of
+`model` and of those settings in `cfg` that may not be edited without training. Others may:
+`EDITABLE`. The *parts* of a saved component are "cfg", "vocab" and "model".
 """
 
 import hashlib
@@ -32,43 +34,48 @@ from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
 
 Cfg = dict[str, Any]
+"""The settings of a component that are saved: see `new_cfg`."""
 
 DIGEST = "digest"
+"""The key of the digest in a saved `cfg`."""
 
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
-"""The keys of a saved `cfg` that may be edited. The digest doesn't cover them."""
+"""The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
 
 OPTIONAL: Cfg = {"reading": None, "trained_on": "", "raw_text": ""}
-"""The keys that a saved `cfg` may lack, as they were not always saved, and their values then."""
+"""The keys that earlier versions didn't save, with the values that they get when loaded."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
-    """Make the `cfg` of a component that isn't trained, but for its settings of prediction. It is
-    saved as JSON and may be edited.
+    """Make the `cfg` of a component that isn't trained. It is saved as JSON, so all values have to
+    be values of JSON. The component adds its settings of prediction.
 
-    scheme (str), outside (str): The tag scheme, and how it has O: see `Tags`.
+    scheme (str): The tag scheme.
+    outside (str): Whether O is split: see `Tags`.
+    RETURNS (Cfg): The settings.
     """
     return {
         "labels": [],
         "scheme": scheme,
         "outside": outside,
         "progress": Progress()._asdict(),
-        "n_examples": 0,  # of training
-        "cost_tables": [],  # those of the losses, as the file of a cost may be gone
+        "n_examples": 0,  # the number of training examples
+        "cost_tables": [],  # of the losses, as a file that has a cost may be gone later
         "temperature": Temperature()._asdict(),
-        "untrained": [],  # labels that were added since training
-        "trained_on": "",  # the packed hashes of the sentences of training
-        "raw_text": "",  # those of the raw text that static vectors were learned from
+        "untrained": [],  # the labels that were added since training
+        "trained_on": "",  # the hashes of the sentences of training, packed
+        "raw_text": "",  # the hashes of the sentences that static vectors were learned from, packed
     }
 
 
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
-    """Choose the settings of a loaded component: those that were saved, as they may have been
-    changed on the component. But where the config was edited since, it is the one to follow.
+    """Choose the settings of a loaded component. A setting may have been changed on the component
+    before it was saved, so the saved setting counts. But if somebody has edited the setting in the
+    config since, the config counts.
 
-    cfg (Cfg): The current cfg, whose keys are looked up in the saved one.
-    saved (Cfg): The saved cfg. Its key "configured" has what the config said at that time.
-    configured (Cfg): What the config says now of some keys.
+    cfg (Cfg): The cfg of the component before it is loaded. All its keys are loaded.
+    saved (Cfg): The saved cfg. Its key "configured" has settings that the config had at that time.
+    configured (Cfg): The same settings as the config has them now.
     RETURNS (Cfg): The cfg of the loaded component.
     """
     loaded = {name: saved[name] for name in cfg}
@@ -81,7 +88,7 @@ def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
 def write_files(
     path: str | Path, cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]
 ) -> None:
-    """Write the files of a component to a directory, without those to exclude."""
+    """Write the files of a component to a directory. Parts in `exclude` are left out."""
     writers: dict[str, Callable[[Path], Any]] = {
         "cfg": lambda file: srsly.write_json(file, cfg),
         "vocab": lambda file: vocab.to_disk(file, exclude=exclude),
@@ -91,8 +98,15 @@ def write_files(
 
 
 def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]) -> dict[str, Any]:
-    """Read what `write_files` wrote of a component, by its name. The vocab is loaded at once.
-    Returns the content of "cfg" and "model", as far as they are not excluded."""
+    """Read the files that `write_files` has written.
+
+    path (str | Path): The directory.
+    name (str): The name of the component, for errors.
+    vocab (Vocab): The vocab of the component. It is loaded here, unless it is excluded.
+    exclude (Iterable[str]): The parts that are left out.
+    RETURNS (dict[str, Any]): The contents of "cfg" and "model", unless they are excluded.
+    RAISES (ValueError): If a file can't be read.
+    """
     readers: dict[str, Callable[[Path], Any]] = {
         "cfg": srsly.read_json,
         "vocab": lambda file: vocab.from_disk(file, exclude=exclude),
@@ -107,7 +121,7 @@ def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]
 
 
 def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
-    """Pack a component in bytes, without the parts to exclude."""
+    """Pack the parts of a component in bytes. Parts in `exclude` are left out."""
     writers: dict[str, Callable[[], bytes]] = {
         "cfg": lambda: srsly.json_dumps(cfg),
         "vocab": lambda: vocab.to_bytes(exclude=exclude),
@@ -119,8 +133,8 @@ def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> 
 def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
-    """Read what `pack_parts` packed of a component, by its name. The vocab is loaded at once.
-    Returns the content of "cfg" and "model", as far as they are there and not excluded."""
+    """Unpack what `pack_parts` has packed. The arguments and the result are those of `read_files`,
+    with bytes in place of a directory."""
     with reading_part("cfg and model", name, ""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
@@ -132,23 +146,32 @@ def unpack_parts(
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
-    """Add the digest of a cfg and the model that is saved with it.
+    """Add the digest of a cfg and of the model that is saved with it to the cfg.
 
-    RAISES (ValueError): If the cfg has text that can't be UTF-8: srsly would end the process.
+    cfg (Cfg): The cfg.
+    model (bytes): The model.
+    RETURNS (Cfg): A copy of the cfg with the digest.
+    RAISES (ValueError): If the cfg has text that can't be UTF-8. Otherwise srsly would crash.
     """
     try:
         json.dumps(cfg, ensure_ascii=False).encode("utf8")
     except UnicodeEncodeError as error:
-        # Twenty characters before and after it show where it stands.
+        # Twenty characters before and after the wrong one show where it is.
         excerpt = error.object[max(0, error.start - 20) : error.end + 20]
         raise ValueError(f"cfg: expected text that can be UTF-8, got {excerpt!r}") from None
-    # The digest is of the cfg as it will be read: JSON doesn't keep all digits of a number.
+    # JSON doesn't keep all digits of a number, so the digest is made of the cfg as it will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
 
 
 def check_digest(cfg: Any, model: bytes, where: str) -> None:
-    """Check that a cfg and a model are from the same save."""
+    """Check that a saved cfg and a saved model are from the same save.
+
+    cfg (Any): The cfg.
+    model (bytes): The model.
+    where (str): The name of the component and the path of the model, for errors.
+    RAISES (ValueError): If they are not.
+    """
     editable = ", ".join(EDITABLE)
     if not isinstance(cfg, dict) or DIGEST not in cfg:
         raise ValueError(
@@ -165,7 +188,7 @@ def check_digest(cfg: Any, model: bytes, where: str) -> None:
 
 
 def _digest(cfg: Cfg, model: bytes) -> str:
-    """The hash of a model and of the settings that may not be edited without training."""
+    """Hash a model and the settings that may not be edited without training."""
     covered = {name: value for name, value in cfg.items() if name not in (*EDITABLE, DIGEST)}
     digest = hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=16)
     digest.update(model)
@@ -174,11 +197,12 @@ def _digest(cfg: Cfg, model: bytes) -> str:
 
 @contextmanager
 def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
-    """Turn any error into a ValueError that names a part of a saved component.
+    """A context in which a part of a saved component is read. Any error becomes a ValueError that
+    names the part.
 
     part (str): The part, such as "cfg".
     name (str): The name of the component.
-    folder (str): What precedes the part in the message: the folder with a slash, or nothing.
+    folder (str): The folder with a slash at its end, or nothing if the part is not in a file.
     """
     try:
         yield
@@ -190,9 +214,12 @@ def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
 
 
 def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
-    """Check a saved cfg, and that it fits the current one, which the config gives.
+    """Check a saved cfg, and that it fits the config.
 
-    RETURNS (dict[str, Any]): A copy of the saved one, with all keys of the current one.
+    saved (Cfg): The saved cfg.
+    current (Cfg): The cfg of the component before it is loaded, as the config has made it.
+    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one.
+    RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
     """
     cfg = deepcopy({**OPTIONAL, **saved})
     missing = [name for name in current if name not in cfg]
@@ -214,7 +241,8 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
 
 
 def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
-    """Check that a temperature is an overall number above 0, and one for any of the labels."""
+    """Check that a saved `Temperature` has an overall number above 0, and numbers above 0 for none,
+    some or all of the labels."""
     check_keys(temperature, Temperature._fields, "temperature")
     check_keys(temperature["labels"], (), "temperature.labels", optional=labels)
     _check_number(temperature["overall"], "temperature: overall", positive=True)
@@ -223,10 +251,15 @@ def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
 
 
 def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
-    """The progress with the epochs as an integer, and the examples of the epoch beside it. Up to
-    0.3.0 the epochs were saved as a sum of shares."""
+    """Convert a progress that was saved by version 0.3.0 or before, in which the number of epochs
+    was a fraction. Any other progress is returned as it is.
+
+    progress (Any): The saved progress.
+    n_examples (float): The number of training examples.
+    RETURNS (Any): The progress with the keys of `Progress`.
+    """
     if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
-        return progress  # as it is saved since then, or damaged: see `_check_progress`
+        return progress  # a new one, or a damaged one, which `_check_progress` refuses
     for name, value in progress.items():
         _check_number(value, name)
     examples_per_epoch = max(int(n_examples), 1)
@@ -245,7 +278,7 @@ def _check_progress(progress: Any) -> None:
     check_keys(progress, Progress._fields, "progress")
     for name, value in progress.items():
         least = 1 if name == "n_examples" else 0
-        # Not isinstance: True and False are integers, too.
+        # `type` in place of `isinstance`, as True and False are integers, too.
         if type(value) is not int or value < least:
             raise ValueError(
                 f"progress: {name}: expected an integer of at least {least}, got {value!r}"
@@ -255,7 +288,8 @@ def _check_progress(progress: Any) -> None:
 def check_keys(
     block: Any, names: Iterable[str], where: str, *, optional: Iterable[str] = ()
 ) -> None:
-    """Check the keys of a block of settings: all of `names`, any of `optional`, and no other."""
+    """Check that a block of settings has all keys in `names`, perhaps some in `optional`, and no
+    others. `where` names the block, for the error."""
     needed = set(names)
     allowed = needed.union(optional)
     if not isinstance(block, dict) or not needed <= set(block) <= allowed:
@@ -263,7 +297,7 @@ def check_keys(
 
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
-    """Check that a saved value is a finite number, not negative or, if asked for, above 0."""
+    """Check that a saved value is a finite number of at least 0 or, with `positive`, above 0."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     is_valid = is_number and 0 <= value < inf
     bound = "of at least"
@@ -275,9 +309,12 @@ def _check_number(value: Any, where: str, *, positive: bool = False) -> None:
 
 
 def save_model(model: Model[list[Doc], Potentials]) -> bytes:
-    """Save a model, as `model.to_bytes` does. Of a trained linear model, or the linear part of a
-    hybrid, values of features without weights are left out, unless all are to be kept: scores are
-    the same without them. The model itself stays as it is, for training to go on."""
+    """Save a model in the form of `model.to_bytes`.
+
+    A trained linear model, or the linear part of a hybrid, is saved without the features that have
+    no weights, unless its setting says to keep all. Scores are the same without them. The model
+    itself isn't changed, so that training can go on with all its features.
+    """
     slim_shims = _select_used(model)
     saved = model.to_dict()
     for node, saved_shims in zip(model.walk(), saved["shims"]):
@@ -289,15 +326,20 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
 
 
 def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
-    """The shims of a linear model with the features that have weights only, by the ids of those
-    that they replace. None, if all features are to be kept or if none has a weight yet."""
+    """Make the shims of a linear model, with only the features that have weights, to save them in
+    place of its own shims.
+
+    model (Model[list[Doc], Potentials]): The model.
+    RETURNS (dict[int, Shim]): The new shims, by the ids of the shims that they replace. Empty: the
+        model is saved as it is, as it isn't linear, keeps all features, or isn't trained.
+    """
     if not has_linear_part(model):
         return {}
     features, weights = linear_part(model)
     is_trained = features.has_vocab and bool(weights.emissions.any())
     if weights.keep_all or not is_trained:
         return {}
-    has_weights = weights.emissions.any(axis=1)  # of each feature, (V,)
+    has_weights = weights.emissions.any(axis=1)  # whether a feature has a weight for any tag, (V,)
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)
@@ -313,9 +355,14 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
 
 
 def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
-    """Load a model. Raises a ValueError if it was saved with another config, or has weights that
-    are not finite."""
-    # `from_bytes` replaces the columns of features, too: those of the config have to be the same.
+    """Load a model that was saved.
+
+    model (Model[list[Doc], Potentials]): The model, which is changed.
+    saved (bytes): The saved model.
+    RAISES (ValueError): If it was saved with another config, or has weights that are not finite.
+    """
+    # `from_bytes` replaces the attribute "columns" of a layer without comparing it with that of the
+    # config.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(saved)
     for node, columns in zip(model.walk(), columns_of_config):

@@ -1,4 +1,7 @@
-"""Training that starts from a trained pipeline, with another loss."""
+"""A callback for configs that starts training from the weights of a trained pipeline.
+
+So a model that was trained with one loss, such as the likelihood, can go on with another one.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,12 +25,14 @@ def make_start_from(
         @callbacks = "spacy_costner.start_from.v1"
         path = "training/likelihood/model-best"
 
-    `source = …` in the block of a component takes the whole component, with the loss that it was
-    trained with.
+    spaCy's `source = …` in the block of a component isn't enough for another loss: it takes the
+    whole component, with the loss that it was trained with.
 
     path (str | Path): The trained pipeline: a folder or the name of a package.
-    components (Sequence[str] | None): The components to start from there, with those that
-        they listen to. If left out: all with a model that have their names in both.
+    components (Sequence[str] | None): The components that get the weights of the trained pipeline,
+        and the components that they listen to. None: all components with a model whose names are in
+        both pipelines.
+    RETURNS (Callable[[Language], Language]): The callback. It changes the pipeline and returns it.
     RAISES (ValueError): In the callback, if the trained pipeline lacks a component, or has other
         labels, other tags or another model.
     """
@@ -35,7 +40,8 @@ def make_start_from(
 
 
 def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
-    """Give components of a pipeline the weights that they have in a trained one."""
+    """Give components of a pipeline the weights that they have in a trained one: see
+    `make_start_from`."""
     trained = load_model(path)
     models = _models(nlp)
     trained_models = _models(trained)
@@ -46,7 +52,7 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
         where = f"spacy_costner.start_from: {path}: {name}"
         if name not in models or name not in trained_models:
             raise ValueError(f"{where}: expected a component with a model in both pipelines")
-        # The same weights for other tags would be of no use.
+        # The weights fit only the tags that they were trained for.
         trained_settings = _tag_settings(trained, name)
         for setting, value in _tag_settings(nlp, name).items():
             trained_value = trained_settings[setting]
@@ -62,15 +68,15 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 
 
 def _keep_training_text(pipe: Any, trained: Any) -> None:
-    """Have a component know what the other one was trained on, too. Vectors are those of the
-    component itself, and so is their raw text."""
+    """Add the sentences that a trained component has learned to those that a component remembers.
+    The raw text of static vectors isn't added, as the component keeps its own vectors."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
         sentence_ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
         pipe.cfg["trained_on"] = pack_ids(sentence_ids)
 
 
 def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
-    """The settings of a component that define its tags."""
+    """The settings of a component on which its tags depend."""
     cfg = getattr(nlp.get_pipe(name), "cfg", {})
     return {
         "labels": nlp.pipe_labels.get(name),
@@ -80,7 +86,8 @@ def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
 
 
 def _models(nlp: Language) -> dict[str, Model]:
-    """The models of a pipeline's components."""
+    """The models of the components of a pipeline, by their names. Components without a model are
+    left out."""
     models: dict[str, Model] = {}
     for name, pipe in nlp.pipeline:
         model = getattr(pipe, "model", None)
