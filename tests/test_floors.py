@@ -14,6 +14,7 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {
+        "bundling",
         "doc_attributes",
         "docstrings",
         "ent_iob",

@@ -24,6 +24,7 @@ from .explain import explain_cli
 from .fit import fit_cli
 from .guarantee import guarantee_cli
 from .init import init_cli
+from .page import page_cli
 from .report import report_cli
 from .serve import serve_cli
 from .suggest import suggest_cli
@@ -85,6 +86,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("serve", serve_cli, DATA, "Annotate texts in the browser, chosen by a model that learns."),
     ("vectors", vectors_cli, DATA, "Learn vectors of words from raw text."),
     ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
+    ("page", page_cli, SCALE, "Write a linear pipeline as a page that needs no Python."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),
 ]
 """The name, the function, the group and the summary of each command, in the order in which `--help`

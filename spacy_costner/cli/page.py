@@ -1,0 +1,159 @@
+"""Write a pipeline as a page, or as a module for JavaScript."""
+
+import gzip
+from base64 import b64encode
+from collections.abc import Iterable
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from markupsafe import Markup
+from spacy.displacy.render import DEFAULT_LABEL_COLORS
+from spacy.util import registry
+from typer import Option
+
+from ..analysis.loading import load_pipeline
+from ..analysis.predictions import find_components
+from ..analysis.reporting import MISS_COSTS
+from ..analysis.web_model import WebModel, make_web_model
+from ..bundling import MODULES, bundle, module_names
+from ..pages import number, render
+from ..pipeline.promises import Promise
+from ..saving import check_file, save_file, save_text
+from .command_line import command
+from .options import CodeOption, ModelArg
+from .output import errors_shown
+from .promises import promise_text
+
+MODEL_FILE = "model.bin"
+EXAMPLES = ("index.html", "example.mjs", "package.json")
+"""What a module folder has beside the modules: how to use them in a page and in Node."""
+
+SYNONYMS = {"PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
+"""Labels that have the colour of another one in displaCy."""
+
+
+@command(make_web_model, options={"keep_memory": Option("--memory/--no-memory")})
+def page_cli(
+    run: partial[WebModel],
+    model: ModelArg,
+    output_path: Annotated[
+        Path | None, Option("--output", "-o", help="Output HTML file", dir_okay=False)
+    ] = None,
+    *,
+    module_path: Annotated[
+        Path | None,
+        Option(
+            "--module",
+            help="Output folder for a JavaScript module, the model file, and examples for a page "
+            "and for Node",
+            file_okay=False,
+        ),
+    ] = None,
+    texts: Annotated[
+        list[str] | None,
+        Option("--text", "-t", help="A text for the page to begin with. Repeatable"),
+    ] = None,
+    code_path: CodeOption = None,
+) -> None:
+    """
+    Write a linear pipeline as one HTML file that predicts in the browser, without Python and a
+    network; or as a module for JavaScript. Both publish the words that the model knows, names of
+    people included: see --no-memory.
+    """
+    with errors_shown():
+        if output_path is None and module_path is None:
+            raise ValueError("page: expected --output or --module, got neither")
+        check_file(output_path, [model])
+        nlp = load_pipeline(model, code_path)
+        web_model = run(nlp)
+        if output_path is not None:
+            promise = next(iter(find_components(nlp).values())).guarantee
+            save_text(output_path, ner_page(web_model, promise, texts or []))
+            typer.echo(f"Written to {output_path}: {size_text(output_path.read_bytes())}")
+        if module_path is not None:
+            save_module(module_path, web_model)
+            typer.echo(f"Written to {module_path}: {MODEL_FILE} has {size_text(web_model.data)}")
+        typer.echo(published_text(web_model))
+
+
+def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> str:
+    """Render a page that predicts. It needs no other files.
+
+    web_model (WebModel): The model.
+    promise (Promise | None): What the pipeline promises.
+    texts (list[str]): Texts to begin with. The first one is in the field.
+    """
+    info = web_model.info
+    # The model file says whether the page has the promise: a page knows no groups of docs.
+    has_promise = info["promise"] is not None and promise is not None
+    data = {
+        "model": b64encode(web_model.data).decode("ascii"),
+        "worker": bundle("page_worker.js"),
+        "colours": label_colours(info["labels"]),
+        "miss_costs": MISS_COSTS,
+        "texts": texts,
+    }
+    return render(
+        "ner.html",
+        info=info,
+        data=data,
+        script=Markup(bundle("page.js")),
+        decoding=decoding_text(info),
+        start=info["threshold"] or 0.5,
+        promise=promise_text(promise) if has_promise and promise is not None else None,
+        published=published_text(web_model),
+    )
+
+
+def save_module(folder: Path, web_model: WebModel) -> None:
+    """Save the modules, the model file, and examples in a folder. Its other files stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in [*module_names("ner.js"), *EXAMPLES]:
+        save_text(folder / name, (MODULES / name).read_text(encoding="utf8"))
+    save_file(folder / MODEL_FILE, lambda path: path.write_bytes(web_model.data))
+
+
+def decoding_text(info: dict[str, Any]) -> str:
+    """How a pipeline chooses entities, in words."""
+    if info["decoding"] == "threshold":
+        return f"a threshold of {info['threshold']:g}"
+    if info["decoding"] == "min-cost":
+        return "the lowest expected cost"
+    if info["bias"]:
+        return f"the best path, with a bias of {info['bias']:g}"
+    return "the best path"
+
+
+def label_colours(labels: Iterable[str]) -> dict[str, str]:
+    """The colour of each label, as displaCy has it, with what packages have registered. A label
+    that displaCy doesn't know has the next of its colours that no other label has."""
+    colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
+    for registered in registry.displacy_colors.get_all().values():
+        colours.update(registered() if callable(registered) else registered)
+    known = {label: colours.get(SYNONYMS.get(label, label).upper()) for label in labels}
+    others = [colour for colour in dict.fromkeys(colours.values()) if colour not in known.values()]
+    next_colour = cycle(others or colours.values())
+    return {label: colour or next(next_colour) for label, colour in known.items()}
+
+
+def published_text(web_model: WebModel) -> str:
+    """What anybody can read in a page or a model file."""
+    text = f"It publishes {number(web_model.n_words)} words of the training texts"
+    if web_model.n_remembered:
+        text += (
+            f", and hashes of {number(web_model.n_remembered)} words that label memory remembers, "
+            "from which anybody can find out whether it remembers a word"
+        )
+    return (
+        f"{text}. Names of people may be among them: --no-memory leaves out memory and rare words."
+    )
+
+
+def size_text(content: bytes) -> str:
+    """The size of a file, as it is and compressed."""
+    return (
+        f"{number(len(content) / 1000)} kB, {number(len(gzip.compress(content)) / 1000)} kB gzipped"
+    )

@@ -1,0 +1,36 @@
+"""Say in words what a pipeline promises."""
+
+from ..pipeline.promises import Promise
+
+
+def divided_by(promise: Promise) -> list[str]:
+    """What the parts of a promise are, each of which has a threshold of its own. It is ["group"],
+    ["label"], or ["group", "label"] if each pair of both is a part. It is empty if there is one
+    threshold for all entities."""
+    names = []
+    if promise.by_group:
+        names.append("group")
+    if promise.per_label:
+        names.append("label")
+    return names
+
+
+def promise_text(promise: Promise) -> str:
+    """Say what is promised, such as "at most 0.05 of the entities of a doc are missed". The text
+    doesn't say for which docs that holds."""
+    if not promise.limits_misses:
+        mistakes = "the predicted set of a doc is wrong"
+    elif promise.by == "doc":
+        mistakes = "the entities of a doc are missed"
+    else:
+        mistakes = "the docs with entities have one that is missed"
+    certainty = "in the mean over calibrations"
+    if promise.drawings is not None:
+        certainty = "in the mean over drawings"
+    if promise.confidence is not None:
+        certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
+    text = f"at most {promise.limit:.3g} of {mistakes}, {certainty}"
+    part_names = divided_by(promise)
+    if part_names:
+        text += f", for each {' and '.join(part_names)} with a threshold"
+    return f"{text} (found: {promise.found})"

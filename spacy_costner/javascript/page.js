@@ -1,0 +1,380 @@
+/**
+ * The page that `costner page` writes: a text, its entities, sliders. A worker predicts.
+ *
+ * The frame of the page defines `data` and `byId`. `data` has the model file in base64, the script of
+ * the worker, the colours of labels, the costs of the slider, and texts to try.
+ */
+
+import { probability, readTexts, toJsonLines } from "./page_texts.js";
+
+/** @typedef {import("./recognizer.js").PredictedEntity} PredictedEntity */
+/** @typedef {{entities: PredictedEntity[], guaranteed?: PredictedEntity[]}} Doc */
+
+/** So many characters are shown; the file that is saved has all. */
+const MAX_SHOWN = 100_000;
+/** So many characters of a file are put into the field. */
+const MAX_EDITED = 300_000;
+const MILLISECONDS_OF_TYPING = 150;
+
+/** @type {Worker} */
+let worker;
+/** @type {string[]} The texts that the worker predicts, of the field or of a file. */
+let askedTexts = [];
+/** @type {string[]} The texts that are shown. */
+let texts = [];
+/** @type {Doc[]} What was predicted of them. */
+let docs = [];
+/** @type {?{name: string, content: string}} A file that is too long for the field. */
+let file = null;
+/** What the worker is to do when it has finished: null, "options" or "texts". */
+let isNext = null;
+let isReady = false;
+let isBusy = false;
+let hasTexts = false; // whether the worker has the texts
+let isPromised = false;
+let timer = 0;
+
+/**
+ * Makes an element.
+ * @param {string} name
+ * @param {Record<string, any>} properties
+ * @param {...(Node | string)} children
+ */
+function make(name, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+
+/** @param {string} message */
+function say(message) {
+  byId("said").textContent = message;
+}
+
+/**
+ * @param {number} n
+ * @param {string} noun
+ * @param {string} plural
+ */
+function count(n, noun, plural = `${noun}s`) {
+  return `${n.toLocaleString("en")} ${n === 1 ? noun : plural}`;
+}
+
+// The worker
+
+/** Starts a worker, which has the model. */
+function startWorker() {
+  const url = URL.createObjectURL(new Blob([data.worker], { type: "text/javascript" }));
+  worker = new Worker(url);
+  isReady = false;
+  hasTexts = false;
+  setBusy(true);
+  worker.addEventListener("message", (event) => answer(event.data));
+  worker.addEventListener("error", (event) => fail(event.message || "The worker can't start."));
+  const bytes = Uint8Array.from(atob(data.model), (character) => character.charCodeAt(0));
+  worker.postMessage({ kind: "load", bytes }, [bytes.buffer]);
+}
+
+/** @param {any} message */
+function answer(message) {
+  if (message.kind === "progress") {
+    byId("progress").max = message.total;
+    byId("progress").value = message.done;
+    return;
+  }
+  setBusy(false);
+  if (message.kind === "error") {
+    fail(message.message);
+    return;
+  }
+  if (message.kind === "ready") {
+    isReady = true;
+  } else {
+    texts = askedTexts;
+    docs = message.docs;
+    show(message.nTokens, message.milliseconds);
+  }
+  if (isNext !== null) {
+    ask(isNext);
+  }
+}
+
+/** @param {string} message */
+function fail(message) {
+  setBusy(false);
+  say(message);
+}
+
+/** @param {boolean} value */
+function setBusy(value) {
+  isBusy = value;
+  byId("busy").hidden = !value;
+  byId("entities").setAttribute("aria-busy", String(value));
+}
+
+/**
+ * Asks the worker for entities, or remembers it if the worker is busy.
+ * @param {"texts" | "options"} what What has changed.
+ */
+function ask(what) {
+  if (isBusy || !isReady) {
+    isNext = isNext === "texts" ? "texts" : what;
+    return;
+  }
+  isNext = null;
+  const isNew = what === "texts" || !hasTexts;
+  if (isNew && !readField()) {
+    return;
+  }
+  say("");
+  byId("progress").removeAttribute("value");
+  setBusy(true);
+  const asked = isNew ? { texts: askedTexts } : {};
+  worker.postMessage({ kind: "predict", ...asked, options: options() });
+  hasTexts = true;
+}
+
+/** Reads the texts of the field or the file. Returns whether they could be read. */
+function readField() {
+  const { name, content } = file ?? { name: "", content: byId("text").value };
+  try {
+    askedTexts = readTexts(content, name, byId("lines").checked);
+    return true;
+  } catch (error) {
+    fail(error instanceof Error ? error.message : String(error));
+    return false;
+  }
+}
+
+/** Ends the work of the worker. Another one takes its place. */
+function stop() {
+  worker.terminate();
+  isNext = null;
+  startWorker();
+  say("Stopped.");
+  byId("text").focus();
+}
+
+// What is asked for
+
+/** Returns the options of the prediction. */
+function options() {
+  const byThreshold = byId("by-threshold").checked;
+  return {
+    ...(byThreshold ? { threshold: Number(byId("threshold").value) } : {}),
+    guaranteed: isPromised && byId("promised").checked,
+  };
+}
+
+/** Writes the values of the sliders beside them. */
+function showSliders() {
+  const cost = data.miss_costs[byId("miss").value];
+  const costText =
+    cost < 1
+      ? `1/${Math.round(1 / cost)} of a false alarm`
+      : `${cost} false alarm${cost > 1 ? "s" : ""}`;
+  byId("miss-text").textContent = costText;
+  byId("miss").setAttribute("aria-valuetext", costText);
+  const value = Number(byId("threshold").value).toFixed(2);
+  byId("threshold-text").textContent = value;
+  byId("threshold").setAttribute("aria-valuetext", value);
+}
+
+/** Predicts by the threshold of the slider from now on. */
+function chooseThreshold() {
+  byId("by-threshold").checked = true;
+  showSliders();
+  ask("options");
+}
+
+// What is shown
+
+/**
+ * Shows the entities of all texts.
+ * @param {number} nTokens
+ * @param {number} milliseconds
+ */
+function show(nTokens, milliseconds) {
+  let room = MAX_SHOWN;
+  const shown = [];
+  for (let i = 0; i < docs.length && room > 0; i++) {
+    shown.push(drawText(texts[i].slice(0, room), docs[i].entities));
+    room -= texts[i].length;
+  }
+  byId("entities").replaceChildren(...shown);
+  const entities = docs.flatMap((doc) => doc.entities);
+  showCounts(entities);
+  showPromised();
+  const isCut = texts.reduce((sum, text) => sum + text.length, 0) > MAX_SHOWN;
+  const facts = [
+    count(entities.length, "entity", "entities"),
+    count(nTokens, "token"),
+    count(texts.length, "text"),
+    `${Math.round(milliseconds).toLocaleString("en")} ms`,
+  ];
+  byId("facts").textContent =
+    facts.join(", ") + (isCut ? `. The first ${count(MAX_SHOWN, "character")} are shown.` : "");
+  byId("save").disabled = texts.length === 0;
+}
+
+/**
+ * Draws a text with its entities.
+ * @param {string} text The text, or its beginning.
+ * @param {PredictedEntity[]} entities In order, without overlap.
+ */
+function drawText(text, entities) {
+  const paragraph = make("p", { dir: "auto" });
+  let end = 0;
+  for (const entity of entities) {
+    if (entity.end > text.length) {
+      break;
+    }
+    paragraph.append(text.slice(end, entity.start), drawEntity(text, entity));
+    end = entity.end;
+  }
+  paragraph.append(text.slice(end));
+  return paragraph;
+}
+
+/**
+ * @param {string} text
+ * @param {PredictedEntity} entity
+ */
+function drawEntity(text, { start, end, label, score }) {
+  const percent = make("i", {}, probability(score));
+  const name = make("bdi", { className: "label" }, label, " ", percent);
+  const mark = make("mark", { className: "entity" }, make("bdi", {}, text.slice(start, end)), name);
+  mark.style.backgroundColor = colourOf(label);
+  return mark;
+}
+
+/** @param {string} label */
+function colourOf(label) {
+  return Object.hasOwn(data.colours, label) ? data.colours[label] : "#ddd";
+}
+
+/**
+ * Shows how many entities there are of each label.
+ * @param {PredictedEntity[]} entities
+ */
+function showCounts(entities) {
+  const counts = new Map();
+  for (const { label } of entities) {
+    counts.set(label, (counts.get(label) ?? 0) + 1);
+  }
+  const items = [...counts].map(([label, n]) => {
+    const mark = make("mark", { className: "entity" }, make("bdi", {}, label));
+    mark.style.backgroundColor = colourOf(label);
+    return make("li", {}, mark, ` ${n.toLocaleString("en")}`);
+  });
+  byId("counts").replaceChildren(...items);
+}
+
+/** Shows the spans of the promised set, in the order of the texts. */
+function showPromised() {
+  const isShown = docs.some((doc) => doc.guaranteed !== undefined);
+  byId("promised-set").hidden = !isShown;
+  if (!isShown) {
+    return;
+  }
+  const rows = [];
+  docs.forEach((doc, i) => {
+    for (const { start, end, label, score } of doc.guaranteed ?? []) {
+      const span = make("th", { scope: "row", dir: "auto" }, texts[i].slice(start, end));
+      rows.push(make("tr", {}, span, make("td", {}, label), make("td", {}, probability(score))));
+    }
+  });
+  byId("promised-rows").replaceChildren(...rows.slice(0, 1000));
+  byId("promised-count").textContent = count(rows.length, "span");
+}
+
+// What comes in and goes out
+
+/**
+ * Reads a file into the field, or keeps it if it is long.
+ * @param {File} source
+ */
+async function openFile(source) {
+  say(`Reading ${source.name}`);
+  const content = await source.text();
+  const isLong = content.length > MAX_EDITED || source.name.toLowerCase().endsWith(".jsonl");
+  file = isLong ? { name: source.name, content } : null;
+  byId("text").value = isLong ? "" : content;
+  byId("file-name").textContent = isLong ? `${source.name}: type to leave it` : "";
+  ask("texts");
+}
+
+/**
+ * Takes a text into the field.
+ * @param {string} text
+ */
+function openText(text) {
+  file = null;
+  byId("file-name").textContent = "";
+  byId("text").value = text;
+  ask("texts");
+}
+
+/** Saves all texts and their entities. */
+function save() {
+  const url = URL.createObjectURL(new Blob([toJsonLines(texts, docs)], { type: "text/plain" }));
+  make("a", { href: url, download: "entities.jsonl" }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+byId("text").addEventListener("input", () => {
+  file = null;
+  byId("file-name").textContent = "";
+  clearTimeout(timer);
+  timer = setTimeout(() => ask("texts"), MILLISECONDS_OF_TYPING);
+});
+byId("lines").addEventListener("change", () => ask("texts"));
+byId("file").addEventListener("change", () => {
+  const [source] = byId("file").files;
+  byId("file").value = "";
+  if (source !== undefined) {
+    openFile(source);
+  }
+});
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  const [source] = event.dataTransfer?.files ?? [];
+  if (source !== undefined) {
+    openFile(source);
+    return;
+  }
+  const text = event.dataTransfer?.getData("text/plain") ?? "";
+  if (text !== "") {
+    openText(text);
+  }
+});
+for (const radio of document.querySelectorAll("[name=decoding]")) {
+  radio.addEventListener("change", () => ask("options"));
+}
+byId("threshold").addEventListener("input", chooseThreshold);
+// If probabilities are calibrated, this threshold costs least.
+byId("miss").addEventListener("input", () => {
+  byId("threshold").value = String(1 / (1 + data.miss_costs[byId("miss").value]));
+  chooseThreshold();
+});
+byId("save").addEventListener("click", save);
+byId("stop").addEventListener("click", stop);
+data.texts.forEach((/** @type {string} */ text, /** @type {number} */ i) => {
+  const button = make("button", { type: "button" }, `Example ${i + 1}`);
+  button.addEventListener("click", () => openText(text));
+  byId("examples").append(button);
+});
+
+isPromised = byId("promised") !== null;
+if (isPromised) {
+  byId("promised").addEventListener("change", () => ask("options"));
+}
+byId("promised-set").hidden = true;
+byId("save").disabled = true;
+showSliders();
+startWorker();
+if (byId("text").value === "" && data.texts.length > 0) {
+  byId("text").value = data.texts[0];
+}
+ask("texts");
