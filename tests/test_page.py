@@ -1,0 +1,499 @@
+"""Pipelines as pages and as modules for JavaScript: `costner page`."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+
+from spacy_costner.analysis.web_model import make_web_model
+from spacy_costner.bundling import MODULES, bundle, module_names
+from spacy_costner.cli.page import label_colours, ner_page
+from spacy_costner.pages import source_hash
+from spacy_costner.pipeline.promises import Thresholds
+from spacy_costner.readers import read_tasks
+
+from .support.annotation import NAMES, TOWNS, make_texts
+from .support.browser import Browser, browser, needs_chromium
+from .support.commands import run
+from .support.node import NODE, Node, needs_node, node
+from .support.pipelines import pipeline, promise_of
+from .test_hostile_pages import HOSTILE, RUN
+
+TEXT = "Yesterday Ana left Rome with bag 7 ."
+CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1"}
+LABELS = {**dict.fromkeys(NAMES, "PER"), **dict.fromkeys(TOWNS, "LOC")}
+TEXT_TOOLS = 'import * as tools from "${MODULES}/page_texts.js";\n'
+
+
+def fit_on(folder: Path, texts: list[str], labels: dict[str, str], **settings: Any) -> Language:
+    """Fit a pipeline to texts in which each of some words is an entity, and load it with settings
+    of the component."""
+    lines = []
+    for text in texts:
+        found = [match for match in re.finditer(r"\S+", text) if match[0] in labels]
+        spans = [[match.start(), match.end(), labels[match[0]]] for match in found]
+        lines.append(json.dumps({"text": text, "spans": spans}))
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("\n".join(lines), encoding="utf8")
+    output = folder / "fitted"
+    result = run("fit", "--train", corpus, "--dev", corpus, "-o", output, "--lang", "en")
+    assert result.exit_code == 0, result.output
+    return spacy.load(output / "model-best", config={"components": {"ner": settings}})
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline that knows people and towns, with a promise."""
+    folder = tmp_path_factory.mktemp("page")
+    nlp = fit_on(folder, make_texts(64), LABELS, confidence=CONFIDENCE)
+    nlp.meta["name"] = "people"
+    ner: Any = nlp.get_pipe("ner")
+    ner.set_guarantee(promise_of({"": Thresholds(0.01, {})}, miss=0.05))
+    nlp.to_disk(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def page(fitted: Path) -> Path:
+    """The page of the pipeline, with two examples."""
+    path = fitted.parent / "ner.html"
+    result = run("page", fitted, "-o", path, "-t", TEXT, "-t", "Bo is in Lima .")
+    assert result.exit_code == 0, result.output
+    return path
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Node]:
+    """Answers with what a function of page_texts.js returns for arguments."""
+    script = TEXT_TOOLS + (
+        "function answer([name, ...args]) {"
+        " try { return tools[name](...args); } catch (error) { return error.message; } }"
+    )
+    with node(script) as process:
+        yield process
+
+
+def test_the_page_is_one_file_with_a_policy(page: Path) -> None:
+    html = page.read_text(encoding="utf8")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    style = re.findall(r"<style>(.*?)</style>", html, flags=re.DOTALL)
+    scripts = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    assert [len(style), len(scripts)] == [1, 1]
+    assert policy == (
+        f"default-src 'none'; style-src '{source_hash(style[0])}'; "
+        f"script-src '{source_hash(scripts[0])}'; worker-src blob:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    assert not re.findall(r"""(?:src|href)=["']?(?:http|//)""", html)
+    # No word in full: the model file is compressed.
+    assert "Quito" not in html
+
+
+def test_the_command_says_what_is_published(fitted: Path, tmp_path: Path) -> None:
+    result = run("page", fitted, "-o", tmp_path / "ner.html")
+    assert re.search(r"ner.html: \d+ kB, \d+ kB gzipped", result.output)
+    assert re.search(r"publishes \d+ words of the training texts, and hashes of \d+", result.output)
+    assert "Names of people may be among them: --no-memory" in result.output
+
+    less = run("page", fitted, "-o", tmp_path / "less.html", "--no-memory")
+    assert less.exit_code == 0
+    assert "hashes" not in less.output
+    sizes = [(tmp_path / name).stat().st_size for name in ("less.html", "ner.html")]
+    assert sizes[0] < sizes[1]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "page: expected --output or --module, got neither"),
+        (["--output", "{model}/config.cfg"], "expected another file than the input"),
+    ],
+)
+def test_refused_arguments(fitted: Path, arguments: list[str], message: str) -> None:
+    result = run("page", fitted, *[word.format(model=fitted) for word in arguments])
+    assert result.exit_code == 1
+    assert message in result.output
+
+
+def test_a_pipeline_that_a_page_cannot_have_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    pipeline().to_disk(tmp_path / "model")
+    output = tmp_path / "ner.html"
+    result = run("page", tmp_path / "model", "-o", output, "--module", tmp_path / "module")
+    assert result.exit_code == 1
+    assert "Tok2Vec" in result.output
+    assert not output.exists() and not (tmp_path / "module").exists()
+
+
+@needs_node
+def test_the_module_in_node(fitted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "module"
+    for _ in range(2):  # the second time over the first
+        result = run("page", fitted, "--module", folder)
+        assert result.exit_code == 0, result.output
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        *module_names("ner.js"),
+        "model.bin",
+        "index.html",
+        "example.mjs",
+        "package.json",
+    }
+
+    assert NODE is not None
+    example = [NODE, str(folder / "example.mjs"), TEXT]
+    output = subprocess.run(example, capture_output=True, text=True, check=True).stdout
+    assert "start: 10, end: 13, label: 'PER'" in output
+    assert "start: 19, end: 23, label: 'LOC'" in output
+
+
+@needs_node
+def test_a_bundle_predicts_what_its_modules_predict(fitted: Path) -> None:
+    nlp = spacy.load(fitted)
+    data = list(make_web_model(nlp).data)
+    script = f"""
+    import {{ load }} from "${{MODULES}}/ner.js";
+    {bundle("ner.js")}
+    async function answer({{ data, text }}) {{
+      const bytes = () => Uint8Array.from(data);
+      return [(await load(bytes()))(text), (await ner_js.load(bytes()))(text)];
+    }}
+    """
+    with node(script) as process:
+        by_modules, by_bundle = process.ask({"data": data, "text": TEXT})
+    assert by_modules == by_bundle
+    entities = [(ent.start_char, ent.end_char, ent.label_) for ent in nlp(TEXT).ents]
+    assert [(ent["start"], ent["end"], ent["label"]) for ent in by_bundle] == entities
+
+
+def test_no_module_is_left_out_of_a_bundle_and_none_has_another_import() -> None:
+    for entry in ("page.js", "page_worker.js"):
+        script = bundle(entry)
+        assert not re.search(r"^\s*(?:import|export)\b", script, flags=re.MULTILINE)
+        assert "</script" not in script.lower()
+        assert not re.search(r"^ *\*", script, flags=re.MULTILINE)  # no comment of several lines
+    names = {path.name for path in MODULES.iterdir() if path.name.endswith(".js")}
+    assert names == {*module_names("page.js"), *module_names("page_worker.js")}
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "content, name, by_line, texts",
+    [
+        ("a\nb", "", False, ["a\nb"]),
+        ("a\r\n\nb c\n", "x.txt", True, ["a", "b c"]),
+        ("", "", False, []),
+        ('{"text": "a\\nb", "meta": 1}\n\n{"text": ""}', "x.JSONL", False, ["a\nb", ""]),
+        ('{"text": "a"}\n{"txt": 1}', "x.jsonl", False, "x.jsonl, line 2: expected an object with"),
+        ("null", "x.jsonl", True, "x.jsonl, line 1: expected an object with"),
+        ("{", "x.jsonl", False, "x.jsonl, line 1: expected JSON, got {"),
+    ],
+)
+def test_texts_of_files(
+    tools: Node, content: str, name: str, by_line: bool, texts: list[str] | str
+) -> None:
+    answer = tools.ask(["readTexts", content, name, by_line])
+    if isinstance(texts, str):
+        assert answer.startswith(texts)
+    else:
+        assert answer == texts
+
+
+@needs_node
+def test_saved_entities_have_the_offsets_of_python(tools: Node, tmp_path: Path) -> None:
+    texts = ["😀 Ana 😀😀 Rome", "no\u2028 entity\n", "Ana"]
+    entities = [
+        [{"start": 3, "end": 6, "label": "PER", "score": 0.5}],
+        [],
+        [{"start": 0, "end": 3, "label": "PER", "score": 1}],
+    ]
+    entities[0].append({"start": 12, "end": 16, "label": "LOC", "score": 0.25})
+    docs = [{"entities": spans} for spans in entities]
+    path = tmp_path / "entities.jsonl"
+    path.write_text(tools.ask(["toJsonLines", texts, docs]), encoding="utf8")
+    tasks = [task for _, task in read_tasks(path)]
+    assert [task.text for task in tasks] == texts
+    words = [
+        [(text[s.start : s.end], s.label) for s in t.spans or ()] for text, t in zip(texts, tasks)
+    ]
+    assert words == [[("Ana", "PER"), ("Rome", "LOC")], [], [("Ana", "PER")]]
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "share, text", [(0, "0 %"), (0.001, "< 1 %"), (0.42, "42 %"), (0.999, "> 99 %"), (1, "100 %")]
+)
+def test_probabilities(tools: Node, share: float, text: str) -> None:
+    assert tools.ask(["probability", share]) == text
+
+
+def test_labels_have_the_colours_of_displacy() -> None:
+    colours = label_colours(["PER", "ORG", "DISEASE", "DRUG", "loc"])
+    assert colours["PER"] == "#aa9cfc" and colours["ORG"] == "#7aecec"
+    assert len(set(colours.values())) == 5
+    assert len(label_colours([f"L{i}" for i in range(50)])) == 50
+
+
+def test_package_data_has_modules_and_templates() -> None:
+    setup = (Path(__file__).parents[1] / "setup.cfg").read_text(encoding="utf8")
+    (patterns,) = re.findall(r"^spacy_costner = (.*)$", setup, flags=re.MULTILINE)
+    assert {"templates/*", "javascript/*"} <= set(patterns.split(", "))
+
+
+# In Chromium
+
+SPANS = (
+    "[...document.querySelectorAll('#entities mark')].map((mark) => "
+    "[mark.firstChild.textContent, mark.lastChild.firstChild.textContent])"
+)
+ENTITIES = [["Ana", "PER"], ["Rome", "LOC"]]
+
+
+def open_page(tab: Browser, path: Path, **options: Any) -> None:
+    """Open a page, and wait for its first entities."""
+    tab.open(path, **options)
+    tab.wait("byId('busy').hidden && byId('facts').textContent !== ''")
+
+
+def type_text(tab: Browser, text: str) -> None:
+    """Replace the text by typing, and wait for its entities."""
+    tab.run("byId('text').focus(); byId('text').select(); byId('facts').textContent = ''")
+    tab.call("Input.insertText", text=text)
+    tab.wait("byId('facts').textContent !== ''")
+
+
+def saved_file(folder: Path) -> Path:
+    """The file that the page has saved, when it is there."""
+    path = folder / "entities.jsonl"
+    for _ in range(500):
+        if path.is_file():
+            return path
+        subprocess.run(["sleep", "0.02"], check=True)
+    raise AssertionError("no file was saved")
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_type_slide_and_save(page: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        open_page(tab, page)
+        assert tab.run("document.title") == "people 0.0.0: entities"
+        assert tab.run(SPANS) == ENTITIES
+        assert tab.run("performance.getEntriesByType('resource').length") == 0
+        colour = "getComputedStyle(document.querySelector('#entities mark')).backgroundColor"
+        assert tab.run(colour) == "rgb(170, 156, 252)"
+
+        type_text(tab, "Yesterday Dora left Cairo with bag 3 .\n\n😀 Yesterday Bo left Oslo .")
+        assert tab.run(SPANS) == [["Dora", "PER"], ["Cairo", "LOC"], ["Bo", "PER"], ["Oslo", "LOC"]]
+        assert tab.run("byId('facts').textContent").startswith("4 entities, ")
+
+        # A higher threshold has fewer entities, a costlier miss more.
+        tab.run("byId('threshold').focus()")
+        tab.press("End")
+        tab.wait("byId('busy').hidden && byId('by-threshold').checked")
+        assert tab.run("byId('threshold-text').textContent") == "0.99"
+        n_sure = tab.run("document.querySelectorAll('#entities mark').length")
+        tab.run("byId('miss').focus()")
+        tab.press("End")
+        tab.wait("byId('busy').hidden && byId('threshold').value === '0.02'")
+        assert tab.run("byId('miss').getAttribute('aria-valuetext')") == "50 false alarms"
+        assert tab.run("document.querySelectorAll('#entities mark').length") > n_sure
+
+        tab.run("byId('as-pipeline').click(); byId('save').focus()")
+        tab.wait("byId('busy').hidden")
+        tab.press("Enter")
+        ((_, task),) = read_tasks(saved_file(tmp_path))
+        words = [task.text[span.start : span.end] for span in task.spans or ()]
+        assert words == ["Dora", "Cairo", "Bo", "Oslo"]
+
+        # What is typed while the worker is busy comes at last.
+        for text in ("Ana", "Ana left", "Bo left Lima ."):
+            tab.run(
+                f"byId('text').value = {text!r}; byId('text').dispatchEvent(new Event('input'))"
+            )
+        tab.wait("byId('entities').textContent.startsWith('Bo')")
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_files_lines_and_the_promised_set(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "two.jsonl").write_text('{"text": "Bo left Lima ."}\n{"text": "Rome"}\n')
+    (tmp_path / "bad.jsonl").write_text("[]")
+    (tmp_path / "lines.txt").write_text("Bo left Lima .\n\nAna left Oslo .\n")
+    with browser(tmp_path) as tab:
+        open_page(tab, page)
+        tab.call("DOM.enable")
+        document = tab.call("DOM.getDocument")["root"]["nodeId"]
+        field = tab.call("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
+
+        def open_file(name: str) -> None:
+            tab.call("DOM.setFileInputFiles", nodeId=field, files=[str(tmp_path / name)])
+
+        open_file("two.jsonl")
+        tab.wait("byId('facts').textContent.includes('2 texts')")
+        assert tab.run("byId('text').value") == ""
+        open_file("bad.jsonl")
+        tab.wait("byId('said').textContent.startsWith('bad.jsonl, line 1: expected an object')")
+
+        # A dropped file of lines, first as one text
+        drop = (
+            "const dropped = new DataTransfer();"
+            " dropped.items.add(new File(['Bo left Lima .\\nAna left Oslo .'], 'lines.txt'));"
+            " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}))"
+        )
+        tab.run(drop)
+        tab.wait("byId('facts').textContent.includes('1 text,')")
+        tab.run("byId('lines').click()")
+        tab.wait("byId('facts').textContent.includes('2 texts')")
+        assert tab.run("document.querySelectorAll('#entities p').length") == 2
+
+        assert tab.run("byId('promised-set').hidden")
+        tab.run("byId('promised').click()")
+        tab.wait("!byId('promised-set').hidden")
+        n_rows = tab.run("byId('promised-rows').children.length")
+        assert n_rows >= 4
+        assert "at most 0.05 of the entities of a doc are missed" in tab.run(
+            "document.body.innerText"
+        )
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_long_texts_show_progress_and_stop(page: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        open_page(tab, page)
+        lines = "'Yesterday Ana left Rome with bag 7 .\\n'.repeat(30000)"
+        tab.run(
+            "byId('lines').checked = true; const dropped = new DataTransfer();"
+            f" dropped.items.add(new File([{lines}], 'long.txt'));"
+            " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}))"
+        )
+        tab.wait("byId('progress').value > 0 && byId('progress').value < byId('progress').max")
+        tab.run("byId('stop').focus()")
+        tab.press("Enter")
+        tab.wait("byId('said').textContent === 'Stopped.'")
+        type_text(tab, TEXT)
+        assert tab.run(SPANS) == ENTITIES
+
+
+@pytest.mark.slow
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True])
+def test_narrow_dark_and_by_name(page: Path, tmp_path: Path, dark: bool) -> None:
+    with browser(tmp_path) as tab:
+        open_page(tab, page, width=420, dark=dark)
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+        ink = tab.run("getComputedStyle(document.querySelector('#entities mark')).color")
+        assert ink == "rgb(28, 39, 51)"
+        tree = tab.call("Accessibility.getFullAXTree")["nodes"]
+        named = set()
+        for item in tree:
+            role = item.get("role", {}).get("value")
+            named.add((role, item.get("name", {}).get("value", "")))
+        for role, name in [
+            ("textbox", "Text"),
+            ("button", "Save as JSONL"),
+            ("button", "Example 2"),
+            ("checkbox", "Each line is a text of its own"),
+            ("slider", "Threshold"),
+            ("slider", "A miss costs"),
+            ("radio", "As the pipeline predicts: the best path"),
+            ("region", "the text with its entities"),
+            ("heading", "Entities"),
+        ]:
+            assert (role, name) in named, (role, name)
+        unnamed = [
+            role for role, name in named if role in ("button", "slider", "textbox") and not name
+        ]
+        assert not unnamed
+        # Every control is reached by Tab.
+        tab.run("document.body.focus()")
+        reached = set()
+        for _ in range(20):
+            tab.press("Tab")
+            reached.add(tab.run("document.activeElement.id"))
+        assert {
+            "text",
+            "file",
+            "lines",
+            "entities",
+            "save",
+            "threshold",
+            "miss",
+            "promised",
+        } <= reached
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
+    labels = {f"word{i}": label for i, label in enumerate(HOSTILE)}
+    texts = [f"So word{i} fell {hostile} ." for i, hostile in enumerate(HOSTILE)] * 3
+    nlp = fit_on(tmp_path, texts, labels)
+    nlp.meta["name"] = f"</title><script>{RUN}</script>"
+    path = tmp_path / "ner.html"
+    path.write_text(ner_page(make_web_model(nlp), None, HOSTILE), encoding="utf8")
+    with browser(tmp_path) as tab:
+        open_page(tab, path)
+        title = tab.run("document.title")
+        assert title.startswith("</title><script>")
+        type_text(tab, "\n".join(texts))
+        shown = tab.run(SPANS)
+        assert len({label for _, label in shown}) > len(HOSTILE) // 2
+        name = f"<img src=x onerror={RUN}>.jsonl"
+        tab.run(
+            "const dropped = new DataTransfer();"
+            f" dropped.items.add(new File(['<b>'], {json.dumps(name)}));"
+            " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}))"
+        )
+        tab.wait("byId('said').textContent.includes('line 1')")
+        for i in range(len(HOSTILE)):
+            tab.run(f"byId('examples').children[{i}].click()")
+        tab.wait("byId('busy').hidden")
+        assert tab.run("document.title") == title
+        assert (
+            tab.run("document.querySelectorAll('main img, main iframe, main script').length") == 0
+        )
+        assert tab.run("getComputedStyle(byId('save')).display") != "none"
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_the_page_of_a_module_is_served(fitted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "module"
+    assert run("page", fitted, "--module", folder).exit_code == 0
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with browser(tmp_path) as tab:
+            tab.open(f"http://127.0.0.1:{server.server_port}/index.html")
+            tab.wait("document.querySelector('pre').textContent.startsWith('[')")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@needs_node
+def test_a_damaged_model_is_refused_in_words(fitted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "module"
+    assert run("page", fitted, "--module", folder).exit_code == 0
+    shutil.copy(folder / "index.html", folder / "model.bin")
+    assert NODE is not None
+    example = [NODE, str(folder / "example.mjs"), TEXT]
+    result = subprocess.run(example, capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "model file: expected one that `costner page` has written" in result.stderr
