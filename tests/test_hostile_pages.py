@@ -13,42 +13,7 @@ from spacy_costner.cli.audit import audit_page
 from spacy_costner.cli.report import report_page
 
 from .support.browser import Browser, browser, needs_chromium
-
-RUN = "document.title=1337"
-HOSTILE = [
-    f'autofocus tabindex=0 onfocus={RUN} x" id="',
-    f"' autofocus tabindex=0 onfocus={RUN} x='",
-    f'" autofocus tabindex=0 onfocus="{RUN}',
-    f"--><script>{RUN}</script><!--",
-    f"<script>{RUN}</script>",
-    f"</script><script>{RUN}</script>",
-    f"</style><script>{RUN}</script>",
-    f"</title><script>{RUN}</script>",
-    f"</svg><script>{RUN}</script>",
-    f"]]><script>{RUN}</script>",
-    f"<img src=x onerror={RUN}>",
-    f"<svg onload={RUN}>",
-    f"<body onload={RUN}>",
-    f"<details open ontoggle={RUN}>",
-    f"<input autofocus onfocus={RUN}>",
-    f"<iframe srcdoc='<script>parent.{RUN}</script>'>",
-    f"<object data='javascript:{RUN}'>",
-    f"<a href='javascript:{RUN}'>x</a>",
-    f"<meta http-equiv=refresh content='0;url=javascript:{RUN}'>",
-    "<base href='http://localhost/'>",
-    "<style>* { display: none }</style>",
-    "</style><style>* { display: none }",
-    "<!--",
-    "<plaintext>",
-    "{{ 7 * 7 }}{% raw %}",
-    "&lt;script&gt;&#60;&amp",
-    "cell-0-0",
-    "frame",
-    "chosen",
-    "$x^{2}$ url(#data)",
-    "\u2028\u2029\u202e</SCRIPT>",
-    "#1c2733 \u65e5\u672c \x1b \x07",
-]
+from .support.markup import HOSTILE, RUN
 
 
 def make_docs(labels: list[str]) -> list[Doc]:

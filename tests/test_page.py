@@ -25,9 +25,9 @@ from spacy_costner.readers import read_tasks
 from .support.annotation import NAMES, TOWNS, make_texts
 from .support.browser import Browser, browser, needs_chromium
 from .support.commands import run
+from .support.markup import HOSTILE, RUN
 from .support.node import NODE, Node, needs_node, node
 from .support.pipelines import pipeline, promise_of
-from .test_hostile_pages import HOSTILE, RUN
 
 TEXT = "Yesterday Ana left Rome with bag 7 ."
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1"}
