@@ -41,6 +41,9 @@ except ImportError as error:
 MOST_BYTES = 4_000_000
 """The largest body of a request. Longer texts are no texts to annotate."""
 
+MOST_BYTES_OF_TASKS = 200_000_000
+"""The largest body of a request for predictions: Label Studio sends all tasks at once."""
+
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 """What a browser names in `Host` if it asks the loopback. Another name is that of a web page whose
 owner has pointed it here ("DNS rebinding")."""
@@ -189,16 +192,18 @@ def answered(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-async def read_json(request: Request) -> dict[str, Any]:
+async def read_json(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """Read the object of JSON that a request has.
 
+    request (Request): The request.
+    most_bytes (int): The largest size of its body.
     RAISES (RefusedError): If it is too large, or no such object.
     """
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > MOST_BYTES:
-            raise RefusedError(413, f"expected at most {MOST_BYTES:,} bytes of JSON, got more")
+        if len(body) > most_bytes:
+            raise RefusedError(413, f"expected at most {most_bytes:,} bytes of JSON, got more")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -306,9 +311,10 @@ class Handlers:
 
     async def ask_backend(self, request: Request) -> Response:
         """Answer Label Studio."""
-        call = self.backend_calls[request.url.path.rpartition("/")[2]]
-        record = await read_json(request)
-        return JSONResponse(await run_in_threadpool(call, record))
+        name = request.url.path.rpartition("/")[2]
+        most_bytes = MOST_BYTES_OF_TASKS if name == "predict" else MOST_BYTES
+        record = await read_json(request, most_bytes)
+        return JSONResponse(await run_in_threadpool(self.backend_calls[name], record))
 
 
 def as_json(proposal: Proposal | None) -> dict[str, Any] | None:

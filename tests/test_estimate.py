@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,20 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from spacy_costner.analysis import draw, estimate, suggest
+from spacy_costner.analysis.annotation_session import AnnotationSession
+from spacy_costner.analysis.annotation_store import TEXTS_FILE, AnnotationStore
 from spacy_costner.analysis.drawing import DrawnDoc
 from spacy_costner.analysis.estimation import ALL, Estimate, LabelEstimate
-from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
+from spacy_costner.analysis.expected_counts import expect_counts
+from spacy_costner.readers import (
+    TASK_FORMS,
+    CorpusInfo,
+    Task,
+    TaskSpan,
+    read_docs,
+    read_texts,
+    save_tasks,
+)
 
 from .support.commands import run
 from .support.pipelines import load
@@ -302,6 +314,134 @@ def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc])
             estimate(nlp, answers, docs, simple_random=True)
 
     assert estimate(nlp, own, docs, simple_random=True).drawings == 40
+
+
+# Texts that measure in a session of `serve`
+
+
+def answer_to_measure(store: AnnotationStore, n_left_out: int = 0) -> None:
+    """Annotate all texts that measure, in their order, and leave out the first ones."""
+    measuring = [stored for stored in store.texts.values() if stored.is_measuring]
+    for i, stored in enumerate(measuring):
+        spans = [
+            TaskSpan(name["start"], name["end"], name["label"]) for name in find_names(stored.text)
+        ]
+        store.save(
+            stored.key, Task(stored.text, spans), is_measuring=True, is_left_out=i < n_left_out
+        )
+
+
+@pytest.fixture
+def store(nlp: Language, tmp_path: Path) -> AnnotationStore:
+    """The folder of a session with the different ones of `make_docs`."""
+    store = AnnotationStore(tmp_path / "session")
+    store.add_texts(doc.text for doc in make_docs(nlp))
+    return store
+
+
+def read_measured(nlp: Language, store: AnnotationStore) -> list[Doc]:
+    return list(read_docs(nlp, store.measure_path, info=CorpusInfo()))
+
+
+def read_all(nlp: Language, store: AnnotationStore) -> list[Doc]:
+    return list(read_texts(nlp, store.folder / TEXTS_FILE))
+
+
+def test_texts_that_measure_are_a_simple_random_sample(
+    nlp: Language, store: AnnotationStore
+) -> None:
+    answer_to_measure(store)
+    measured = read_measured(nlp, store)
+    texts = read_all(nlp, store)
+    assert len(measured) == 30 and len(texts) == len(store.texts) > 150
+
+    result = estimate(nlp, measured, texts)
+
+    own = [annotate(nlp.make_doc(doc.text)) for doc in measured]
+    assert result == estimate(nlp, own, texts, simple_random=True)
+    assert result.drawings == 30 and result.notes[1:] == []
+
+
+def test_texts_that_were_added_later_are_a_part_with_its_own_share(
+    nlp: Language, store: AnnotationStore
+) -> None:
+    """Those that were added first have twice the share. The total is the sum of those of the parts,
+    and without answers to texts of one part, there is none."""
+    n_first = len(store.texts)
+    later = [f"{doc.text} again" for doc in make_docs(nlp)]
+    store.add_texts(later)
+    n_later = len(store.texts) - n_first
+    answer_to_measure(store)
+    measured = read_measured(nlp, store)
+    texts = read_all(nlp, store)
+
+    result = estimate(nlp, measured, texts)
+
+    n_annotated = Counter(doc.user_data["addition"] for doc in measured)
+    assert n_annotated == {0: 30, 1: round(n_later / 10)}
+    expected = sum(counts.annotated.sum() for _, counts in expect_counts(nlp, "ner", texts))
+    total = expected
+    for batch, counts in expect_counts(nlp, "ner", measured):
+        for i, doc in enumerate(batch):
+            error = len(annotate(nlp.make_doc(doc.text)).ents) - counts.annotated[i].sum()
+            addition = doc.user_data["addition"]
+            total += error * (n_first, n_later)[addition] / n_annotated[addition]
+    assert value_of(row_of(result, ALL).entities) == pytest.approx(total)
+
+    of_first = [doc for doc in measured if doc.user_data["addition"] == 0]
+    with pytest.raises(ValueError, match=f"from all {len(texts)} texts, got some from {n_first}"):
+        estimate(nlp, of_first, texts)
+
+
+def test_texts_of_label_studio_that_measure_are_a_sample_of_all(
+    nlp: Language, tmp_path: Path
+) -> None:
+    """`serve` doesn't know all texts. Those that are given count."""
+    session = AnnotationSession(AnnotationStore(tmp_path), labels=[], lang="en")
+    docs = [nlp.make_doc(f"{doc.text} {i}") for i, doc in enumerate(make_docs(nlp) * 2)]
+    for i, doc in enumerate(docs):
+        spans = [
+            TaskSpan(name["start"], name["end"], name["label"]) for name in find_names(doc.text)
+        ]
+        session.answer_task(f"task-{i}-annotation-{i}", Task(doc.text, spans))
+    measured = read_measured(nlp, session.store)
+    assert 30 <= len(measured) <= 60
+
+    result = estimate(nlp, measured, docs)
+
+    own = [annotate(nlp.make_doc(doc.text)) for doc in measured]
+    assert result == estimate(nlp, own, docs, simple_random=True)
+
+
+def test_other_answers_of_a_session_are_refused(nlp: Language, store: AnnotationStore) -> None:
+    answer_to_measure(store)
+    measured = read_measured(nlp, store)
+    texts = read_all(nlp, store)
+    others = [annotate(nlp.make_doc(texts[0].text))]
+    changed = annotate(nlp.make_doc(measured[0].text))
+    changed.user_data |= {**measured[0].user_data, "added": "7"}
+    for answers, message in (
+        ([*measured, *others], "expected only texts that measure in a session of `serve`"),
+        ([changed, *measured[1:]], "added: expected what `serve` wrote, got '7'"),
+        (measured[1:], "expected at least 30 drawn docs, got 29"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            estimate(nlp, answers, texts)
+
+
+def test_the_command_takes_the_folder_of_a_session(unsure: Path, store: AnnotationStore) -> None:
+    """It counts the texts that were left out."""
+    answer_to_measure(store)
+    whole = run("estimate", unsure, store.folder, "--json")
+    assert whole.exit_code == 0, whole.output
+    assert json.loads(whole.stdout)["annotated"] == 30
+
+    store.add_texts([f"Who likes London {i}" for i in range(60)])
+    answer_to_measure(store, n_left_out=3)
+    result = run("estimate", unsure, store.folder, "--texts", store.folder / TEXTS_FILE)
+    assert result.exit_code == 0, result.output
+    assert "note: annotators left out 3 of 36 drawn docs: these are taken to be" in result.stdout
+    assert f"33 drawings, 33 annotated docs of {len(store.texts)}" in result.stdout
 
 
 def find_names(text: str) -> list[dict[str, Any]]:

@@ -97,6 +97,29 @@ def test_without_replacement_neither(rng: numpy.random.Generator, n_docs: int) -
             assert total.low == pytest.approx(truth) == total.high
 
 
+@given(seeds, st.integers(3, 5), st.integers(2, 4))
+def test_parts_of_the_docs_may_be_drawn_with_different_shares(
+    rng: numpy.random.Generator, n_docs: int, n_other_docs: int
+) -> None:
+    """Over all sets of 2 docs of one part with 1 of another: the mean of the estimates is the true
+    total, and the mean of the estimated variances isn't below their variance."""
+    docs = population(rng, n_docs + n_other_docs)
+    pairs = combinations(range(n_docs), 2)
+    others = range(n_docs, n_docs + n_other_docs)
+    drawn = numpy.asarray([[*pair, other] for pair, other in product(pairs, others)])
+    shares = numpy.asarray([2 / n_docs] * n_docs + [1 / n_other_docs] * n_other_docs)
+    docs = docs._replace(probs=shares / 3)
+    n_all = n_docs + n_other_docs
+    sample = Sample(docs.probs[drawn], n_all, with_replacement=False, n_parts=2)
+
+    totals = estimate_total(docs.count(drawn), sample).value
+    variances = variance_of_mean(influences(docs, drawn), sample)
+
+    truth = docs.annotated.sum()
+    assert totals.mean() == pytest.approx(truth)
+    assert variances.mean() >= ((totals - truth) ** 2).mean() - 1e-9
+
+
 @given(seeds)
 def test_an_exact_model_leaves_no_doubt(rng: numpy.random.Generator) -> None:
     docs = population(rng, 8)

@@ -1,11 +1,5 @@
 """The page of `costner serve` in Chromium, by real keys and the mouse."""
 
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +9,12 @@ from spacy_costner.analysis.annotation_store import AnnotationStore
 
 from .support.annotation import NAMES, TOWNS, make_texts
 from .support.browser import browser, needs_chromium
+from .support.serving import served
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
 SHOWN = "text !== null && !isBusy"
 WORDS = "text.tokens.map((token) => token[0])"
-
-
-@contextmanager
-def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve a session by the command, in a process of its own. Yields it, and its address."""
-    command = [sys.executable, "-m", "spacy", "costner", "serve", str(folder), "--port", "0"]
-    process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
-    lines: list[str] = []
-    try:
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith("Annotate at "):
-                break
-        assert lines and lines[-1].startswith("Annotate at "), lines
-        address = lines[-1].split()[2]
-        wait_for(address)
-        yield process, address
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def wait_for(address: str) -> None:
-    """Wait until a server answers."""
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(f"{address}status").close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(f"no answer from {address}")
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ import numpy
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.util import minibatch
 from thinc.api import Config
 
 from ..metrics.shift import expected_prf
@@ -54,6 +56,9 @@ N_EXPECTED = 500
 
 N_CHOSEN = 100
 """How many texts are chosen ahead. They last until the next model is there."""
+
+N_AT_ONCE = 64
+"""So many texts of another tool are predicted at once. Answers wait meanwhile."""
 
 ENOUGH_MEASURING = 30
 """Annotated texts that measure, from which on a command can calibrate on them."""
@@ -174,10 +179,27 @@ class AnnotationSession:
             waiting = [key for key in self._measuring if key not in shown]
             key = next((key for key in [*self._chosen, *self._others] if key not in shown), None)
             if waiting and (key is None or self._is_turn_to_measure()):
-                key = waiting[0]
+                key = self._next_to_measure(waiting)
             if key is None:
                 return None
             return self.proposal(key)
+
+    def _next_to_measure(self, waiting: Sequence[str]) -> str:
+        """The next text that measures: of those texts that were added together and have the
+        smallest share of answers, so that all that were added are measured. Within them the order
+        is random.
+
+        waiting (Sequence[str]): Keys of texts that measure and have no answer, in their order.
+        """
+        n_measuring = Counter(self.store.texts[key].addition for key in self._measuring)
+        n_waiting = Counter(self.store.texts[key].addition for key in waiting)
+
+        def waiting_share(key: str) -> float:
+            """The share of the texts that measure, of those added with a text, without answer."""
+            addition = self.store.texts[key].addition
+            return n_waiting[addition] / n_measuring[addition]
+
+        return max(waiting, key=waiting_share)  # the first of them
 
     def _is_turn_to_measure(self) -> bool:
         """Whether too few of the answers are of texts that measure."""
@@ -218,28 +240,48 @@ class AnnotationSession:
             predict(ner, docs, ner.posterior(docs), Confidence())
         return [ProposedSpan(ent.start, ent.end, ent.label_, prob_of(ent)) for ent in docs[0].ents]
 
-    def predict_text(self, text: str) -> tuple[Task, float | None]:
-        """Predict a text that another tool has. Returns it with the predicted entities, each with
-        its probability as "score"; and how certain the model is of it, from 0 to 1, by the expected
-        cost for the price of its annotation: see `suggest`. None: there is no model.
+    def predict_texts(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
+        """Predict texts that another tool has.
 
-        RAISES (ValueError): If spaCy can't make a doc of the text.
+        texts (Sequence[str]): The texts.
+        RETURNS (list): Each text with the predicted entities, each with its probability as "score";
+            and how certain the model is of the text, from 0 to 1, by the expected cost for the
+            price of its annotation: see `suggest`. None: there is no model, or the text is empty or
+            longer than spaCy allows.
+        RAISES (ValueError): If spaCy can't make a doc of a text.
         """
-        with self._lock:
-            nlp = self._nlp
-            doc = (nlp or self._tokenizer).make_doc(text)
-            if nlp is None or not len(doc):
-                return Task(text, []), None
-            ner = get_component(nlp, COMPONENT)
-            docs = run_before(nlp, COMPONENT, [doc])
-            posterior = ner.posterior(docs)
-            uncertainty = float(by_cost(ner, posterior).docs[0])
-            predict(ner, docs, posterior, Confidence())
-        spans = [
-            TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
-            for ent in docs[0].ents
-        ]
-        return Task(text, spans), 1.0 / (1.0 + uncertainty / (len(doc) + PRICE_PER_DOC))
+        predicted: list[tuple[Task, float | None]] = []
+        for batch in minibatch(texts, N_AT_ONCE):
+            with self._lock:
+                predicted += self._predict_batch(batch)
+        return predicted
+
+    def _predict_batch(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
+        """Predict some texts: see `predict_texts`."""
+        nlp = self._nlp or self._tokenizer
+        results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
+        places: list[int] = []  # of the texts that are predicted
+        docs: list[Doc] = []
+        for place, text in enumerate(texts):
+            doc = nlp.make_doc(text) if len(text) <= nlp.max_length else Doc(nlp.vocab)
+            if len(doc):
+                places.append(place)
+                docs.append(doc)
+        if self._nlp is None or not docs:
+            return results
+        ner = get_component(nlp, COMPONENT)
+        docs = run_before(nlp, COMPONENT, docs)
+        posterior = ner.posterior(docs)
+        uncertainties = by_cost(ner, posterior).docs.tolist()
+        predict(ner, docs, posterior, Confidence())
+        for place, doc, uncertainty in zip(places, docs, uncertainties):
+            spans = [
+                TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
+                for ent in doc.ents
+            ]
+            certainty = 1.0 / (1.0 + uncertainty / (len(doc) + PRICE_PER_DOC))
+            results[place] = (Task(texts[place], spans), certainty)
+        return results
 
     # The answers
 
@@ -268,16 +310,28 @@ class AnnotationSession:
             self._note_change()
             return is_replaced
 
-    def answer_task(self, key: str, task: Task, *, is_left_out: bool = False) -> None:
+    def answer_task(
+        self, key: str, task: Task, *, is_left_out: bool = False, meta: Mapping[str, Any] = {}
+    ) -> None:
         """Save the answer to a text that another tool has. Whether it measures is decided by the
         text of its first answer: see `is_drawn`.
 
+        key (str): A name of the answer.
+        task (Task): The text and its entities.
+        is_left_out (bool): Whether it is left out.
+        meta (Mapping[str, Any]): What the other tool wants to know of the answer later.
+        RAISES (SessionError): If the text is longer than spaCy allows.
         RAISES (OSError): If the answer can't be saved.
         """
+        if len(task.text) > self._tokenizer.max_length:
+            expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
+            raise SessionError(f"{expected}, got {len(task.text):,}")
         with self._lock:
             earlier = self.store.answers.get(key)
             is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring
-            self.store.save(key, task, is_measuring=is_measuring, is_left_out=is_left_out)
+            self.store.save(
+                key, task, is_measuring=is_measuring, is_left_out=is_left_out, meta=meta
+            )
             self._note_change()
 
     def remove(self, key: str) -> bool:

@@ -1,7 +1,7 @@
 """The folder of an annotation session: its texts, and what was answered to them.
 
 settings.json            the labels and the language
-texts.jsonl              all texts, in random order; which of them measure
+texts.jsonl              all texts, in random order; which measure, which were added together
 annotated/train.jsonl    answers to texts to train on, in Prodigy's form: a corpus
 annotated/measure.jsonl  answers to texts that measure: a corpus, too
 history.jsonl            the scores of each training
@@ -13,7 +13,8 @@ renames it. A line that was cut off by a crash was never acknowledged, and is re
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy
 
 from ..readers import Task, read_tasks, task_to_json
 from ..saving import save_file, save_text
+from .drawing import OF_LABEL_STUDIO, SERVE, Measuring
 from .suggestions import without_space
 
 MEASURING_SHARE = 10
@@ -30,6 +32,10 @@ MEASURING_SHARE = 10
 
 MIN_MEASURING = 30
 """At least so many texts measure, but no more than half of all."""
+
+MEASURE_FILE = Path("annotated", "measure.jsonl")
+TEXTS_FILE = Path("texts.jsonl")
+"""The answers to texts that measure, and all texts, in the folder of a session."""
 
 ACCEPTED = "accept"
 LEFT_OUT = "ignore"
@@ -43,6 +49,7 @@ class StoredText:
     key: str
     text: str
     is_measuring: bool
+    addition: int = 0  # the number of the call of `add_texts` that added it
 
 
 class Answer(NamedTuple):
@@ -58,6 +65,12 @@ class Answer(NamedTuple):
         """Whether the text was left out, and has no annotation."""
         return bool(self.task.extra.get("answer") == LEFT_OUT)
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The metadata of the answer."""
+        meta: Mapping[str, Any] = self.task.extra["meta"]
+        return meta
+
 
 class AnnotationStore:
     """The texts and answers of a session, in memory and in its folder.
@@ -69,15 +82,17 @@ class AnnotationStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.train_path = folder / "annotated" / "train.jsonl"
-        self.measure_path = folder / "annotated" / "measure.jsonl"
+        self.measure_path = folder / MEASURE_FILE
         self.train_path.parent.mkdir(parents=True, exist_ok=True)
-        self._texts_path = folder / "texts.jsonl"
+        self._texts_path = folder / TEXTS_FILE
         self._settings_path = folder / "settings.json"
         self._history_path = folder / "history.jsonl"
         self.texts: dict[str, StoredText] = {}
         for record in read_lines(self._texts_path):
-            stored = StoredText(record["key"], record["text"], record["measures"])
+            addition = record.get("addition", 0)
+            stored = StoredText(record["key"], record["text"], record["measures"], addition)
             self.texts[stored.key] = stored
+        self.added = Counter(stored.addition for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
         for path in (self.train_path, self.measure_path):
             remove_cut_line(path)
@@ -120,11 +135,13 @@ class AnnotationStore:
             return 0
         n_measuring = count_measuring(len(new_texts), is_first=not self.texts)
         first_number = len(self.texts)
+        addition = len(self.added)
         order = numpy.random.default_rng([seed, first_number]).permutation(len(new_texts))
         # The order is random, so that the first are a random sample.
         for rank, i in enumerate(order.tolist()):
             key = f"text-{first_number + i}"
-            self.texts[key] = StoredText(key, new_texts[i], rank < n_measuring)
+            self.texts[key] = StoredText(key, new_texts[i], rank < n_measuring, addition)
+        self.added[addition] = len(new_texts)
         self._save_texts()
         return len(new_texts)
 
@@ -132,21 +149,40 @@ class AnnotationStore:
         """Save all texts."""
         lines: list[str] = []
         for stored in self.texts.values():
-            record = {"key": stored.key, "text": stored.text, "measures": stored.is_measuring}
+            record = {
+                "key": stored.key,
+                "text": stored.text,
+                "measures": stored.is_measuring,
+                "addition": stored.addition,
+            }
             lines.append(json.dumps(record, ensure_ascii=False) + "\n")
         save_text(self._texts_path, "".join(lines))
 
-    def save(self, key: str, task: Task, *, is_measuring: bool, is_left_out: bool) -> Answer:
+    def save(
+        self,
+        key: str,
+        task: Task,
+        *,
+        is_measuring: bool,
+        is_left_out: bool,
+        meta: Mapping[str, Any] = {},
+    ) -> Answer:
         """Save the answer to a text. It is in the file when this returns.
 
         key (str): The key of the text.
         task (Task): The text and its spans.
         is_measuring (bool): Whether the text measures.
         is_left_out (bool): Whether the text is left out. It has no annotation then.
+        meta (Mapping[str, Any]): Other metadata of the answer.
         RETURNS (Answer): The answer, with its version.
         RAISES (OSError): If it can't be written. The files then are as before.
         """
-        extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": {"key": key}}
+        meta = {**meta, "key": key}
+        if is_measuring:
+            addition = self.texts[key].addition if key in self.texts else OF_LABEL_STUDIO
+            drawing = Measuring(drawn_by=SERVE, addition=addition, added=self.added[addition])
+            meta = {**meta, **drawing.to_dict()}
+        extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": meta}
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)
         earlier = self.answers.get(key)
         version = 1 if earlier is None else earlier.version + 1

@@ -28,6 +28,12 @@ from .suggestions import CHOSEN_BY, proposal
 DIGITS_OF_DIGEST = 16
 """Digests are cut off after so many hexadecimal digits, as people see them in tasks and errors."""
 
+SERVE = "costner serve"
+"""What says in the metadata of a doc that `serve` drew it, so that it measures."""
+
+OF_LABEL_STUDIO = -1
+"""The addition of texts that `serve` didn't read, but Label Studio: see `Measuring`."""
+
 ROUNDING = 1e-4
 """On another processor or in other batches, the number of entities that the same pipeline expects
 in the same texts may differ by this share."""
@@ -94,6 +100,49 @@ class Drawing:
                     f"{name}: expected what `estimate --draw` wrote, got {shown(saved[name])}"
                 ) from None
         return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How `serve` drew a text that measures: the "meta" of its task. Texts measure that are a
+    simple random sample, without replacement, of texts that were added together.
+
+    drawn_by (str): `SERVE`.
+    addition (int): The number of the addition, from 0, or `OF_LABEL_STUDIO`.
+    added (int): How many texts it had. 0 for those of Label Studio, as `serve` doesn't know.
+    """
+
+    drawn_by: str
+    addition: int
+    added: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The drawing as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def is_in(cls, saved: Mapping[str, Any]) -> bool:
+        """Whether the metadata of a doc say that it measures."""
+        return saved.get("drawn_by") == SERVE
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> "Measuring":
+        """Read a drawing that `to_dict` has made, among other keys.
+
+        saved (Mapping[str, Any]): The metadata of an annotated doc.
+        RETURNS (Measuring): The drawing.
+        RAISES (ValueError): If it isn't there, or was changed.
+        """
+        if not cls.is_in(saved):
+            raise ValueError(
+                "expected only texts that measure in a session of `serve`, got others among them"
+            )
+        for name in ("addition", "added"):
+            if type(saved.get(name)) is not int:
+                raise ValueError(
+                    f"{name}: expected what `serve` wrote, got {shown(saved.get(name))}"
+                )
+        return cls(drawn_by=SERVE, addition=saved["addition"], added=saved["added"])
 
 
 class DrawnDoc(NamedTuple):
@@ -212,6 +261,34 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
     probs = [drawing.probability for drawing in drawings]
     times = [drawing.times for drawing in drawings]
     return Sample(numpy.repeat(probs, times), drawings[0].docs)
+
+
+def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
+    """Make the sample of annotated texts that measure. If texts were added several times, it has a
+    part for each addition b, whose D_b texts have n_b of the n annotated ones:
+
+        (1/n) / q_i = D_b / n_b,   q_i = n_b / (n D_b)
+
+    drawings (Sequence[Measuring]): How each annotated text was drawn.
+    n_docs (int): The number of all texts.
+    RETURNS (Sample): The sample.
+    RAISES (ValueError): If no annotated text is from some of the texts.
+    """
+    sizes = {drawing.addition: drawing.added for drawing in drawings}
+    if [*sizes] == [OF_LABEL_STUDIO]:  # one sample of all texts
+        sizes[OF_LABEL_STUDIO] = n_docs
+    if sum(sizes.values()) != n_docs or 0 in sizes.values():
+        raise ValueError(
+            f"expected annotated texts that measure from all {n_docs:,} texts, got some from "
+            f"{sum(sizes.values()):,}: give texts.jsonl of the session, and annotate texts that "
+            "measure until there is one of each file that was added"
+        )
+    n_annotated = Counter(drawing.addition for drawing in drawings)
+    probs: list[float] = []
+    for drawing in drawings:
+        n_of_addition = n_annotated[drawing.addition]
+        probs.append(n_of_addition / len(drawings) / sizes[drawing.addition])
+    return Sample(numpy.asarray(probs), n_docs, with_replacement=False, n_parts=len(sizes))
 
 
 def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:

@@ -24,6 +24,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..readers.files import shown
 from .drawing import (
     Drawing,
+    Measuring,
     add_text,
     check_annotated,
     check_not_suggested,
@@ -32,6 +33,7 @@ from .drawing import (
     is_same_number,
     read_drawings,
     sample_of,
+    sample_of_session,
 )
 from .estimators import (
     Count,
@@ -167,18 +169,22 @@ def estimate(
     confidence: float = 0.95,
     simple_random: bool = False,
     name: str = "ner",
+    n_left_out: int = 0,
 ) -> Estimate:
     """Estimate the number of entities in texts, and the precision, recall and F of a pipeline on
     them. Intervals are valid whatever the model is worth, also on text that is unlike its training
     docs.
 
     nlp (Language): The pipeline that the docs were drawn for.
-    drawn (Iterable[Doc]): The annotated docs: all that `draw` returned, for one or several seeds.
+    drawn (Iterable[Doc]): The annotated docs: all that `draw` returned, for one or several seeds,
+        or texts that measure in a session of `serve`.
     texts (Iterable[Doc]): All docs that they were drawn from, in the same order.
     confidence (float): The probability that an interval contains the true number.
     simple_random (bool): The annotated docs are a simple random sample of your own, without
         replacement, in place of docs that --draw drew.
     name (str): Name of the component.
+    n_left_out (int): How many other docs were drawn, but left out by the annotators. A note says
+        so, as they are taken to be like the others.
     RETURNS (Estimate): The estimates, for all labels together and for each.
     RAISES (ValueError): If there are too few drawn docs, they weren't drawn at random from these
         texts for this pipeline, or they aren't all annotated.
@@ -188,9 +194,13 @@ def estimate(
     ner = get_trained(nlp, name)
     annotated = [doc for doc in drawn if len(doc)]
     check_annotated(annotated)
-    if simple_random:
+    times = numpy.ones(len(annotated), dtype="int64")
+    is_of_session = any(Measuring.is_in(doc.user_data) for doc in annotated)
+    if is_of_session:
+        measuring = [Measuring.from_dict(doc.user_data) for doc in annotated]
+        check_new_to(ner, annotated, "the texts that measure", with_raw_text=False)
+    elif simple_random:
         check_simple_random(ner, annotated)
-        times = numpy.ones(len(annotated), dtype="int64")
     else:
         drawings = read_drawings(annotated)
         check_pipeline(ner, annotated, drawings[0])
@@ -204,8 +214,17 @@ def estimate(
         nlp, ner, [Example(doc, doc) for doc in annotated], "the drawn docs"
     )
 
+    if n_left_out:
+        notes.append(
+            f"annotators left out {n_left_out} of {n_left_out + len(annotated)} drawn docs: these "
+            "are taken to be like the others"
+        )
+
     expected = expect_texts(nlp, name, texts, annotated)
-    if simple_random:
+    if is_of_session:
+        check_are_texts(annotated, expected)
+        sample = sample_of_session(measuring, expected.docs)
+    elif simple_random:
         check_are_texts(annotated, expected)
         # Each doc had the same chance.
         probs = numpy.full(len(annotated), 1 / expected.docs)

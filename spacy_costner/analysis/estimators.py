@@ -56,15 +56,18 @@ class Sample(NamedTuple):
     """Docs that were drawn at random from D docs, by n drawings. If there are leading dimensions,
     these are several samples, as in a simulation.
 
-    probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Shape: (..., n)
+    probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Without replacement, n
+        times it is the share of docs that are drawn. Shape: (..., n)
     n_docs (int): The number of docs that were drawn from, D.
     with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: the
-        docs are a simple random sample, in which no doc is twice.
+        docs are a simple random sample, in which no doc is twice, or one of each part of the docs.
+    n_parts (int): The number of parts of the docs (strata) that have a sample each.
     """
 
     probs: FloatsXd
     n_docs: int
     with_replacement: bool = True
+    n_parts: int = 1
 
     @property
     def n_drawn(self) -> int:
@@ -75,8 +78,8 @@ class Sample(NamedTuple):
     def correction(self) -> float:
         """The factor of a variance that corrects for a finite population. Without replacement it
         falls to 0 as more docs are drawn: if all of them are, nothing is left to chance. With
-        replacement it is 1."""
-        if self.with_replacement:
+        replacement, and for several parts, it is 1."""
+        if self.with_replacement or self.n_parts > 1:
             return 1.0
         return 1 - self.n_drawn / self.n_docs
 
@@ -265,13 +268,13 @@ def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
 
         Q <= 1 - (1 - confidence)^(1/n)
 
-    Each q_i is at least UNIFORM / D, or 1 / D in a simple random sample. So the number of these
-    docs is at most Q divided by that. Without replacement the probability is below (1 - Q)^n, so
-    the bound holds, too.
+    Each q_i is at least UNIFORM / D. Without replacement it is at least the lowest of the drawn
+    docs, which is 1 / D in a simple random sample. So the number of these docs is at most Q divided
+    by that. Without replacement the probability is below (1 - Q)^n, so the bound holds, too.
     """
-    lowest_prob = 1 / sample.n_docs
+    lowest_prob = float(sample.probs.min())
     if sample.with_replacement:
-        lowest_prob *= UNIFORM
+        lowest_prob = UNIFORM / sample.n_docs
     highest_sum = 1 - (1 - confidence) ** (1 / sample.n_drawn)
     return min(int(highest_sum / lowest_prob), sample.n_docs)
 
@@ -290,9 +293,12 @@ def _margin(values: FloatsXd, sample: Sample, confidence: float) -> FloatsXd:
 
 
 def variance_of_mean(values: FloatsXd, sample: Sample) -> FloatsXd:
-    """Estimate the variance of a mean over drawings, without bias.
+    """Estimate the variance of a mean over drawings, without bias if the sample has one part.
 
         correction s^2 / n,   correction = 1, or 1 - n / D without replacement
+
+    If it has several, the differences between the parts are in s^2, too. Then the variance is too
+    large rather than too small.
 
     values (FloatsXd): The value of each drawing, with the variance s^2. Shape: (..., n)
     sample (Sample): The drawn docs, at least 2.

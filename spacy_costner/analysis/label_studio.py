@@ -1,16 +1,26 @@
 """An annotation session as a machine learning backend of Label Studio.
 
 Label Studio asks for predictions of its tasks, and tells what people annotate (webhooks). Values
-are those of its JSON. With "Uncertainty sampling", the task with the lowest score comes next: the
-one that the model is least certain of. A fixed share of the texts measures: see `is_drawn`. They
-have no predictions, and their scores are spread over those of the other tasks, so that they come
-between them.
+are those of its JSON. A fixed share of the texts measures: see `is_drawn`. They have no
+predictions, and their scores are spread over those of the other tasks, so that they come between
+them.
+
+With "Uncertainty sampling", the task with the lowest score comes next, among the predictions whose
+version is the name that the backend has in the project. So all predictions have the version
+`NAME`. A task keeps its earlier predictions, and the lowest score counts: so the scores of each
+model are below those of the models before. It asks again for predictions if /setup has another
+version than they have.
+
+What people annotate while the server is down isn't told again. But a request for predictions has
+the annotations of its tasks, and those that are missing are saved then.
 
 https://labelstud.io/guide/ml_create
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,12 +32,19 @@ from ..readers.tasks import read_label_studio
 from .annotation_session import AnnotationSession, SessionError
 from .annotation_store import is_drawn
 
-N_SCORES = 1000
-"""The scores of measuring texts are spread over so many of the last scores of others."""
+NAME = "spacy_costner"
+"""The version of all predictions. The backend has to have this name in Label Studio."""
+
+N_CERTAINTIES = 1000
+"""The scores of measuring texts are spread over those of so many other texts, the last ones."""
 
 DELETED = ("ANNOTATIONS_DELETED", "ANNOTATION_DELETED")
 SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")
 """Actions of webhooks."""
+
+UPDATED_AT = "updated_at"
+"""The key of the time of the last change of a task or an annotation, and in the metadata of an
+answer."""
 
 
 class LabelingInterface(NamedTuple):
@@ -81,7 +98,9 @@ class LabelStudioBackend:
 
     def __init__(self, session: AnnotationSession) -> None:
         self.session = session
-        self._scores: deque[float] = deque(maxlen=N_SCORES)  # of texts that don't measure
+        # How certain the model was of the last texts that don't measure, each from 0 to 1
+        self._certainties: deque[float] = deque(maxlen=N_CERTAINTIES)
+        self._certainties_of = 0  # the number of trainings before they were collected
 
     @property
     def model_version(self) -> str:
@@ -97,43 +116,52 @@ class LabelStudioBackend:
         return {"model_version": self.model_version}
 
     def predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Predict tasks.
+        """Predict tasks, and save what was annotated in them while the server was down.
 
         RAISES (SessionError): If there are no tasks with a text, or no labels.
+        RAISES (OSError): If an annotation can't be saved.
         """
         interface = read_labeling_config(request.get("label_config"))
         tasks = request.get("tasks")
         if not isinstance(tasks, list):
             raise SessionError(f"tasks: expected a list, got {shown(tasks)}")
         texts = [text_of(task, interface) for task in tasks]
-        return {"results": [self._predict_text(text, interface) for text in texts]}
+        self._catch_up(tasks)
+        return {"results": self._predict_texts(texts, interface)}
 
-    def _predict_text(self, text: str, interface: LabelingInterface) -> dict[str, Any]:
-        """The prediction of a text."""
-        task = Task(text, [])
-        if is_drawn(text):
-            score = self._score_between(text)
-        else:
-            try:
-                task, certainty = self.session.predict_text(text)
-            except ValueError as error:
-                raise SessionError(f"expected a text that spaCy can read: {error}") from None
+    def _predict_texts(
+        self, texts: Sequence[str], interface: LabelingInterface
+    ) -> list[dict[str, Any]]:
+        """The prediction of each text."""
+        n_trainings = len(self.session.store.history)
+        if n_trainings != self._certainties_of:
+            self._certainties.clear()
+            self._certainties_of = n_trainings
+        to_predict = [text for text in texts if not is_drawn(text)]
+        try:
+            predicted = dict(zip(to_predict, self.session.predict_texts(to_predict)))
+        except ValueError as error:
+            raise SessionError(f"expected a text that spaCy can read: {error}") from None
+        for text, (_, certainty) in predicted.items():
             # Without a model the order is random.
-            score = random_share(text) if certainty is None else certainty
-            self._scores.append(score)
-        (prediction,) = TASK_FORMS["label-studio"].to_json(task)["predictions"]
-        for result in prediction["result"]:
-            result["from_name"] = interface.labels_name
-            result["to_name"] = interface.text_name
-        return {**prediction, "score": score, "model_version": self.model_version}
+            self._certainties.append(random_share(text) if certainty is None else certainty)
+        certainties = sorted(self._certainties)
 
-    def _score_between(self, text: str) -> float:
-        """The score of a text that measures: that of a text at a random rank among the others."""
-        share = random_share(text)
-        scores = sorted(self._scores)
-        if not scores:
-            return share
-        return scores[int(share * len(scores))]
+        predictions: list[dict[str, Any]] = []
+        for text in texts:
+            task, certainty = predicted.get(text, (Task(text, []), None))
+            if certainty is None:
+                certainty = random_share(text)
+                if is_drawn(text) and certainties:
+                    # That of a text at a random rank among the others
+                    certainty = certainties[int(certainty * len(certainties))]
+            (prediction,) = TASK_FORMS["label-studio"].to_json(task)["predictions"]
+            for result in prediction["result"]:
+                result["from_name"] = interface.labels_name
+                result["to_name"] = interface.text_name
+            score = certainty - n_trainings
+            predictions.append({**prediction, "score": score, "model_version": NAME})
+        return predictions
 
     def webhook(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save or remove what was annotated, changed or deleted.
@@ -156,9 +184,14 @@ class LabelStudioBackend:
         return {"action": str(action)}
 
     def _save(self, task: Any, annotation: Any) -> None:
-        """Save an annotation of a task."""
+        """Save an annotation of a task, unless a later state of it was saved."""
         task_id = id_of(task, "task")
         annotation_id = id_of(annotation, "annotation")
+        key = f"task-{task_id}-annotation-{annotation_id}"
+        updated_at = annotation.get(UPDATED_AT)
+        is_there = key in self.session.store.answers
+        if is_there and time_of(updated_at) < self._time_of_answer(key):
+            return
         record = {"data": task.get("data"), "annotations": [annotation]}
         place = FilePlace(Path("webhook"), task_id, "task")
         try:
@@ -167,8 +200,42 @@ class LabelStudioBackend:
             raise SessionError(str(error)) from None
         # An annotation that was skipped has no spans.
         is_left_out = tasks[0].task.spans is None
-        key = f"task-{task_id}-annotation-{annotation_id}"
-        self.session.answer_task(key, tasks[0].task, is_left_out=is_left_out)
+        meta = {UPDATED_AT: updated_at} if isinstance(updated_at, str) else {}
+        self.session.answer_task(key, tasks[0].task, is_left_out=is_left_out, meta=meta)
+
+    def _catch_up(self, tasks: Sequence[Mapping[str, Any]]) -> None:
+        """Save the annotations that tasks have and the session hasn't, or has in an earlier state,
+        and remove those that were deleted. Label Studio told this when the server was down."""
+        keys_by_task: dict[str, list[str]] = {}
+        for key in self.session.store.answers:
+            keys_by_task.setdefault(key.partition("-annotation-")[0], []).append(key)
+        for task in tasks:
+            annotations = task.get("annotations")
+            if type(task.get("id")) is not int or not isinstance(annotations, list):
+                continue
+            keys: set[str] = set()
+            for annotation in annotations:
+                if isinstance(annotation, dict):
+                    keys.add(self._catch_up_with(task, annotation))
+            # Only those that are older than this state of the task: it may be from before them.
+            for key in keys_by_task.get(f"task-{task['id']}", []):
+                is_older = self._time_of_answer(key) < time_of(task.get(UPDATED_AT))
+                if key not in keys and is_older:
+                    self.session.remove(key)
+
+    def _catch_up_with(self, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
+        """Save an annotation that a task has, if it is new. Returns the key of its answer."""
+        key = f"task-{task['id']}-annotation-{annotation.get('id')}"
+        is_there = key in self.session.store.answers
+        if not is_there or time_of(annotation.get(UPDATED_AT)) > self._time_of_answer(key):
+            # What can't be read was refused when it was made, or would have been.
+            with suppress(SessionError):
+                self._save(task, annotation)
+        return key
+
+    def _time_of_answer(self, key: str) -> datetime:
+        """When Label Studio has last changed the annotation of an answer."""
+        return time_of(self.session.store.answers[key].meta.get(UPDATED_AT))
 
     def _remove_all(self, part: str) -> None:
         """Remove the answers whose keys begin or end with this."""
@@ -206,3 +273,12 @@ def random_share(text: str) -> float:
     bytes of the digest."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[4:8], "big") / 2**32
+
+
+def time_of(value: Any) -> datetime:
+    """A time that Label Studio has written; without one, a time before all others."""
+    try:
+        time = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except (AttributeError, ValueError):
+        return datetime.min.replace(tzinfo=timezone.utc)
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)

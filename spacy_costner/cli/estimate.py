@@ -1,6 +1,7 @@
 """Draw docs that people annotate; then estimate with them how many entities texts have, and how
 good a pipeline is on these texts."""
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Annotated, Any
 from spacy.language import Language
 from typer import Argument, BadParameter, Option
 
+from ..analysis.annotation_store import MEASURE_FILE, TEXTS_FILE
 from ..analysis.drawing import DrawnDoc, draw
 from ..analysis.estimation import Estimate, LabelEstimate, Measure, estimate
 from ..analysis.loading import load_pipeline
 from ..progress import progress
-from ..readers import check_task_form, read_docs, read_texts, save_tasks
+from ..readers import CorpusInfo, check_task_form, read_docs, read_texts, save_tasks
 from ..readers.files import shown
+from ..readers.task_docs import NOT_ACCEPTED
 from ..saving import check_file
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg
@@ -29,14 +32,15 @@ MEASURES = ("entities", "precision", "recall", "f")
 """The measures of a `LabelEstimate`, in the order of the table."""
 
 
-@command(estimate, options={"name": Option("--name")})
+@command(estimate, options={"name": Option("--name")}, without=["n_left_out"])
 def estimate_cli(
     run: partial[Estimate],
     model: ModelArg,
     docs_path: Annotated[
         Path,
         Argument(
-            help="The annotated docs that --draw drew; with --draw, the texts to draw from",
+            help="The annotated docs that --draw drew, or the folder of a session of `serve`; with "
+            "--draw, the texts to draw from",
             exists=True,
         ),
     ],
@@ -73,7 +77,8 @@ def estimate_cli(
 ) -> None:
     """
     Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
-    with intervals. First draw docs with --draw and annotate them, then give them with --texts.
+    with intervals. First draw docs with --draw and annotate them, then give them with --texts. Or
+    give the folder of a session of `serve`: its texts that measure were drawn at random.
     Intervals are valid whatever the model is worth, also on text that is unlike its training docs.
     """
     if n_drawn is not None:
@@ -91,6 +96,11 @@ def estimate_cli(
         rows = drawn_rows(drawn)
         print_result({"docs": rows}, drawn_text(rows, n_drawn), print_json, output_path)
         return
+    measure_path = docs_path / MEASURE_FILE
+    if measure_path.exists():  # the folder of a session
+        if texts_path is None and (docs_path / TEXTS_FILE).exists():
+            texts_path = docs_path / TEXTS_FILE
+        docs_path = measure_path
     if texts_path is None or output_path is not None:
         raise BadParameter("expected --texts with annotated docs, or --draw and --output")
     with errors_shown():
@@ -115,10 +125,17 @@ def read_and_estimate(
     docs_path (Path): The annotated docs.
     texts_path (Path): The texts.
     """
-    drawn = list(read_docs(nlp, docs_path))
+    info = CorpusInfo()
+    drawn = list(read_docs(nlp, docs_path, info=info))
+    n_left_out = 0
+    for problem in info.problems:
+        if problem.message == NOT_ACCEPTED:
+            n_left_out += problem.n
+        else:
+            warnings.warn(problem.as_text(), stacklevel=2)
     texts = progress(read_texts(nlp, texts_path), desc="estimate", unit="doc")
     try:
-        return run(nlp, drawn, texts)
+        return run(nlp, drawn, texts, n_left_out=n_left_out)
     except ValueError as error:
         raise ValueError(f"{docs_path}: {error}") from None
 
