@@ -23,9 +23,9 @@ from .support.serving import served
 pytestmark = needs_label_studio
 
 SPANISH = Path(__file__).parents[2] / "shared" / "data" / "conll2002_es" / "esp.train"
-N_TEXTS = 200
+N_TEXTS = 120
 N_ANNOTATED = 60
-N_FIRST = 25
+N_FIRST = 20
 """Texts that are annotated before predictions are compared with those of all answers."""
 
 Span = tuple[int, int, str]

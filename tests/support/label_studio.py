@@ -55,7 +55,7 @@ class LabelStudio:
             headers={"Authorization": f"Token {TOKEN}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=120) as response:
+            with urllib.request.urlopen(request, timeout=600) as response:
                 answer = response.read()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from None
