@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-presidio test-transformers test-distributed pythons sanitize demo bench docs docs-test dist clean
+.PHONY: install help hooks format check test test-slow test-presidio test-transformers test-distributed test-label-studio pythons sanitize demo bench docs docs-test dist clean
 
 install: $(VENV)/installed
 
@@ -69,6 +69,13 @@ test-distributed:
 	$(DISTRIBUTED) -m pip install --quiet --upgrade pip
 	$(DISTRIBUTED) -m pip install --quiet --editable ".[distributed,parquet]" "ray[data]" pyspark pytest hypothesis
 	$(DISTRIBUTED) -m pytest tests/test_distributed.py
+
+# A Label Studio in an environment of its own, as it needs other versions of many packages. Its database takes
+# minutes to make: LABEL_STUDIO_DATA=FOLDER keeps it.
+test-label-studio: install
+	$(PYTHON) -m venv $(VENV)-label-studio
+	$(VENV)-label-studio/bin/python -m pip install --quiet label-studio==1.23.2
+	LABEL_STUDIO=$(abspath $(VENV))-label-studio/bin/label-studio $(BIN)/python -m pytest tests/test_label_studio_server.py
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize

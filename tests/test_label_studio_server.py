@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,9 +24,9 @@ from .support.serving import served
 pytestmark = needs_label_studio
 
 SPANISH = Path(__file__).parents[2] / "shared" / "data" / "conll2002_es" / "esp.train"
-N_TEXTS = 120
+N_TEXTS = 160
 N_ANNOTATED = 60
-N_FIRST = 20
+N_FIRST = 14
 """Texts that are annotated before predictions are compared with those of all answers."""
 
 Span = tuple[int, int, str]
@@ -43,6 +44,7 @@ def read_gold() -> tuple[str, dict[str, list[Span]]]:
         lang = "en"
         docs = list(make_corpus("train").get_docs(spacy.blank(lang).vocab))
     gold: dict[str, list[Span]] = {}
+    random.Random(0).shuffle(docs)  # sentences of an article are alike
     for doc in docs:
         if len(doc) > 5 and len(gold) < N_TEXTS:
             gold[doc.text] = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
@@ -108,13 +110,14 @@ class Project:
         self.id: int = studio.call("POST", "projects/", settings)["id"]
         studio.call("POST", f"projects/{self.id}/import", [{"text": text} for text in self.gold])
 
-    def serve(self) -> Any:
+    def serve(self, *options: str) -> Any:
         """Serve the session, always at the same port."""
-        return served(self.folder, "--label-studio", "--lang", self.lang, port=self.port)
+        return served(self.folder, "--label-studio", "--lang", self.lang, *options, port=self.port)
 
-    def connect(self) -> None:
+    def connect(self, **options: str) -> None:
         """Connect the backend, as docs/serve.md says."""
         backend = {"project": self.id, "url": f"http://127.0.0.1:{self.port}", "title": NAME}
+        backend |= options
         assert self.studio.call("POST", "ml", backend)["readable_state"] == "Connected"
         self.studio.call("PATCH", f"projects/{self.id}/", {"sampling": "Uncertainty sampling"})
 
@@ -287,3 +290,21 @@ def test_what_is_changed_and_deleted_is_so_in_the_corpus(
         assert set(answers) == {changed_key, f"task-{kept}-annotation-{annotations[kept]}"}
         (span,) = answers[changed_key].task.spans or ()
         assert (span.start, span.end, span.label) == (0, word_end, label)
+
+
+def test_a_server_with_a_token_is_connected_as_the_page_says(
+    studio: LabelStudio, tmp_path: Path
+) -> None:
+    """The backend by Basic authentication, its webhook by a header."""
+    project = Project(studio, tmp_path / "session")
+    with project.serve("--token", "s3cret"):
+        project.connect(
+            auth_method="BASIC_AUTH", basic_auth_user="anybody", basic_auth_pass="s3cret"
+        )
+        (webhook,) = studio.call("GET", f"webhooks/?project={project.id}")
+        headers = {"Authorization": "Bearer s3cret"}
+        studio.call("PATCH", f"webhooks/{webhook['id']}/", {"headers": headers})
+        task = project.next_task()
+        assert task["predictions"][0]["model_version"] == NAME
+        project.annotate(task)
+        wait_until(lambda: len(project.answers()) == 1)

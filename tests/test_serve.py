@@ -277,7 +277,8 @@ def test_the_last_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 0, result.output
     assert "trained on all 20 annotated texts: nothing measures this pipeline" in result.stdout
     nlp = spacy.load(tmp_path / "final")
-    assert "Yesterday" not in nlp.vocab.strings  # texts aren't saved with it
+    # Rare words of the texts aren't saved with it; frequent ones have a vector.
+    assert "37" not in nlp.vocab.strings and "Yesterday" in nlp.vocab.strings
     doc = nlp("Yesterday Ana left Oslo with bag 1 .")
     assert [ent.text for ent in doc.ents] == ["Ana", "Oslo"]
 

@@ -3,7 +3,8 @@
 A text to train on is chosen by its words or, from 50 texts on, by the model. Between them come
 texts that measure: without proposals, as people accept what they see. Whenever there are new
 answers, a linear model is trained from scratch on all of them by a thread, while the one before
-proposes; F is measured on the texts that measure, and only there.
+proposes. Its inputs are also vectors of words that were learned from the texts. F is measured on
+the texts that measure, and only there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ from .fitting import save_trained
 from .initial_config import init
 from .predictions import get_component, predict, run_before
 from .preparation import find_corpora, load_linear, prepare, train_linear
+from .session_vectors import RAW_FILE, learn_session_vectors
 from .suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
 
 COMPONENT = "ner"
@@ -471,6 +474,12 @@ class AnnotationSession:
         point = Point(len(answers), n_entities, 0, f=None, expected_f=None, seconds=seconds)
         return Trained(nlp, training, loss, point)
 
+    @cached_property
+    def vectors(self) -> Path | None:
+        """The folder of vectors that were learned from the texts; None if there are none. The first
+        training learns them."""
+        return learn_session_vectors(self.store, self.lang)
+
     def _add_to_history(self, point: Point) -> None:
         """Keep what a training has brought, unless the last one had the same texts: a session that
         starts again trains once."""
@@ -488,8 +497,13 @@ class AnnotationSession:
             # The corpus itself may get answers while it is read.
             snapshot = Path(folder, "train.jsonl")
             write_tasks(snapshot, [answer.task for answer in answers])
-            text = init(Path(folder, "config.cfg"), lang=self.lang, train_path=snapshot)
-            linear = load_linear(Config().from_str(text))
+            vectors = None if self.vectors is None else str(self.vectors)
+            text = init(
+                Path(folder, "config.cfg"), lang=self.lang, train_path=snapshot, vectors=vectors
+            )
+            # Without a hidden layer over the vectors: it takes twice as long.
+            overrides = {"components.ner.model.hidden": 0}
+            linear = load_linear(Config().from_str(text, overrides=overrides))
             corpus, _ = find_corpora(linear.nlp)
             examples = prepare(linear, corpus)
         outcome = train_linear(linear, examples)
@@ -576,6 +590,9 @@ class AnnotationSession:
         command = f"python -m spacy costner fit --lang {self.lang} --train {self.store.train_path}"
         if n_measured >= ENOUGH_MEASURING:
             command += f" --dev {self.store.measure_path}"
+        raw_path = self.store.folder / RAW_FILE
+        if raw_path.exists():
+            command += f" --raw {raw_path}"
         return f"{command} --output training --calibrate --tune f"
 
 

@@ -40,7 +40,7 @@ def wait_for(address: str) -> None:
     """Wait until a server answers."""
     for _ in range(300):
         try:
-            urllib.request.urlopen(f"{address}health").close()
+            urllib.request.urlopen(address).close()
             return
         except OSError:
             time.sleep(0.1)

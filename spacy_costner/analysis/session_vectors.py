@@ -1,0 +1,47 @@
+"""Static vectors of words for the models of an annotation session, learned from its texts.
+
+A model of 50 to 300 annotated texts gains from them: see docs/serve.md.
+Texts that measure are left out, so that the models have never met them.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+from ..saving import save_text
+from .annotation_store import AnnotationStore
+from .vectors import DIR_VECTORS, learn_vectors
+
+RAW_FILE = Path("raw.jsonl")
+"""The texts that vectors are learned from, in the folder of a session."""
+
+
+def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
+    """Learn vectors from the texts of a session that don't measure, unless that was done.
+
+    store (AnnotationStore): The session.
+    lang (str): Code of the language.
+    RETURNS (Path | None): The folder of the pipeline that has the vectors. None: the texts have too
+        few words, or SciPy is missing.
+    """
+    lines: list[str] = []
+    for stored in sorted(store.texts.values(), key=lambda stored: stored.key):
+        if not stored.is_measuring:
+            lines.append(json.dumps({"text": stored.text}, ensure_ascii=False) + "\n")
+    raw_text = "".join(lines)
+    if not raw_text:
+        return None
+    # This file is written last: after a crash in between, they are learned again.
+    raw_path = store.folder / RAW_FILE
+    vectors_path = store.folder / DIR_VECTORS
+    if raw_path.exists() and raw_path.read_text(encoding="utf8") == raw_text:
+        return vectors_path
+    with tempfile.TemporaryDirectory(prefix="costner-") as folder:
+        path = Path(folder, RAW_FILE)
+        path.write_text(raw_text, encoding="utf8")
+        try:
+            learn_vectors([path], vectors_path, lang=lang)
+        except (ValueError, ImportError):
+            return None
+    save_text(raw_path, raw_text)
+    return vectors_path
