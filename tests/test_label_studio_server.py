@@ -122,8 +122,10 @@ class Project:
         self.studio.call("PATCH", f"projects/{self.id}/", {"sampling": "Uncertainty sampling"})
 
     def next_task(self) -> dict[str, Any]:
-        """The task that an annotator sees next."""
-        task: dict[str, Any] = self.studio.act(self.id, "next_task")
+        """The task that an annotator sees next, by "Label All Tasks"."""
+        task: dict[str, Any] = self.studio.call(
+            "POST", f"dm/actions?id=next_task&project={self.id}", {}
+        )
         return task
 
     def annotate(self, task: dict[str, Any]) -> int:
