@@ -32,6 +32,7 @@ from .web_features import (
     symbols_of_spacy,
 )
 from .web_file import pack_file
+from .web_tokenizer import describe_tokenizer
 
 HARMLESS = frozenset(["attribute_ruler", "doc_cleaner"])
 """Factories of components that don't say what they set, and change nothing that a page does."""
@@ -67,8 +68,6 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     """
     ner = _find_component(nlp)
     _check_other_components(nlp, ner)
-    from .web_tokenizer import describe_tokenizer
-
     tokenizer = describe_tokenizer(nlp)
 
     features, weights = linear_part(ner.model)

@@ -8,22 +8,19 @@
  *
  * its probability p(y) = exp(s(y)) / Z. A forbidden tag or transition has the score minus infinity.
  *
- * The messages are logarithms, so that neither long texts nor large scores underflow:
+ * The messages are the sums over the paths up to a token, and from a token on:
  *
- *     alpha_t[j] = log sum_i exp(alpha_{t-1}[i] + M[i, j]) + E[t, j],    alpha_1 = start + E[1]
- *     beta_t[i]  = log sum_j exp(M[i, j] + E[t+1, j] + beta_{t+1}[j]),   beta_T = end
- *     log Z      = log sum_j exp(alpha_T[j] + end[j])
- *     p(y_t = k) = exp(alpha_t[k] + beta_t[k] - log Z)
+ *     alpha_t[j] = exp(E[t, j]) sum_i alpha_{t-1}[i] exp(M[i, j]),     alpha_1 = exp(start + E[1])
+ *     beta_t[i]  = sum_j exp(M[i, j] + E[t+1, j]) beta_{t+1}[j],       beta_T = exp(end)
+ *     Z          = sum_j alpha_T[j] exp(end[j])
+ *     p(y_t = k) = alpha_t[k] beta_t[k] / Z
  */
 
 /**
  * The scores of a text.
  * @typedef {Object} Potentials
- * @property {number} nTags K.
  * @property {Float64Array} emissions E. Shape: (N, K)
- * @property {Float64Array} transitions M, [from, to]. Shape: (K, K)
- * @property {Float64Array} start Shape: (K,)
- * @property {Float64Array} end Shape: (K,)
+ * @property {ChainScores} chain The other scores, which are the same for all texts.
  * @property {number[]} bounds The first token of each sequence, then N.
  */
 
@@ -48,57 +45,103 @@
  * @typedef {{begin: number, end: number, label: number}} Entity
  */
 
-/** Sums of exponentials below this are computed anew, as some of their terms may be lost. */
-const SMALLEST_SUM = 1e-290;
-
 /**
- * Returns the scores with those of forbidden tags and transitions as minus infinity.
- * @param {Potentials} potentials
- * @param {Tags} tags
- * @returns {Potentials}
+ * Numbers of messages are scaled to a sum of 1. Below this they may have lost digits, or be 0: then
+ * the messages of the sequence are computed as logarithms, which takes longer.
  */
-export function constrain(potentials, tags) {
-  const { nTags } = potentials;
-  const transitions = new Float64Array(nTags * nTags).fill(-Infinity);
-  for (const [from, to] of tags.transitions) {
-    transitions[from * nTags + to] = potentials.transitions[from * nTags + to];
+const SMALLEST = 1e-200;
+
+/** The scores of transitions, of the first tag and of the last. */
+export class ChainScores {
+  /**
+   * @param {Float64Array} transitions M, [from, to]. Shape: (K, K)
+   * @param {Float64Array} start Shape: (K,)
+   * @param {Float64Array} end Shape: (K,)
+   */
+  constructor(transitions, start, end) {
+    this.nTags = start.length;
+    this.transitions = transitions;
+    this.start = start;
+    this.end = end;
+    this.largestTransition = largestOf(transitions);
+    /** exp(M - largest of M), with a row for each tag before. Shape: (K, K) */
+    this.expFrom = transitions.map((score) => Math.exp(score - this.largestTransition));
+    /** The same with a row for each tag after. Shape: (K, K) */
+    this.expInto = transpose(this.expFrom, this.nTags);
   }
-  const start = new Float64Array(nTags).fill(-Infinity);
-  for (const tag of tags.start) {
-    start[tag] = potentials.start[tag];
+
+  /**
+   * Returns the scores with those of forbidden tags and transitions as minus infinity.
+   * @param {Tags} tags
+   * @returns {ChainScores}
+   */
+  constrain(tags) {
+    const { nTags } = this;
+    const transitions = new Float64Array(nTags * nTags).fill(-Infinity);
+    for (const [from, to] of tags.transitions) {
+      transitions[from * nTags + to] = this.transitions[from * nTags + to];
+    }
+    const start = new Float64Array(nTags).fill(-Infinity);
+    for (const tag of tags.start) {
+      start[tag] = this.start[tag];
+    }
+    const end = new Float64Array(nTags).fill(-Infinity);
+    for (const tag of tags.end) {
+      end[tag] = this.end[tag];
+    }
+    return new ChainScores(transitions, start, end);
   }
-  const end = new Float64Array(nTags).fill(-Infinity);
-  for (const tag of tags.end) {
-    end[tag] = potentials.end[tag];
+
+  /**
+   * Returns the scores divided by a number.
+   * @param {number} divisor
+   * @returns {ChainScores}
+   */
+  dividedBy(divisor) {
+    const divide = (/** @type {number} */ score) => score / divisor;
+    return new ChainScores(
+      this.transitions.map(divide),
+      this.start.map(divide),
+      this.end.map(divide),
+    );
   }
-  return { ...potentials, transitions, start, end };
 }
 
 /**
- * Returns scores divided by a temperature: above 1, the probabilities are less certain. Emissions
- * may have another one for the tags of a label.
+ * The temperature by which scores are divided before probabilities are computed: above 1, these are
+ * less certain. The emissions of the tags of a label may have another one.
  *
  *     p(y) = exp(s(y) / temperature) / Z
- *
- * @param {Potentials} potentials
- * @param {Tags} tags
- * @param {{overall: number, labels: Record<string, number>}} temperature
- * @returns {Potentials}
  */
-export function temper(potentials, tags, temperature) {
-  const { overall, labels } = temperature;
-  const ofTags = tags.label_of.map((label) => {
-    const name = label < 0 ? "" : tags.labels[label];
-    return label >= 0 && Object.hasOwn(labels, name) ? labels[name] : overall;
-  });
-  const divide = (/** @type {number} */ score) => score / overall;
-  return {
-    ...potentials,
-    emissions: potentials.emissions.map((score, i) => score / ofTags[i % ofTags.length]),
-    transitions: potentials.transitions.map(divide),
-    start: potentials.start.map(divide),
-    end: potentials.end.map(divide),
-  };
+export class Temperature {
+  /**
+   * @param {{overall: number, labels: Record<string, number>}} settings
+   * @param {Tags} tags
+   * @param {ChainScores} chain
+   */
+  constructor({ overall, labels }, tags, chain) {
+    this.chain = chain.dividedBy(overall);
+    this.ofTags = tags.label_of.map((label) => {
+      const name = tags.labels[label];
+      return label >= 0 && Object.hasOwn(labels, name) ? labels[name] : overall;
+    });
+  }
+
+  /**
+   * Returns the scores of a text at this temperature.
+   * @param {Potentials} potentials
+   * @returns {Potentials}
+   */
+  temper({ emissions, bounds }) {
+    const { ofTags } = this;
+    const tempered = new Float64Array(emissions.length);
+    for (let row = 0; row < emissions.length; row += ofTags.length) {
+      for (let k = 0; k < ofTags.length; k++) {
+        tempered[row + k] = emissions[row + k] / ofTags[k];
+      }
+    }
+    return { emissions: tempered, chain: this.chain, bounds };
+  }
 }
 
 /**
@@ -110,8 +153,8 @@ export function temper(potentials, tags, temperature) {
  * @param {Potentials} potentials
  * @returns {Int32Array} The tag of each token. Shape: (N,)
  */
-export function bestPath(potentials) {
-  const { nTags, emissions, transitions, start, end, bounds } = potentials;
+export function bestPath({ emissions, chain, bounds }) {
+  const { nTags, transitions, start, end } = chain;
   const nTokens = emissions.length / nTags;
   const path = new Int32Array(nTokens);
   // The tag before each tag on the best path to it. Shape: (N, K)
@@ -157,31 +200,37 @@ export function bestPath(potentials) {
   return path;
 }
 
-/** The distribution of paths: the messages of both directions, and what follows from them. */
+/**
+ * The distribution of paths: the messages of both directions, and what follows from them.
+ *
+ * The messages of a token are numbers with a scale: log alpha_t[k] = log(alpha[k]) + alphaScale. If
+ * a number of a sequence is too small for that, those of the sequence are logarithms.
+ */
 export class ForwardBackward {
   /**
    * @param {Potentials} potentials
    * @throws {Error} If a sequence has no possible path.
    */
   constructor(potentials) {
-    const { nTags, emissions, transitions, bounds } = potentials;
+    const { emissions, chain, bounds } = potentials;
     this.potentials = potentials;
-    this.nTags = nTags;
-    this.nTokens = emissions.length / nTags;
-    /** The messages, in logarithms. Shape: (N, K) */
+    this.nTags = chain.nTags;
+    this.nTokens = emissions.length / this.nTags;
+    /** The messages. Shape: (N, K) */
     this.alpha = new Float64Array(emissions.length);
     this.beta = new Float64Array(emissions.length);
+    /** Their scales, as logarithms. Shape: (N,) */
+    this.alphaScale = new Float64Array(this.nTokens);
+    this.betaScale = new Float64Array(this.nTokens);
+    /** Whether the messages of each token are logarithms, as 0 or 1. Shape: (N,) */
+    this.isLog = new Uint8Array(this.nTokens);
     /** log Z of the sequence of each token. Shape: (N,) */
     this.logZ = new Float64Array(this.nTokens);
     /** The token after the last one of the sequence of each token. Shape: (N,) */
     this.past = new Int32Array(this.nTokens);
-
-    // The sums of the recursions are products of vectors and matrices of exponentials.
-    const forwardSums = new LogSums(nTags, transitions);
-    const backwardSums = new LogSums(nTags, transpose(transitions, nTags));
     for (let s = 0; s + 1 < bounds.length; s++) {
       if (bounds[s] < bounds[s + 1]) {
-        this.fillSequence(bounds[s], bounds[s + 1], forwardSums, backwardSums);
+        this.fillSequence(bounds[s], bounds[s + 1]);
       }
     }
   }
@@ -190,36 +239,14 @@ export class ForwardBackward {
    * Computes the messages of one sequence.
    * @param {number} first Its first token.
    * @param {number} past The token after its last.
-   * @param {LogSums} forwardSums
-   * @param {LogSums} backwardSums
    */
-  fillSequence(first, past, forwardSums, backwardSums) {
-    const { nTags, alpha, beta } = this;
-    const { emissions, start, end } = this.potentials;
-    for (let k = 0; k < nTags; k++) {
-      alpha[first * nTags + k] = start[k] + emissions[first * nTags + k];
+  fillSequence(first, past) {
+    const isDone = this.fillForward(first, past) && this.fillBackward(first, past);
+    if (!isDone) {
+      this.fillLogs(first, past);
     }
-    for (let token = first + 1; token < past; token++) {
-      const row = token * nTags;
-      const sums = forwardSums.of(alpha.subarray(row - nTags, row));
-      for (let k = 0; k < nTags; k++) {
-        alpha[row + k] = sums[k] + emissions[row + k];
-      }
-    }
-
-    beta.set(end, (past - 1) * nTags);
-    const ahead = new Float64Array(nTags); // E + beta of the token after
-    for (let token = past - 2; token >= first; token--) {
-      const next = (token + 1) * nTags;
-      for (let k = 0; k < nTags; k++) {
-        ahead[k] = emissions[next + k] + beta[next + k];
-      }
-      beta.set(backwardSums.of(ahead), token * nTags);
-    }
-
-    const last = (past - 1) * nTags;
-    const finals = end.map((score, k) => alpha[last + k] + score);
-    const logZ = logSum(finals);
+    const { end } = this.potentials.chain;
+    const logZ = logSum(end.map((score, k) => this.logAlpha(past - 1, k) + score));
     if (!Number.isFinite(logZ)) {
       throw new Error(`scores of tokens ${first} to ${past}: expected a possible path, found none`);
     }
@@ -228,72 +255,268 @@ export class ForwardBackward {
   }
 
   /**
+   * Computes the messages from the left.
+   * @param {number} first
+   * @param {number} past
+   * @returns {boolean} Whether no number was too small.
+   */
+  fillForward(first, past) {
+    const { nTags, alpha, alphaScale } = this;
+    const { emissions, chain } = this.potentials;
+    let scale = 0;
+    for (let token = first; token < past; token++) {
+      const row = token * nTags;
+      if (token === first) {
+        const largestStart = largestOf(chain.start);
+        for (let k = 0; k < nTags; k++) {
+          alpha[row + k] = Math.exp(chain.start[k] - largestStart);
+        }
+        scale = largestStart;
+      } else {
+        multiply(chain.expInto, alpha, row - nTags, alpha, row);
+        scale += chain.largestTransition;
+      }
+
+      let largest = -Infinity;
+      for (let k = row; k < row + nTags; k++) {
+        largest = Math.max(largest, emissions[k]);
+      }
+      for (let k = row; k < row + nTags; k++) {
+        alpha[k] *= Math.exp(emissions[k] - largest);
+      }
+      scale += largest + Math.log(normalize(alpha, row, nTags));
+      alphaScale[token] = scale;
+      for (let k = 0; k < nTags; k++) {
+        if (!(alpha[row + k] >= SMALLEST) && !this.isBlockedBefore(token, k, first)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Computes the messages from the right.
+   * @param {number} first
+   * @param {number} past
+   * @returns {boolean} Whether no number was too small.
+   */
+  fillBackward(first, past) {
+    const { nTags, beta, betaScale } = this;
+    const { emissions, chain } = this.potentials;
+    const ahead = new Float64Array(nTags); // exp(E) beta of the token after
+    let scale = 0;
+    for (let token = past - 1; token >= first; token--) {
+      const row = token * nTags;
+      if (token === past - 1) {
+        const largestEnd = largestOf(chain.end);
+        for (let k = 0; k < nTags; k++) {
+          beta[row + k] = Math.exp(chain.end[k] - largestEnd);
+        }
+        scale = largestEnd;
+      } else {
+        const next = row + nTags;
+        let largest = -Infinity;
+        for (let k = next; k < next + nTags; k++) {
+          largest = Math.max(largest, emissions[k]);
+        }
+        for (let k = 0; k < nTags; k++) {
+          ahead[k] = Math.exp(emissions[next + k] - largest) * beta[next + k];
+        }
+        multiply(chain.expFrom, ahead, 0, beta, row);
+        scale += largest + chain.largestTransition;
+      }
+
+      scale += Math.log(normalize(beta, row, nTags));
+      betaScale[token] = scale;
+      for (let k = 0; k < nTags; k++) {
+        if (!(beta[row + k] >= SMALLEST) && !this.isBlockedAfter(token, k, past)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Says whether no possible path of the tokens so far ends with a tag, whose message is then 0.
+   * @param {number} token
+   * @param {number} tag
+   * @param {number} first The first token of the sequence.
+   * @returns {boolean}
+   */
+  isBlockedBefore(token, tag, first) {
+    const { nTags, alpha } = this;
+    const { emissions, chain } = this.potentials;
+    if (emissions[token * nTags + tag] === -Infinity) {
+      return true;
+    }
+    if (token === first) {
+      return chain.start[tag] === -Infinity;
+    }
+    for (let from = 0; from < nTags; from++) {
+      const isPossible = chain.transitions[from * nTags + tag] > -Infinity;
+      if (isPossible && alpha[(token - 1) * nTags + from] > 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Says whether no possible path of the tokens from here on begins with a tag.
+   * @param {number} token
+   * @param {number} tag
+   * @param {number} past The token after the last one of the sequence.
+   * @returns {boolean}
+   */
+  isBlockedAfter(token, tag, past) {
+    const { nTags, beta } = this;
+    const { emissions, chain } = this.potentials;
+    if (token === past - 1) {
+      return chain.end[tag] === -Infinity;
+    }
+    for (let to = 0; to < nTags; to++) {
+      const next = (token + 1) * nTags + to;
+      const isPossible = chain.transitions[tag * nTags + to] + emissions[next] > -Infinity;
+      if (isPossible && beta[next] > 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Computes the messages of a sequence as logarithms.
+   * @param {number} first
+   * @param {number} past
+   */
+  fillLogs(first, past) {
+    const { nTags, alpha, beta } = this;
+    const { emissions, chain } = this.potentials;
+    const terms = new Float64Array(nTags);
+    for (let token = first; token < past; token++) {
+      for (let k = 0; k < nTags; k++) {
+        let sum = chain.start[k];
+        if (token > first) {
+          for (let from = 0; from < nTags; from++) {
+            const before = alpha[(token - 1) * nTags + from];
+            terms[from] = before + chain.transitions[from * nTags + k];
+          }
+          sum = logSum(terms);
+        }
+        alpha[token * nTags + k] = sum + emissions[token * nTags + k];
+      }
+    }
+    for (let token = past - 1; token >= first; token--) {
+      for (let k = 0; k < nTags; k++) {
+        let sum = chain.end[k];
+        if (token < past - 1) {
+          for (let to = 0; to < nTags; to++) {
+            const next = (token + 1) * nTags + to;
+            terms[to] = chain.transitions[k * nTags + to] + emissions[next] + beta[next];
+          }
+          sum = logSum(terms);
+        }
+        beta[token * nTags + k] = sum;
+      }
+    }
+    this.isLog.fill(1, first, past);
+    this.alphaScale.fill(0, first, past);
+    this.betaScale.fill(0, first, past);
+  }
+
+  /**
+   * Returns log alpha of a tag at a token.
+   * @param {number} token
+   * @param {number} tag
+   * @returns {number}
+   */
+  logAlpha(token, tag) {
+    const message = this.alpha[token * this.nTags + tag];
+    return this.isLog[token] ? message : Math.log(message) + this.alphaScale[token];
+  }
+
+  /**
+   * Returns log beta of a tag at a token.
+   * @param {number} token
+   * @param {number} tag
+   * @returns {number}
+   */
+  logBeta(token, tag) {
+    const message = this.beta[token * this.nTags + tag];
+    return this.isLog[token] ? message : Math.log(message) + this.betaScale[token];
+  }
+
+  /**
+   * Returns the probability of a tag at a token.
+   * @param {number} token
+   * @param {number} tag
+   * @returns {number}
+   */
+  marginal(token, tag) {
+    const { alpha, beta, alphaScale, betaScale, logZ } = this;
+    const place = token * this.nTags + tag;
+    const scale = alphaScale[token] + betaScale[token] - logZ[token];
+    if (this.isLog[token]) {
+      return Math.exp(alpha[place] + beta[place] + scale);
+    }
+    return alpha[place] * beta[place] * Math.exp(scale);
+  }
+
+  /**
    * Returns the probability of each tag at each token.
    * @returns {Float64Array} Shape: (N, K)
    */
   marginals() {
-    const { nTags, alpha, beta, logZ } = this;
-    const marginals = new Float64Array(alpha.length);
-    for (let i = 0; i < marginals.length; i++) {
-      marginals[i] = Math.exp(alpha[i] + beta[i] - logZ[Math.floor(i / nTags)]);
+    const { nTags, nTokens } = this;
+    const marginals = new Float64Array(this.alpha.length);
+    for (let token = 0; token < nTokens; token++) {
+      for (let tag = 0; tag < nTags; tag++) {
+        marginals[token * nTags + tag] = this.marginal(token, tag);
+      }
     }
     return marginals;
   }
 }
 
 /**
- * The sums of a recursion, for one matrix:
- *
- *     sums[j] = log sum_i exp(x[i] + matrix[i, j])
+ * Multiplies a square matrix by K numbers.
+ * @param {Float64Array} matrix Shape: (K, K)
+ * @param {Float64Array} source Has the numbers.
+ * @param {number} from Where they begin in it.
+ * @param {Float64Array} target Gets the product.
+ * @param {number} to Where it begins in it.
  */
-class LogSums {
-  /**
-   * @param {number} nTags K.
-   * @param {Float64Array} matrix Shape: (K, K)
-   */
-  constructor(nTags, matrix) {
-    this.nTags = nTags;
-    this.matrix = matrix;
-    // Scaled so that its largest element is 1.
-    this.largest = matrix.reduce((a, b) => Math.max(a, b), -Infinity);
-    this.exponentials = matrix.map((score) => Math.exp(score - this.largest));
-    this.sums = new Float64Array(nTags);
+function multiply(matrix, source, from, target, to) {
+  const size = Math.sqrt(matrix.length);
+  let place = 0; // in the matrix, row after row
+  for (let i = 0; i < size; i++) {
+    let sum = 0;
+    for (let j = from; j < from + size; j++) {
+      sum += matrix[place] * source[j];
+      place += 1;
+    }
+    target[to + i] = sum;
   }
+}
 
-  /**
-   * @param {Float64Array} x Shape: (K,)
-   * @returns {Float64Array} The sums, which the next call overwrites. Shape: (K,)
-   */
-  of(x) {
-    const { nTags, matrix, exponentials, sums } = this;
-    let largest = -Infinity;
-    for (let i = 0; i < nTags; i++) {
-      largest = Math.max(largest, x[i]);
-    }
-    if (largest === -Infinity) {
-      return sums.fill(-Infinity);
-    }
-
-    sums.fill(0);
-    for (let i = 0; i < nTags; i++) {
-      const factor = Math.exp(x[i] - largest);
-      if (factor > 0) {
-        const row = i * nTags;
-        for (let j = 0; j < nTags; j++) {
-          sums[j] += factor * exponentials[row + j];
-        }
-      }
-    }
-    for (let j = 0; j < nTags; j++) {
-      if (sums[j] >= SMALLEST_SUM) {
-        sums[j] = Math.log(sums[j]) + largest + this.largest;
-      } else {
-        // All its terms are tiny beside the largest element of x: compute them without that.
-        sums[j] = logSum(x.map((score, i) => score + matrix[i * nTags + j]));
-      }
-    }
-    return sums;
+/**
+ * Divides a row of numbers by their sum.
+ * @param {Float64Array} numbers
+ * @param {number} first Where the row begins.
+ * @param {number} length
+ * @returns {number} The sum.
+ */
+function normalize(numbers, first, length) {
+  let sum = 0;
+  for (let i = first; i < first + length; i++) {
+    sum += numbers[i];
   }
+  for (let i = first; i < first + length; i++) {
+    numbers[i] /= sum;
+  }
+  return sum;
 }
 
 /**
@@ -314,6 +537,14 @@ export function logSum(numbers) {
     sum += Math.exp(number - largest);
   }
   return Math.log(sum) + largest;
+}
+
+/**
+ * @param {Float64Array} numbers
+ * @returns {number}
+ */
+function largestOf(numbers) {
+  return numbers.reduce((a, b) => Math.max(a, b), -Infinity);
 }
 
 /**

@@ -4,16 +4,16 @@
  * An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be
  * over after a closing tag, where another transition follows. With the messages of chain.js,
  *
- *     a_b[k] = alpha_b[k]                                                   if k opens an entity of x
+ *     a_b[k] = log alpha_b[k]                                               if k opens an entity of x
  *     a_t[j] = E[t, j] + log sum_{(i, j) inside x} exp(a_{t-1}[i] + M[i, j])
  *
  * sums over the paths with an entity that begins at b and contains t. With
  *
- *     leave_t[i] = log sum_{(i, j) not inside x} exp(M[i, j] + E[t+1, j] + beta_{t+1}[j])
+ *     leave_t[i] = log sum_{(i, j) not inside x} exp(M[i, j] + E[t+1, j]) beta_{t+1}[j]
  *
- * and leave_T = beta_T, the probability that it contains t, and that t is its last token, are
+ * and leave_T = log beta_T, the probability that it contains t, and that t is its last token, are
  *
- *     reach(b, t) = sum_k exp(a_t[k] + beta_t[k] - log Z)
+ *     reach(b, t) = sum_k exp(a_t[k] + log beta_t[k] - log Z)
  *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
  *
  * White space can't be the last token: the probabilities of the white space after a word are added
@@ -89,6 +89,9 @@ export function trim(entities, isSpace) {
   return trimmed;
 }
 
+/** Sums are rounded, so a search goes on a little below the least probability. */
+const ALMOST = 0.999;
+
 /** The probabilities of the entities of a text. */
 export class EntityProbabilities {
   /**
@@ -103,7 +106,7 @@ export class EntityProbabilities {
     for (const [from, to] of tags.inside) {
       this.isInside[from * tags.label_of.length + to] = 1;
     }
-    this.ofLabels = tags.labels.map((_, label) => tagsOfLabel(tags, label));
+    this.ofLabels = tagsByLabel(tags);
   }
 
   /**
@@ -141,7 +144,10 @@ export class EntityProbabilities {
       }
       const first = entities.length;
       for (let label = 0; label < this.ofLabels.length; label++) {
-        this.addEnds(begin, label, floor, entities);
+        // At nearly all tokens no entity is likely to begin.
+        if (this.begins(begin, label) >= ALMOST * floor) {
+          this.addEnds(begin, label, floor, entities);
+        }
       }
       if (entities.length > first + 1) {
         const beginningHere = entities.splice(first);
@@ -153,6 +159,21 @@ export class EntityProbabilities {
   }
 
   /**
+   * Returns the probability that an entity of a label begins at a token.
+   * @param {number} token
+   * @param {number} label
+   * @returns {number}
+   */
+  begins(token, label) {
+    const { tags, opening } = this.ofLabels[label];
+    let sum = 0;
+    for (const number of opening) {
+      sum += this.forwardBackward.marginal(token, tags[number]);
+    }
+    return sum;
+  }
+
+  /**
    * Adds the entities of a label that begin at a token, with all their ends.
    * @param {number} begin
    * @param {number} label
@@ -160,7 +181,6 @@ export class EntityProbabilities {
    * @param {ScoredEntity[]} entities The list that they are added to.
    */
   addEnds(begin, label, floor, entities) {
-    const leastReach = 0.999 * floor; // a little less, as sums are rounded: `prob` decides
     let end = begin; // after the last word; at first there is none
     let prob = 0; // of an entity that ends there
     const addIfLikely = () => {
@@ -172,7 +192,7 @@ export class EntityProbabilities {
     for (;;) {
       if (!this.isSpace[walk.token]) {
         addIfLikely();
-        if (!(walk.reach() >= leastReach)) {
+        if (!(walk.reach() >= ALMOST * floor)) {
           return;
         }
         end = walk.token + 1;
@@ -196,13 +216,12 @@ class EntityWalk {
    * @param {number} label Its label.
    */
   constructor(owner, begin, label) {
-    const { alpha, nTags } = owner.forwardBackward;
     this.owner = owner;
     this.ofLabel = owner.ofLabels[label];
     this.token = begin;
     this.sums = new Float64Array(this.ofLabel.tags.length).fill(-Infinity);
     for (const number of this.ofLabel.opening) {
-      this.sums[number] = alpha[begin * nTags + this.ofLabel.tags[number]];
+      this.sums[number] = owner.forwardBackward.logAlpha(begin, this.ofLabel.tags[number]);
     }
   }
 
@@ -213,7 +232,8 @@ class EntityWalk {
 
   /** Goes to the next token, which the sequence has. */
   advance() {
-    const { nTags, emissions, transitions } = this.owner.forwardBackward.potentials;
+    const { emissions, chain } = this.owner.forwardBackward.potentials;
+    const { nTags, transitions } = chain;
     const { tags, inside } = this.ofLabel;
     this.token += 1;
     const sums = new Float64Array(tags.length).fill(-Infinity);
@@ -230,12 +250,14 @@ class EntityWalk {
    * @returns {number}
    */
   reach() {
-    const { beta, logZ, nTags } = this.owner.forwardBackward;
+    const { forwardBackward } = this.owner;
     const { tags } = this.ofLabel;
     let sum = 0;
     for (let number = 0; number < tags.length; number++) {
-      const logProb = this.sums[number] + beta[this.token * nTags + tags[number]];
-      sum += Math.exp(logProb - logZ[this.token]);
+      if (this.sums[number] > -Infinity) {
+        const logProb = this.sums[number] + forwardBackward.logBeta(this.token, tags[number]);
+        sum += Math.exp(logProb - forwardBackward.logZ[this.token]);
+      }
     }
     return sum;
   }
@@ -262,20 +284,39 @@ class EntityWalk {
    * @returns {number}
    */
   leave(from) {
-    const { beta, nTags, potentials } = this.owner.forwardBackward;
+    const { forwardBackward } = this.owner;
+    const { nTags, potentials } = forwardBackward;
     if (this.isLast) {
-      return beta[this.token * nTags + from];
+      return forwardBackward.logBeta(this.token, from);
     }
-    const next = (this.token + 1) * nTags;
+    const next = this.token + 1;
     const scores = new Float64Array(nTags).fill(-Infinity);
     for (let to = 0; to < nTags; to++) {
-      if (!this.owner.isInside[from * nTags + to]) {
-        const transition = potentials.transitions[from * nTags + to];
-        scores[to] = transition + potentials.emissions[next + to] + beta[next + to];
+      const transition = potentials.chain.transitions[from * nTags + to];
+      if (transition > -Infinity && !this.owner.isInside[from * nTags + to]) {
+        const emission = potentials.emissions[next * nTags + to];
+        scores[to] = transition + emission + forwardBackward.logBeta(next, to);
       }
     }
     return logSum(scores);
   }
+}
+
+/** The tags of labels, which are the same for all texts of a model. */
+const cachedTags = new WeakMap();
+
+/**
+ * Returns the tags of each label.
+ * @param {Tags} tags
+ * @returns {LabelTags[]}
+ */
+function tagsByLabel(tags) {
+  let ofLabels = cachedTags.get(tags);
+  if (ofLabels === undefined) {
+    ofLabels = tags.labels.map((_, label) => tagsOfLabel(tags, label));
+    cachedTags.set(tags, ofLabels);
+  }
+  return ofLabels;
 }
 
 /**

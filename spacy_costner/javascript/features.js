@@ -104,7 +104,7 @@ export class Features {
     if (this.entries.size > MOST_WORDS) {
       this.entries.clear();
     }
-    const entries = words.map((word) => this.entryOf(word));
+    const entries = words.map(this.entryOf, this);
     return { text, words: entries.map((entry) => entry.word), entries };
   }
 
@@ -212,13 +212,12 @@ export class Emissions {
       for (let i = 0; i < wordOffsets.length; i++) {
         // The word adds to the token that sees it at this offset.
         const observer = token - wordOffsets[i];
-        if (observer < 0 || observer >= nTokens) {
-          continue;
-        }
-        const from = i * nTags;
-        const to = observer * nTags;
-        for (let k = 0; k < nTags; k++) {
-          emissions[to + k] += sums[from + k];
+        if (observer >= 0 && observer < nTokens) {
+          let from = i * nTags;
+          const end = (observer + 1) * nTags;
+          for (let to = observer * nTags; to < end; to++) {
+            emissions[to] += sums[from++];
+          }
         }
       }
     }

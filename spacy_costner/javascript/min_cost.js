@@ -12,7 +12,7 @@
  * best tag there by at most `TIE` of the largest cost.
  */
 
-import { constrain } from "./chain.js";
+import { ChainScores } from "./chain.js";
 
 /** @typedef {import("./chain.js").Potentials} Potentials */
 /** @typedef {import("./posterior.js").Posterior} Posterior */
@@ -73,17 +73,9 @@ export function leastCostPath(posterior, choices) {
     }
   }
 
-  const scores = constrain(
-    {
-      nTags: nAll,
-      emissions,
-      transitions: new Float64Array(nAll * nAll),
-      start: new Float64Array(nAll),
-      end: new Float64Array(nAll),
-      bounds,
-    },
-    choices.tags,
-  );
+  const noScores = new Float64Array(nAll);
+  const chain = new ChainScores(new Float64Array(nAll * nAll), noScores, noScores);
+  const scores = { emissions, chain: chain.constrain(choices.tags), bounds };
   const largestCost = choices.costs.reduce((a, b) => Math.max(a, b), 0);
   return bestOfTied(scores, logProbs, TIE * largestCost);
 }
@@ -100,8 +92,8 @@ export function leastCostPath(posterior, choices) {
  * @param {number} tolerance The most that a transition may be worse than the best one.
  * @returns {Int32Array} Shape: (N,)
  */
-function bestOfTied(scores, logProbs, tolerance) {
-  const { nTags, emissions, transitions, start, end, bounds } = scores;
+function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
+  const { nTags, transitions, start, end } = chain;
   const path = new Int32Array(emissions.length / nTags);
   const tagBefore = new Int32Array(emissions.length);
   // E + gamma of each tag at each token, with start and end.

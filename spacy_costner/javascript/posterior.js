@@ -3,7 +3,7 @@
  * They are computed when they are first needed, so that another threshold costs little.
  */
 
-import { ForwardBackward, temper } from "./chain.js";
+import { ForwardBackward } from "./chain.js";
 import { EntityProbabilities } from "./entities.js";
 
 /** @typedef {import("./chain.js").Entity} Entity */
@@ -22,7 +22,7 @@ export class Posterior {
    * @param {Token[]} tokens
    * @param {Potentials} scores The scores of the model, under all constraints.
    * @param {Tags} tags
-   * @param {{overall: number, labels: Record<string, number>}} temperature
+   * @param {import("./chain.js").Temperature} temperature
    * @param {boolean[]} isSpace Whether each token is white space.
    */
   constructor(text, tokens, scores, tags, temperature, isSpace) {
@@ -43,8 +43,7 @@ export class Posterior {
   /** The distribution of paths, at the temperature. */
   get forwardBackward() {
     if (this._forwardBackward === null) {
-      const potentials = temper(this.scores, this.tags, this.temperature);
-      this._forwardBackward = new ForwardBackward(potentials);
+      this._forwardBackward = new ForwardBackward(this.temperature.temper(this.scores));
     }
     return this._forwardBackward;
   }

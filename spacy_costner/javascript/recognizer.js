@@ -2,14 +2,13 @@
  * The recognizer: from a model file and a tokenizer to the entities of texts.
  */
 
-import { constrain, ForwardBackward } from "./chain.js";
+import { ChainScores, ForwardBackward, Temperature } from "./chain.js";
 import { decode } from "./decoding.js";
 import { trim } from "./entities.js";
 import { Emissions, Features } from "./features.js";
 import { guaranteedSet } from "./guarantee.js";
 import { Posterior } from "./posterior.js";
 
-/** @typedef {import("./chain.js").Potentials} Potentials */
 /** @typedef {import("./chain.js").Tags} Tags */
 /** @typedef {import("./decoding.js").Decoding} Decoding */
 /** @typedef {import("./features.js").Doc} Doc */
@@ -80,22 +79,27 @@ class Pass {
     this.emissions = new Emissions(features, rowIds, weights, this.nTags);
 
     // The rows of the chain: the transitions from each tag, then the start and the end.
-    const chain = floatsOf(arrays[`${name}.chain`], data.chain_exponent);
+    const rows = floatsOf(arrays[`${name}.chain`], data.chain_exponent);
     const nTransitions = this.nTags ** 2;
-    this.transitions = chain.subarray(0, nTransitions);
-    this.start = chain.subarray(nTransitions, nTransitions + this.nTags);
-    this.end = chain.subarray(nTransitions + this.nTags);
+    const chain = new ChainScores(
+      rows.subarray(0, nTransitions),
+      rows.subarray(nTransitions, nTransitions + this.nTags),
+      rows.subarray(nTransitions + this.nTags),
+    );
+    this.chain = chain.constrain(this.tags);
   }
 
   /**
-   * Returns the scores of emissions and of the chain, with what the tag scheme forbids.
-   * @param {Float64Array} emissions Shape: (N, K)
-   * @param {number[]} bounds The first token of each sequence, then N.
-   * @returns {Potentials}
+   * Returns the scores of a text's words and of what depends on the text, but for labels of a first
+   * pass.
+   * @param {Doc} doc
+   * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text.
+   * @returns {Float64Array} Shape: (N, K)
    */
-  potentials(emissions, bounds) {
-    const { nTags, transitions, start, end } = this;
-    return constrain({ nTags, emissions, transitions, start, end, bounds }, this.tags);
+  score(doc, idsInDoc) {
+    const emissions = this.emissions.scoreWords(doc);
+    this.emissions.addValues(emissions, this.emissions.features.docColumns, idsInDoc);
+    return emissions;
   }
 }
 
@@ -108,7 +112,6 @@ export class Recognizer {
   constructor({ header, arrays }, tokenize) {
     this.tokenize = tokenize;
     this.info = header.info;
-    this.temperature = header.temperature;
     this.promise = header.promise;
     this.cutsAtLines = header.cuts_at_lines;
     this.impossibleTags = header.impossible_tags;
@@ -127,6 +130,7 @@ export class Recognizer {
     this.pass = passes.at(-1);
     /** @type {Pass | null} */
     this.firstPass = passes.length > 1 ? passes[0] : null;
+    this.temperature = new Temperature(header.temperature, this.pass.tags, this.pass.chain);
   }
 
   /** The labels that can be predicted. */
@@ -145,8 +149,7 @@ export class Recognizer {
     const doc = this.features.read(text, tokens.map(({ start, end }) => text.slice(start, end)));
     const bounds = this.findBounds(doc);
     const idsInDoc = this.features.findInDoc(doc);
-    const emissions = this.pass.emissions.scoreWords(doc);
-    this.pass.emissions.addValues(emissions, this.features.docColumns, idsInDoc);
+    const emissions = this.pass.score(doc, idsInDoc);
     this.addLabels(emissions, doc, bounds, idsInDoc);
 
     const { nTags } = this.pass;
@@ -158,7 +161,7 @@ export class Recognizer {
         emissions[token * nTags + tag] = -Infinity;
       }
     });
-    const scores = this.pass.potentials(emissions, bounds);
+    const scores = { emissions, chain: this.pass.chain, bounds };
     return new Posterior(text, tokens, scores, this.pass.tags, this.temperature, isSpace);
   }
 
@@ -196,10 +199,9 @@ export class Recognizer {
       return; // no word occurs again
     }
     const { nTags, tags } = this.firstPass;
-    const firstEmissions = this.firstPass.emissions.scoreWords(doc);
-    this.firstPass.emissions.addValues(firstEmissions, this.features.docColumns, idsInDoc);
-    const potentials = this.firstPass.potentials(firstEmissions, bounds);
-    const marginals = new ForwardBackward(potentials).marginals();
+    const emissionsOfFirst = this.firstPass.score(doc, idsInDoc);
+    const scores = { emissions: emissionsOfFirst, chain: this.firstPass.chain, bounds };
+    const marginals = new ForwardBackward(scores).marginals();
 
     // The probability of O and of each label: the sum over the tags that have it.
     const nLabels = tags.labels.length + 1;
@@ -219,7 +221,7 @@ export class Recognizer {
    * @returns {Result}
    */
   decode(posterior, options = {}) {
-    const decoding = chooseDecoding(options, this.decoding);
+    const decoding = chooseDecoding(options, this.decoding, this.pass.tags.labels);
     /** @type {Result} */
     const result = this.predict(posterior, decoding).map((entity) => toResult(entity, posterior));
     if (options.tokens) {
@@ -271,9 +273,10 @@ function toResult({ begin, end, name, prob }, { tokens }) {
  * Returns the decoding that options ask for.
  * @param {Options} options
  * @param {Decoding} ofPipeline The decoding of the pipeline.
+ * @param {string[]} modelLabels
  * @returns {Decoding}
  */
-function chooseDecoding(options, ofPipeline) {
+function chooseDecoding(options, ofPipeline, modelLabels) {
   for (const name of Object.keys(options)) {
     if (!OPTIONS.includes(name)) {
       throw new Error(`${name}: expected one of the options ${OPTIONS.join(", ")}`);
@@ -291,6 +294,13 @@ function chooseDecoding(options, ofPipeline) {
     return ofPipeline;
   }
 
+  for (const label of Object.keys(labels ?? {})) {
+    if (!modelLabels.includes(label)) {
+      throw new Error(`labels: expected labels of the model, ${modelLabels.join(", ")}, got ${label}`);
+    }
+    const [least, most] = kind === "threshold" ? [0, 1] : [-Infinity, Infinity];
+    checkNumber(`labels.${label}`, labels?.[label], least, most);
+  }
   if (kind === "threshold") {
     const value = hasCost ? thresholdOfCosts(missCost, falseAlarmCost) : threshold;
     return { kind, threshold: checkNumber("threshold", value ?? 0.5, 0, 1), labels };
@@ -348,7 +358,12 @@ function checkNumber(name, value, least, most) {
  * @returns {Float64Array}
  */
 function floatsOf(numbers, exponent) {
-  return Float64Array.from(numbers, (number) => number * 2 ** exponent);
+  const floats = new Float64Array(numbers);
+  const factor = 2 ** exponent;
+  for (let i = 0; i < floats.length; i++) {
+    floats[i] *= factor;
+  }
+  return floats;
 }
 
 /**

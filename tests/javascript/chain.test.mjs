@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bestPath, constrain, ForwardBackward } from "../../spacy_costner/javascript/chain.js";
+import { bestPath, ChainScores, ForwardBackward } from "../../spacy_costner/javascript/chain.js";
 import { withoutOverlap } from "../../spacy_costner/javascript/decoding.js";
 import {
   decodePath,
@@ -51,19 +51,13 @@ function makePotentials(seed, scale) {
   for (const tag of TAGS.at_border) {
     emissions[2 * N_TAGS + tag] = -Infinity;
   }
-  const potentials = {
-    nTags: N_TAGS,
-    emissions,
-    transitions: numbers(N_TAGS ** 2),
-    start: numbers(N_TAGS),
-    end: numbers(N_TAGS),
-    bounds: [0, 4, 5],
-  };
-  return constrain(potentials, TAGS);
+  const chain = new ChainScores(numbers(N_TAGS ** 2), numbers(N_TAGS), numbers(N_TAGS));
+  return { emissions, chain: chain.constrain(TAGS), bounds: [0, 4, 5] };
 }
 
 /** All paths with their scores. */
-function enumeratePaths({ emissions, transitions, start, end, bounds }) {
+function enumeratePaths({ emissions, chain, bounds }) {
+  const { transitions, start, end } = chain;
   let paths = [{ path: [], score: 0 }];
   const nTokens = bounds.at(-1);
   for (let token = 0; token < nTokens; token++) {
