@@ -1,4 +1,5 @@
-"""Temperatures: their slope by central differences, their value on answers of known luck."""
+"""Tests of calibration: the derivatives of the loss, the temperature that is found, and what a
+calibrated pipeline writes."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,8 @@ from .support.strategies import seeds
 
 
 def total_log_loss(posterior: Posterior, logs: Any, entities: Any, is_correct: Any) -> float:
-    """Of the entities, at the temperatures with these logarithms: overall, and by label."""
+    """The log loss of all entities, at the temperatures with these logarithms: the overall one,
+    then those of the labels."""
     temperature = make_temperature(logs, posterior.tags.labels)
     p = posterior.with_temperature(temperature).entity_probs(entities)
     return -float(numpy.log(numpy.where(is_correct, p, 1 - p)).sum())
@@ -46,7 +48,8 @@ def total_log_loss(posterior: Posterior, logs: Any, entities: Any, is_correct: A
 def test_slopes_of_the_loss_are_its_central_differences(
     posterior: Posterior, rng: numpy.random.Generator
 ) -> None:
-    """For entities that are neither almost sure nor almost impossible."""
+    """Tested for entities that are neither almost certain nor almost impossible, where differences
+    would be lost by rounding."""
     logs = rng.uniform(-0.5, 0.5, size=len(posterior.tags.labels) + 1)
     tempered = posterior.with_temperature(make_temperature(logs, posterior.tags.labels))
     entities = columns(list(probs_of_entities(posterior)))
@@ -68,8 +71,8 @@ def test_slopes_of_the_loss_are_its_central_differences(
 @pytest.mark.parametrize("scheme", ["BILUO", "IOB2"])
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_the_temperature_at_which_gold_was_drawn_is_found(scheme: str, temperature: float) -> None:
-    """3,000 sequences of 4 tokens, whose gold is drawn from the distribution of the model at a
-    temperature; the entities are those of the best paths."""
+    """The gold tags of 3,000 sequences of 4 tokens are drawn from the distribution of the model at
+    a temperature. The entities are those of the best paths."""
     tags = Tags(["a", "b"], scheme)
     potentials = random_potentials([4] * 3000, len(tags), scale=3.0, seed=1)
     posterior = Posterior(chain.constrain(potentials, tags.constraints), tags)
@@ -90,8 +93,8 @@ def test_the_temperature_at_which_gold_was_drawn_is_found(scheme: str, temperatu
 
 
 def made_up_answers(seed: int, n_labels: int) -> Answers:
-    """About 100 predicted entities of sequences with random scores; of some labels all are right,
-    of some none."""
+    """About 100 predicted entities of sequences with random scores. For some labels all of them are
+    right, for some none is."""
     rng = numpy.random.default_rng(seed)
     tags = Tags([chr(97 + i) for i in range(n_labels)], "BILUO")
     potentials = random_potentials([4] * 60, len(tags), scale=rng.uniform(1, 6), seed=seed)
@@ -106,13 +109,14 @@ def made_up_answers(seed: int, n_labels: int) -> Answers:
 @pytest.mark.parametrize("n_labels", [1, 3, 8])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
-    """And the slopes there are 0, but for temperatures at the limits of their range, 1/100 and 100,
-    where the loss would fall beyond."""
+    """The derivatives there are 0, except for temperatures at their limits, 1/100 and 100, beyond
+    which the loss would be even lower."""
     optimize = pytest.importorskip("scipy.optimize")
     answers = made_up_answers(seed, n_labels)
     exact = in_float64(answers.posterior)
 
     def loss(logs: Any) -> tuple[float, Any]:
+        """The loss at these logarithms of temperatures, for SciPy."""
         temperature = make_temperature(logs, exact.tags.labels)
         tempered = exact.with_temperature(temperature)
         value, slopes = find_loss(answers._replace(posterior=tempered))
@@ -150,7 +154,8 @@ def test_a_minimum_that_is_not_reached_is_warned_of() -> None:
 
 
 def test_calibration_lowers_the_error_and_keeps_the_best_paths(unsure: Path) -> None:
-    """All predictions are right, and the model was not sure of them: it becomes more certain."""
+    """All predictions are right, though the model is not sure of them. So calibration makes it
+    surer."""
     nlp = load(unsure)
     entities = [ents(nlp(text)) for text in TEXTS]
 
@@ -183,7 +188,7 @@ def test_a_calibrated_pipeline_is_saved_with_its_temperature(unsure: Path, tmp_p
 def test_calibration_changes_what_a_threshold_predicts_and_the_scores_in_the_meta(
     unsure: Path,
 ) -> None:
-    """More entities have .99 as the model becomes more certain."""
+    """The model becomes surer, so more entities reach the threshold of 0.99."""
     nlp = load(unsure)
     threshold = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.99}
     use_decoding(nlp, nlp.get_pipe("ner"), threshold)
@@ -217,7 +222,7 @@ def test_the_log_loss_is_that_of_the_temperature(unsure: Path) -> None:
 
 
 def test_a_calibrated_pipeline_writes_confidences(unsure: Path, tmp_path: Path) -> None:
-    """To docs, and to what `annotate` writes."""
+    """They are in docs, and in the output of `annotate`."""
     nlp = load(unsure)
     calibrate(nlp, examples(nlp))
     nlp.to_disk(tmp_path)
@@ -233,7 +238,7 @@ def test_a_calibrated_pipeline_writes_confidences(unsure: Path, tmp_path: Path) 
 
 
 def test_two_calibrated_components_write_to_different_keys(unsure: Path) -> None:
-    """Where confidences are on, they stay."""
+    """A component that already writes confidences keeps its key."""
     nlp = load(unsure)
     calibrate(nlp, examples(nlp))
     calibrate(nlp, examples(nlp))
@@ -259,7 +264,7 @@ def test_docs_without_annotation_are_refused(unsure: Path) -> None:
 
 
 def test_a_model_that_predicts_nothing_is_refused() -> None:
-    """It has a high weight of O, the first tag."""
+    """The model has a high weight for the first tag, which is O."""
     nlp = pipeline()
     nlp.initialize(lambda: examples(nlp))
     nlp.get_pipe("ner").model.get_ref("emissions").get_param("b")[0] = 100
@@ -275,7 +280,7 @@ LOC, PERSON, TEAM = range(3)
 
 
 class PartlyAnnotated(NamedTuple):
-    """Predictions of docs some tokens of which don't count."""
+    """Predictions for docs in which some tokens don't count."""
 
     dev: DevPredictions
     examples: list[Example]
@@ -285,8 +290,8 @@ class PartlyAnnotated(NamedTuple):
 
 @pytest.fixture
 def partly_annotated(unsure: Path) -> PartlyAnnotated:
-    """ "Who is Shaka Khan?", in which "Who" is preset as a place; "I like London and Berlin.", in
-    which nothing is annotated from "and" on; "The Red Sox lost."; and an empty doc."""
+    """Four docs: "Who is Shaka Khan?", where "Who" is preset as a place; "I like London and
+    Berlin.", where nothing is annotated from "and" on; "The Red Sox lost."; and an empty doc."""
     nlp = load(unsure)
     batch = examples(nlp)
     preset = batch[0].predicted
@@ -323,14 +328,16 @@ def test_preset_tokens_and_missing_annotation_do_not_count(
 
 
 def test_entities_of_inner_nodes_are_never_correct(partly_annotated: PartlyAnnotated) -> None:
-    """Their labels come after the three of the chain; a label that only the docs have is -1."""
+    """The index of an inner node is above those of the three labels of the model. A label that only
+    the docs have is -1."""
     dev = partly_annotated.dev._replace(gold=columns([(2, 4, -1), (2, 4, PERSON)]))
     entities = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, PERSON)])
     assert dev.is_correct(entities).tolist() == [False, False, False, True]
 
 
 def test_development_docs_go_through_what_comes_before() -> None:
-    """With a listener, the posterior is that of the tensor that the shared tok2vec makes."""
+    """If the component listens to a shared tok2vec, the posterior is computed from the tensor that
+    this makes."""
     nlp = spacy.blank("xx")
     nlp.batch_size = 2
     nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
@@ -347,7 +354,8 @@ def test_development_docs_go_through_what_comes_before() -> None:
 
 
 def assert_same_scores(scores: dict[str, Any], expected: dict[str, Any]) -> None:
-    """But for the speed, which predictions that were made before don't have."""
+    """Check that scores are the same, except the speed, which is unknown if docs were predicted
+    before."""
     assert expected.keys() - scores.keys() == {"speed"}
     for name, value in scores.items():
         if isinstance(value, float):
@@ -358,7 +366,8 @@ def assert_same_scores(scores: dict[str, Any], expected: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("command", [calibrate, tune])
 def test_the_model_predicts_development_docs_once(unsure: Path, command: Any) -> None:
-    """The scores in the meta are of the same posterior. Other components run before and after."""
+    """The scores in the meta are computed from the same posterior. Components before and after ours
+    run, too."""
     nlp = load(unsure)
     first = nlp.add_pipe("entity_ruler", "first", first=True)
     first.add_patterns([{"label": "LOC", "pattern": "lost"}])
@@ -369,6 +378,7 @@ def test_the_model_predicts_development_docs_once(unsure: Path, command: Any) ->
     posterior = ner._posterior
 
     def count_docs(docs: list[Doc], **settings: Any) -> Any:
+        """Count the docs that the model predicts."""
         n_docs_of_batches.append(len(docs))
         return posterior(docs, **settings)
 

@@ -1,4 +1,4 @@
-"""A look at corpora: each thing that is wrong is found, once, where it is."""
+"""Tests of `check`: each problem of a corpus is found once, at its place."""
 
 import random
 import re
@@ -23,7 +23,7 @@ TAGS = ["B-city", "O", "O", "B-country", "O"]
 
 
 def example(tags: Sequence[str | None] = TAGS, words: Sequence[str] = WORDS) -> Example:
-    """An example with these words and IOB2 tags, where None is a missing tag."""
+    """An example with these words and IOB2 tags. The tag None is missing annotation."""
     reference = Doc(NLP.vocab, words=words, ents=list(tags))  # type: ignore[arg-type]
     return Example(Doc(NLP.vocab, words=words), reference)
 
@@ -31,8 +31,9 @@ def example(tags: Sequence[str | None] = TAGS, words: Sequence[str] = WORDS) -> 
 def check_among_right_docs(
     train: list[Example], dev: list[Example] | None = None, **settings: Any
 ) -> Check:
-    """Check a training corpus of twenty docs in which nothing is wrong and, from number 20, the
-    docs of `train`. Without `dev`, nothing is wrong in the two docs of dev, either."""
+    """Check corpora. The training corpus has twenty docs without problems, followed by the docs of
+    `train`, which so begin with number 20. The development corpus has two docs without problems, or
+    those of `dev`."""
     right_train = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
     right_dev = [example(TAGS, [*WORDS[:-1], f"-{i}"]) for i in range(2)]
     corpora = {"train": [*right_train, *train], "dev": right_dev if dev is None else dev}
@@ -40,7 +41,8 @@ def check_among_right_docs(
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    """Twenty docs of five tokens to train on, two of dev; a city and a country in each."""
+    """The training corpus has twenty docs of five tokens, the development corpus two. Each doc has
+    a city and a country."""
     result = check_among_right_docs([])
     assert result.findings == []
     assert not result.has_errors
@@ -50,7 +52,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 
 def example_with(word: str) -> Example:
-    """The right example with another word in place of its second, "in"."""
+    """The example without problems, with another word in place of its second one, "in"."""
     return example(words=[WORDS[0], word, *WORDS[2:]])
 
 
@@ -97,7 +99,7 @@ MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."
 def test_what_is_wrong_with_a_doc_is_found_at_its_place(
     wrong_example: Example, message: str, text: str
 ) -> None:
-    """The doc is number 20, behind twenty right ones. Its words are shown."""
+    """The doc is number 20, after twenty docs without problems. The finding shows its words."""
     result = check_among_right_docs([wrong_example], labels=["city", "country", "x"])
 
     (finding,) = [finding for finding in result.findings if finding.places]
@@ -111,12 +113,13 @@ def test_what_is_wrong_with_a_doc_is_found_at_its_place(
 
 
 def messages(findings: list[Finding]) -> list[str]:
-    """Severity, corpus and message of each finding, as one text."""
+    """The severity, the corpus and the message of each finding, as one text."""
     return [f"{finding.severity} {finding.corpus}: {finding.message}" for finding in findings]
 
 
 def test_rare_labels_are_found() -> None:
-    """There is one river and one lake to train on, and none in dev."""
+    """There is one river and one lake in the training corpus, and none in the development
+    corpus."""
     river = example(["B-river", *TAGS[1:]], ["B-river", *WORDS[1:]])
     lake = example(["B-lake", *TAGS[1:]], ["B-lake", *WORDS[1:]])
     result = check_among_right_docs([river, lake])
@@ -127,7 +130,7 @@ def test_rare_labels_are_found() -> None:
 
 
 def test_labels_that_the_component_does_not_have_are_found() -> None:
-    """The corpora have countries as well."""
+    """The corpora also have countries, which the component doesn't have."""
     result = check_among_right_docs([], labels=["city"])
     train_findings = [f for f in result.findings if f.places and f.corpus == "train"]
     assert [finding.message for finding in train_findings] == [
@@ -136,7 +139,7 @@ def test_labels_that_the_component_does_not_have_are_found() -> None:
 
 
 def test_labels_that_are_cut_short_are_found() -> None:
-    """C and SC: what a wrong column or a cut prefix leaves."""
+    """C and SC are left if a wrong column is read, or if a prefix is cut off that isn't there."""
     tags = ["B-C", "O", "O", "B-SC", "O"]
     examples = [example(tags, [*WORDS[:-1], f"{i}"]) for i in range(20)]
     result = check_corpora(NLP.get_pipe("ner"), {"train": examples, "dev": examples[:1]})
@@ -144,7 +147,8 @@ def test_labels_that_are_cut_short_are_found() -> None:
 
 
 def test_labels_that_differ_in_spelling_are_found() -> None:
-    """City and city in train; sports-team in train and Sports_Team in dev."""
+    """The training corpus has City, city and sports-team, the development corpus has
+    Sports_Team."""
     train = []
     for label in ("City", "sports-team", "x") * 20:
         train.append(example([f"B-{label}", *TAGS[1:]], [label, *WORDS[1:]]))
@@ -163,9 +167,11 @@ def findings_in_docs_with_towns(
 ) -> list[Finding]:
     """The findings in docs of eight random words, among them a town at a random place.
 
-    shift (int): The tag B-city stands so many tokens after the town.
-    n_without_cities (int): So many docs, the last ones, have another tag for all tokens.
-    tag_without_cities (str | None): This tag: "O", or None for a missing one.
+    n_docs (int): The number of docs.
+    shift (int): How many tokens after the town the tag B-city stands.
+    n_without_cities (int): How many of the docs, the last ones, have no city. All tokens of these
+        have the same tag.
+    tag_without_cities (str | None): The tag of these tokens: "O", or None if it is missing.
     """
     rng = random.Random(0)
     corpus = []
@@ -183,7 +189,7 @@ def findings_in_docs_with_towns(
 
 @pytest.mark.parametrize("shift, directions", [(-1, ["later"]), (0, []), (1, ["earlier"])])
 def test_tags_shifted_by_a_token_are_found(shift: int, directions: list[str]) -> None:
-    """The message says where the words of the entities are: "… one token later"."""
+    """The message says in which direction the entities would have to move: "… one token later"."""
     findings = findings_in_docs_with_towns(100, shift)
     text = "\n".join(finding.message for finding in findings)
     assert re.findall(r"one token (\w+)$", text, flags=re.MULTILINE) == directions
@@ -194,7 +200,7 @@ LOST_ANNOTATION = "but words that are"
 
 
 def test_docs_whose_annotation_is_lost_are_found() -> None:
-    """The last 30 of 100 docs have the towns of the others, all tagged O."""
+    """The last 30 of 100 docs have the towns of the others, but all their tags are O."""
     findings = findings_in_docs_with_towns(100, n_without_cities=30)
     (finding,) = [finding for finding in findings if LOST_ANNOTATION in finding.message]
     assert len(finding.places) == 30
@@ -210,7 +216,7 @@ def test_a_few_docs_without_entities_may_be_right(n_without_cities: int) -> None
 
 @pytest.mark.parametrize("n_without_cities", [0, 8, 30])
 def test_annotation_that_is_missing_is_not_lost(n_without_cities: int) -> None:
-    """Their tags are missing, not O: nobody has annotated these docs."""
+    """If tags are missing, not O, nobody has annotated these docs."""
     findings = findings_in_docs_with_towns(
         100, n_without_cities=n_without_cities, tag_without_cities=None
     )
@@ -221,8 +227,8 @@ LEAK = "warning dev: docs are in the training corpus as well"
 
 
 def test_docs_of_the_same_words_are_found() -> None:
-    """Paris is a city in doc 20, and a country in doc 21, of the same words. Both docs of dev have
-    these words, too."""
+    """Docs 20 and 21 have the same words, but Paris is a city in one and a country in the other.
+    Both development docs have these words, too."""
     train = [example(), example(["B-country", *TAGS[1:]])]
     dev = [example(), example([*TAGS[:4], None])]
 
@@ -246,7 +252,7 @@ def test_short_docs_may_be_equal_by_chance() -> None:
 
 
 def test_a_corpus_without_o_is_an_error() -> None:
-    """All tags but that of the city are missing: nothing says what is no entity."""
+    """Only the city of each doc has a tag. So nothing says what isn't an entity."""
     only_entities = [example(["B-city", None, None, None, None])] * 20
     result = check_corpora(NLP.get_pipe("ner"), {"train": only_entities, "dev": []})
     assert "error train: no token is annotated as O" in messages(result.findings)[0]
@@ -257,8 +263,8 @@ def test_an_empty_corpus_is_an_error() -> None:
 
 
 def test_settings_of_other_labels_than_the_corpus_are_errors() -> None:
-    """The corpus has cities and countries. The tree of the cost has no country, and the decoding
-    has a threshold for rivers."""
+    """The corpus has cities and countries. The label tree of the cost lacks country, and the
+    decoding has a threshold for river."""
     tree = {"place": {"city": {}}}
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
     loss = {"@losses": "spacy_costner.SoftmaxMargin.v1", "cost": cost}
@@ -275,8 +281,8 @@ def test_settings_of_other_labels_than_the_corpus_are_errors() -> None:
 
 
 def test_a_doc_of_joined_sentences_is_found() -> None:
-    """spaCy's converter makes one sentence of those with white space between them: here a doc of
-    500 tokens, of which only the first begins a sentence."""
+    """If sentences have white space between them, spaCy's converter joins them. Here a doc of 500
+    tokens has a single sentence start, at its first token."""
     long = example(["O"] * 500, ["word"] * 500)
     for token in long.reference[1:]:
         token.is_sent_start = False
@@ -288,7 +294,7 @@ def test_a_doc_of_joined_sentences_is_found() -> None:
 
 
 def test_long_docs_of_several_sentences_are_right() -> None:
-    """500 tokens without sentence starts, and then with one in the middle."""
+    """A doc of 500 tokens is right if it has no sentence starts, or has one in the middle."""
     long = example(["O"] * 500, ["word"] * 500)
     assert not check_among_right_docs([long]).findings
 
@@ -299,7 +305,7 @@ def test_long_docs_of_several_sentences_are_right() -> None:
 
 
 def check_columns(folder: Path, columns: str) -> str:
-    """What `check` prints of a config whose corpora are both a file with these columns."""
+    """The output of `check` for a config whose two corpora are the same file of columns."""
     (folder / "corpus.conll").write_text(columns, encoding="utf8")
     config = CONFIG.format(corpus=folder / "corpus.conll") + "\n[corpora]\n"
     for corpus in ("train", "dev"):
@@ -319,7 +325,7 @@ def test_check_prints_what_the_reader_of_columns_finds(tmp_path: Path) -> None:
 
 
 def test_check_ends_with_the_number_of_errors_and_warnings(tmp_path: Path) -> None:
-    """A label should have 20 entities."""
+    """There is a warning as each label should have 20 entities."""
     enough = check_columns(tmp_path, "In O\nOslo B-LOC\n\n" * 20)
     too_few = check_columns(tmp_path, "In O\nOslo B-LOC\n\n" * 19)
     assert "\nno errors, no warnings" in enough
@@ -328,7 +334,7 @@ def test_check_ends_with_the_number_of_errors_and_warnings(tmp_path: Path) -> No
 
 @pytest.fixture
 def config_path(tmp_path: Path) -> Path:
-    """A config whose corpora are missing: they are given as overrides."""
+    """A config that doesn't name its corpora. They are given as overrides."""
     path = tmp_path / "config.cfg"
     path.write_text(CONFIG.format(corpus="nowhere"), encoding="utf8")
     return path
@@ -348,7 +354,7 @@ def test_check_prints_as_many_places_as_asked_for(config_path: Path, tmp_path: P
 
 
 def test_check_exits_with_1_after_an_error(config_path: Path, tmp_path: Path) -> None:
-    """The training corpus is one word without annotation."""
+    """The training corpus is a single word without annotation."""
     make_corpus(tmp_path / "corpus.spacy")
     DocBin(docs=[Doc(NLP.vocab, words=["a"])]).to_disk(tmp_path / "bad.spacy")
     paths = ["--paths.train", tmp_path / "bad.spacy", "--paths.dev", tmp_path / "corpus.spacy"]

@@ -1,4 +1,4 @@
-"""`python -m spacy costner …`."""
+"""Tests of commands as people call them: `python -m spacy costner …`."""
 
 import json
 import os
@@ -27,10 +27,8 @@ from .support.experiment import CONFIG, Experiment, make_corpus
 
 
 def open_terminal() -> tuple[int, int]:
-    """Open a pseudo-terminal. Windows has none, a container may have none to spare.
-
-    RETURNS (tuple[int, int]): The file descriptors of our end and of the command's end.
-    """
+    """Open a pseudo-terminal. The test is skipped on Windows, which has none, and in a container
+    that has none left. Returns the file descriptors of our end and of the end of the command."""
     pty = pytest.importorskip("pty")
     try:
         return pty.openpty()
@@ -39,7 +37,7 @@ def open_terminal() -> tuple[int, int]:
 
 
 def run_on_terminal(command: list[str], folder: Path) -> str:
-    """Run a command that succeeds, on a terminal. RETURNS (str): What it showed."""
+    """Run a command on a terminal, and check that it succeeds. Returns what it has shown."""
     our_end, its_end = open_terminal()
     process = subprocess.Popen(command, cwd=folder, stdin=its_end, stdout=its_end, stderr=its_end)
     os.close(its_end)
@@ -53,9 +51,9 @@ def run_on_terminal(command: list[str], folder: Path) -> str:
 
 
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
-    """Even on one that doesn't say its size: bars with totals; colour; a warning once, in a line,
-    without the place in the code; and how many passes it chose. The warning is of "Ana ", which
-    ends with white space."""
+    """Also on a terminal that doesn't say its size, there are progress bars with totals, and
+    colours. A warning is shown once, on one line, without its place in the code; here it is about
+    "Ana ", which ends with white space. The output says that the model has one pass or two."""
     text = "Ana  saw Rome. Bo left Rome. Ana left Rome."
     task = json.dumps({"text": text, "spans": [[0, 4, "PER"], [9, 13, "LOC"]]})
     (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
@@ -83,13 +81,14 @@ def test_version() -> None:
 
 
 def compare_command(experiment: Experiment, *options: Any) -> list[Any]:
-    """The command `compare` with the config, test corpus and output of an experiment."""
+    """The words of a `compare` command with the config, the test corpus and the output folder of an
+    experiment."""
     paths = ["--test", experiment.test_path, "--output", experiment.output_path]
     return ["compare", experiment.config_path, *paths, *options]
 
 
 def losses_option(loss_paths: list[Path]) -> list[str]:
-    """The option that names the files of losses."""
+    """The option --losses with the files of losses."""
     return ["--losses", ",".join(str(path) for path in loss_paths)]
 
 
@@ -100,8 +99,8 @@ NAMES_OF_SWEEP = ["dropout=0.0 scheme=IOB2", "dropout=0.5 scheme=IOB2"]
 
 
 def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
-    """It is printed as JSON and, from the kept runs, as a table; the settings and values are
-    saved."""
+    """The result is printed as JSON and, in a second run that trains nothing, as a table. The
+    setting and its values are saved."""
     command = compare_command(experiment, *SWEEP)
 
     as_json = run(*command, "--jobs", 2, "--json")
@@ -150,7 +149,7 @@ def test_compare_refuses_losses_of_the_same_name(experiment: Experiment) -> None
 
 @pytest.mark.parametrize("command", ["fit", "check", "compare"])
 def test_unknown_options_are_refused(experiment: Experiment, command: str) -> None:
-    """They have no dot, so that they aren't overrides of the config."""
+    """The options have no dot, so they can't be settings of the config."""
     arguments = {
         "fit": ["fit", experiment.config_path, "--output", experiment.output_path],
         "check": ["check", experiment.config_path],
@@ -194,13 +193,14 @@ def test_tune_saves_the_bias_and_scores_that_it_prints(
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """The path and content of each file in a folder and below it."""
+    """The path and the content of each file in a folder and the folders within it."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
 def pipeline_with_notes(trained_folder: Path, tmp_path: Path) -> Path:
-    """A trained pipeline whose folder has a file of the user, too. Nothing is beside the folder."""
+    """A trained pipeline, in whose folder the user has put another file. There is nothing beside
+    the folder."""
     path = tmp_path / "model"
     shutil.copytree(trained_folder / "model-best", path)
     (path / "notes.txt").write_text("mine")
@@ -215,6 +215,7 @@ def test_a_full_disk_leaves_the_pipeline_that_the_output_would_replace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fill_disk(*arguments: Any, **options: Any) -> None:
+        """Let each save fail as on a full disk."""
         raise OSError(ENOSPC, "No space left on device")
 
     monkeypatch.setattr(CostSensitiveNER, "to_disk", fill_disk)
@@ -233,7 +234,7 @@ def test_a_full_disk_leaves_the_pipeline_that_the_output_would_replace(
 def test_the_output_replaces_the_pipeline_that_it_was_made_of(
     trained_folder: Path, pipeline_with_notes: Path, options: list[str]
 ) -> None:
-    """Files of the user in its folder stay."""
+    """The file of the user in its folder stays."""
     before = read_files(pipeline_with_notes)
     corpus = trained_folder / "corpus.spacy"
 
@@ -311,7 +312,7 @@ NOT_A_CONFIG = {
 def test_another_file_in_place_of_a_config_is_named(
     command: str, name: str, tmp_path: Path
 ) -> None:
-    """A corpus may come without its option: the message names the option."""
+    """The user may have forgotten the option of a corpus, so the message names that option."""
     content, message = NOT_A_CONFIG[name]
     path = tmp_path / name
     path.write_bytes(content)
@@ -330,7 +331,7 @@ def test_another_file_in_place_of_a_config_is_named(
 
 @pytest.fixture
 def binary_file(tmp_path: Path) -> Path:
-    """A file that is no text, and nothing that we read."""
+    """A file that is neither text nor any format that we read."""
     path = tmp_path / "bytes"
     path.write_bytes(b"\x9c\xff")
     return path
@@ -338,7 +339,7 @@ def binary_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def columns_file(tmp_path: Path) -> Path:
-    """A corpus of one token and its tag."""
+    """A corpus of a single token and its tag."""
     path = tmp_path / "a.conll"
     path.write_text("Ana B-PER\n")
     return path

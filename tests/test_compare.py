@@ -1,4 +1,5 @@
-"""`costner compare`: configs put together, results that are kept, rows counted by hand."""
+"""Tests of `compare`: how configs are put together, which results are kept, and the scores of a
+comparison."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -43,12 +44,12 @@ RISK = {"@losses": "spacy_costner.Risk.v1", "cost": HAMMING}
 
 
 def variants_of(experiment: Experiment, **overrides: Any) -> list[Variant]:
-    """sequential and risk with the seed 0, then both with the seed 1."""
+    """The variants of sequential and risk with the seed 0, then of both with the seed 1."""
     return make_variants(*experiment, seeds=[0, 1], overrides=overrides)
 
 
 def test_blocks_are_merged() -> None:
-    """In a copy."""
+    """The merged config is a copy: the given one isn't changed."""
     config = Config({"training": {"seed": 0, "dropout": 0.1}})
     merged = put_onto(config, {"training": {"dropout": 0.0, "max_steps": 9}})
     assert merged == {"training": {"seed": 0, "dropout": 0.0, "max_steps": 9}}
@@ -64,7 +65,7 @@ def test_blocks_are_merged() -> None:
     ids=["loss", "factory"],
 )
 def test_blocks_of_another_registered_function_are_replaced(before: Any, other: Any) -> None:
-    """Settings of the one don't fit the other."""
+    """The settings of one function don't fit another one."""
     config = Config({"block": before, "training": {"seed": 0}})
     replaced = put_onto(config, {"block": other})
     assert replaced == {"block": other, "training": {"seed": 0}}
@@ -77,7 +78,7 @@ def test_a_cost_within_a_loss_is_replaced() -> None:
 
 
 def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
-    """In a folder of its own, and all are measured alike."""
+    """Each variant has a folder of its own, and all are measured in the same way."""
     variants = variants_of(experiment)
 
     assert [(variant.loss, variant.seed) for variant in variants] == [
@@ -93,7 +94,8 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
 
 
 def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experiment) -> None:
-    """Of the config of a loss, not the limits of training: they are for all the same."""
+    """The config of a loss doesn't change the limits of training, which are the same for all
+    losses."""
     sequential, risk, *_ = variants_of(experiment, **{"training.patience": 3})
 
     training = {
@@ -111,7 +113,7 @@ def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experi
 
 
 def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
-    """Risk starts from 5 epochs of Sequential."""
+    """Risk needs a trained model to start from, so 5 epochs of Sequential come before it."""
     named = experiment._replace(loss_paths=["sequential", "Risk", "MIRA"])  # type: ignore[list-item]
 
     sequential, risk, mira = make_variants(*named, seeds=[0])
@@ -167,7 +169,7 @@ def test_settings_of_the_same_name_are_named_with_their_section(experiment: Expe
 
 
 def test_callbacks_of_losses_do_not_count(experiment: Experiment) -> None:
-    """All are evaluated as often as the base config says."""
+    """All variants are evaluated as often as the base config says."""
     callback = {"@callbacks": "spacy_costner.evaluate_each_epoch.v1"}
     section = f"\n[initialize]\nbefore_init = {json.dumps(callback)}\n"
     experiment.loss_paths[1].write_text(SHORT + section)
@@ -275,10 +277,11 @@ def test_a_linear_model_that_fit_cannot_train_is_trained_by_spacy(
 def test_a_training_of_spacy_has_a_bar_beside_its_log(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    """Of its updates, but not where its log is on the terminal already."""
+    """The bar counts updates. There is none if the log itself is on the terminal."""
     bars: list[tqdm] = []
 
     def record(**settings: Any) -> tqdm:
+        """Make a bar as `progress` does, but not on the terminal, and keep it."""
         bars.append(tqdm(**settings, file=StringIO()))
         return bars[-1]
 
@@ -296,7 +299,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
 
 
 def saved_weights(variant: Variant) -> bytes:
-    """The file of the model that a variant has trained."""
+    """The file with the weights of the model that a variant has trained."""
     return (variant.path / "model-best" / "ner" / "model").read_bytes()
 
 
@@ -304,8 +307,9 @@ def saved_weights(variant: Variant) -> bytes:
 def test_a_pipeline_stays_until_another_is_complete(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, failing_step: str
 ) -> None:
-    """A variant with other settings has the same folder. Its training fails, or the step that puts
-    it in the place of the first: that is kept, and known as the first if nothing was replaced."""
+    """A second variant, with other settings, has the folder of the first. Its training fails, or
+    the step that replaces the first pipeline. The first pipeline stays. It still counts as trained,
+    unless the error came when it was to be replaced."""
     first = variants_of(experiment)[0]
     outcome = run_variant(first)
     weights = saved_weights(first)
@@ -326,7 +330,7 @@ def test_a_pipeline_stays_until_another_is_complete(
 def test_a_pipeline_that_failed_is_trained_again(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, failing_step: str
 ) -> None:
-    """It isn't taken for the first one, whose folder it has."""
+    """The pipeline of an earlier variant in the same folder doesn't count for it."""
     first = variants_of(experiment)[0]
     outcome = run_variant(first)
     weights = saved_weights(first)
@@ -345,7 +349,7 @@ SEEDS_AND_SAMPLES: dict[str, Any] = {"seeds": [0, 1], "n_samples": 20}
 
 
 class Compared(NamedTuple):
-    """A comparison of two losses with two seeds, its rows, and what was reported as it ran."""
+    """A comparison of two losses with two seeds: its rows, and what was reported while it ran."""
 
     experiment: Experiment
     rows: list[ComparedLoss]
@@ -354,7 +358,7 @@ class Compared(NamedTuple):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """Run once for several tests."""
+    """The comparison, which is run once for several tests."""
     experiment = make_experiment(tmp_path_factory.mktemp("compared"))
     names: list[str] = []
     rows = compare(*experiment, **SEEDS_AND_SAMPLES, on_end=lambda name, _: names.append(name))
@@ -407,7 +411,8 @@ def test_a_comparison_is_taken_up_again(
 
 
 def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:
-    """The label tree of bad.cfg lacks the label country. Its log has where it failed."""
+    """The label tree of bad.cfg lacks the label country. The log of its variant says where it has
+    failed."""
     bad = experiment.output_path.parent / "bad.cfg"
     text = SHORT.replace("Risk", "MaxMargin").replace("Hamming", "Hierarchical")
     bad.write_text(f"{text}\n[components.ner.loss.cost.tree]\ncity = {{}}\n")
@@ -439,7 +444,8 @@ def make():
 def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrained(
     experiment: Experiment,
 ) -> None:
-    """As with a score that falls from step to step. With another scorer it is trained."""
+    """That happens if a score falls from step to step. With another scorer, the same loss counts as
+    trained."""
     code = experiment.output_path.parent / "code.py"
     code.write_text(FALLING)
     settings = {"components.ner.scorer": {"@scorers": "falling.v1"}}
@@ -457,7 +463,7 @@ def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrai
 
 
 def finished(loss: str, *docs: list[float], seed: int = 0, seconds: float = 10) -> Finished:
-    """A variant with these counts of tp, fp, fn, cost and tokens for each doc."""
+    """A finished variant. Each argument is the counts of a doc: tp, fp, fn, cost and tokens."""
     columns = numpy.asarray(docs, dtype="float64").T
     return Finished(loss, seed, seconds, DocCounts(*columns))
 
@@ -468,8 +474,8 @@ GOOD = [[2, 0, 0, 0, 10], [2, 0, 0, 0, 10], [1, 1, 0, 2, 20]]
 
 
 def test_scores_are_those_of_the_counts() -> None:
-    """Of POOR: 3 of 6 predicted entities are correct, and 3 of 5 annotated ones found; 1 of 3 docs
-    has no mistake."""
+    """In POOR, 3 of 6 predicted entities are correct, 3 of 5 annotated ones are found, and 1 of 3
+    docs has no mistake."""
     (row,) = summarise([finished("poor", *POOR)], n_samples=10)
     expected = {
         "ents_p": 3 / 6,
@@ -482,7 +488,7 @@ def test_scores_are_those_of_the_counts() -> None:
 
 
 def test_without_predictions_scores_are_0() -> None:
-    """Of two docs one has no entity: it is right."""
+    """One of two docs has no entity, so it is right."""
     (row,) = summarise([finished("none", [0, 0, 0, 0, 5], [0, 0, 1, 2, 5])], n_samples=10)
     assert row.scores["ents_f"] == row.scores["ents_p"] == 0.0
     assert row.scores["ents_sent_acc"] == 0.5
@@ -520,13 +526,14 @@ def test_what_one_seed_wins_and_the_other_loses_is_no_difference() -> None:
 
 
 def f_score_of(docs: list[list[float]]) -> float:
-    """F of docs by their counts: 2 tp / (2 tp + fp + fn)"""
+    """The F score of docs, computed from their counts: 2 tp / (2 tp + fp + fn)"""
     tp, fp, fn, *_ = numpy.sum(docs, axis=0)
     return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
 
 
 def test_differences_are_those_of_a_bootstrap_over_docs() -> None:
-    """Against a loop: 200 samples of three docs, the same for both losses."""
+    """They are computed here by a loop over 200 samples of three docs, which are the same for both
+    losses."""
     rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=200)
 
     drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
@@ -556,7 +563,7 @@ def cells_of(line: str) -> list[str]:
 
 
 def test_a_loss_with_an_untrained_model_has_no_scores() -> None:
-    """The others have those that they have without it."""
+    """The other losses have the same scores as if it weren't there."""
     of_seed_0 = [finished("a", *GOOD), untrained("b"), finished("c", *POOR)]
     of_seed_1 = [finished(loss, *GOOD, seed=1) for loss in "abc"]
 
@@ -573,7 +580,7 @@ def test_a_loss_with_an_untrained_model_has_no_scores() -> None:
 
 
 def test_nothing_is_compared_with_an_untrained_model() -> None:
-    """It is the first, with which the others would be compared."""
+    """It is the first loss, with which the others would be compared."""
     runs = [untrained("b"), finished("a", *GOOD), finished("c", *POOR)]
     rows = summarise(runs, n_samples=9)
     assert [bool(row.scores) for row in rows] == [False, True, True]
@@ -604,5 +611,5 @@ def test_the_table_has_a_row_for_each_loss() -> None:
     ids=["trained", "untrained", "failed"],
 )
 def test_a_variant_that_ends_has_a_line(ended: Any, text: str) -> None:
-    """The seconds are those of its training."""
+    """The line has the seconds of its training."""
     assert variant_text("a, seed 0", ended) == text

@@ -1,5 +1,5 @@
-"""Annotation and comparisons on a Ray cluster of several nodes while workers, nodes and drivers
-die: `make test-distributed`. Skipped, and Ray not imported, where it is not installed."""
+"""Tests of `annotate` and `compare` on a Ray cluster of several nodes, where workers, nodes and the
+driver are killed: `make test-distributed`. They are skipped if Ray isn't installed."""
 
 import json
 import os
@@ -43,7 +43,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A cluster, all of whose processes have ended afterwards."""
+    """A cluster of Ray. All of its processes have ended after the test."""
     before = descendants(os.getpid())
     cluster = start_cluster(2, Path(gettempdir(), f"ray-{os.getpid()}"))
     try:
@@ -70,13 +70,13 @@ def on_ray(cluster: Any) -> MakeExecutor:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    """A saved pipeline whose component fails, dies or takes its time, as texts say."""
+    """A saved pipeline with a component that fails, dies or is slow, as the texts say."""
     return save_pipeline(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> Path:
-    """A folder of texts. The last text kills its worker if the file "died" isn't there."""
+    """A folder of texts. The last text kills its worker, if the file "died" isn't there."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return write_inputs(tmp_path / "in", *texts)
@@ -108,7 +108,7 @@ def annotate(
 
 
 def check(saved: Saved, inputs: Path, output: Path) -> None:
-    """The output is that of one process, which `test_annotate` checks."""
+    """Check that the output is that of one process, which `test_annotate` tests."""
     of_one_process = output.with_name("of_one_process")
     module.annotate(saved.model, [inputs], of_one_process, code_path=saved.code, n_rows=3)
     assert files(output) == files(of_one_process)
@@ -118,8 +118,8 @@ def check(saved: Saved, inputs: Path, output: Path) -> None:
 def test_annotate_goes_on_when_workers_are_killed(
     annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
-    """By a document once, and by another one always: its part is not written, and named. Each
-    worker loads the pipeline once."""
+    """One document kills its worker once. Another one does so each time: its part isn't written,
+    and is named. Each worker loads the pipeline once."""
     (tmp_path / "died").unlink()
     (inputs / "c.txt").write_text("deadly\n")
     for path in saved.loads.iterdir():
@@ -147,6 +147,7 @@ def test_annotate_goes_on_when_a_node_is_removed(
     write_slowly(inputs)
 
     def remove_node() -> None:
+        """Remove a node from the cluster while it has work."""
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
     assert not annotate(make_executor=call_before(7, remove_node, on_ray)).errors
@@ -154,7 +155,7 @@ def test_annotate_goes_on_when_a_node_is_removed(
 
 
 def write_slowly(inputs: Path) -> None:
-    """Have each part take its time."""
+    """Make the annotation of each part slow."""
     for path in (inputs / "b.jsonl", inputs / "sub" / "a.txt"):
         path.write_text(path.read_text().replace("Sox", "slow Sox"))
 
@@ -162,7 +163,7 @@ def write_slowly(inputs: Path) -> None:
 def test_annotate_goes_on_where_a_killed_driver_stopped(
     cluster: Any, on_ray: MakeExecutor, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
-    """It is killed once three parts are written."""
+    """The driver is killed as soon as three parts are written."""
     write_slowly(inputs)
     output = tmp_path / "out"
     manifest = output / "manifest.jsonl"
@@ -194,7 +195,7 @@ def test_annotate_goes_on_where_a_killed_driver_stopped(
 def test_a_worker_of_another_version_is_refused_before_the_first_part(
     annotate: Annotate, cluster: Any, tmp_path: Path
 ) -> None:
-    """Nothing is begun."""
+    """No part is begun."""
     node = add_node(cluster, env_vars=other_version(tmp_path / "other"))
     message = r"worker on .*: expected spacy-costner .*, got 0\.0\.1"
     with pytest.raises(ValueError, match=message):
@@ -205,8 +206,8 @@ def test_a_worker_of_another_version_is_refused_before_the_first_part(
 
 
 def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeExecutor) -> None:
-    """Errors are those of the function. Others stay connected if they were. Nothing listens for
-    other machines."""
+    """It raises the errors of the function. A process that was connected before stays so. Nothing
+    listens for other machines."""
     with on_ray() as executor:
         assert isinstance(executor, RayCluster)
         square_of_2 = executor.submit(square, 2)
@@ -226,7 +227,7 @@ def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeEx
 
 
 def recipe(heading: str) -> dict[str, Any]:
-    """What the example below a heading defines."""
+    """The names that the example below a heading of the docs defines."""
     (code,) = re.findall(rf"^## {heading}\n.*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S)
     names: dict[str, Any] = {}
     exec(compile(code, heading, "exec"), names)
@@ -237,20 +238,22 @@ TABLE = [*enumerate([*SENTENCES, None])]
 
 
 def answers(model: Path) -> list[Any]:
-    """What one process says of the table."""
+    """The records of the table, as one process makes them."""
     ids, texts = zip(*TABLE)
     return list(map(essence, annotate_texts(load_pipeline(model), ids, texts)))
 
 
 def essence(row: Any) -> tuple[Any, list[tuple[int, int, str]], bool]:
-    """Id, entities, and whether it failed. The last digits of scores depend on the batch."""
+    """The id and the entities of a record, and whether it failed. Scores are left out, as their
+    last digits depend on the batch."""
     entities = row.get("entities") or []
     assert all(0 < entity["score"] <= 1 for entity in entities)
     return row["id"], places(entities), bool(row.get("error"))
 
 
 def check_answers(rows: list[Any], saved: Saved) -> None:
-    """The rows of the table are those of one process. The first has entities, the last fails."""
+    """Check that the rows of the table are those of one process. The first has entities, and the
+    last has failed."""
     answers_of_rows = [essence(row) for row in rows]
     _, first_entities, _ = answers_of_rows[0]
     _, _, last_failed = answers_of_rows[-1]
@@ -275,7 +278,7 @@ def test_the_recipe_for_ray_data_predicts_what_one_process_predicts(
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Spark in two threads, which listens on this machine only and has ended afterwards."""
+    """Spark in two threads. It listens on this machine only, and has ended after the test."""
     sql = pytest.importorskip("pyspark.sql", reason="needs pyspark: run make test-distributed")
     if shutil.which("java") is None:
         pytest.skip("needs Java 17 for Spark")

@@ -1,4 +1,5 @@
-"""Words beside other occurrences in the doc, against looking through the doc for each token."""
+"""Tests of features of the words beside other occurrences of a word in the doc. They are compared
+with a slow version, which looks through the doc for each token."""
 
 import tracemalloc
 from typing import Any
@@ -20,7 +21,7 @@ DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=4)
 
 
 def slow_places(words: list[str], i: int, n_nearest: int) -> list[int]:
-    """The nearest other occurrences of a token, from the nearest."""
+    """The nearest other occurrences of a token, the nearest one first."""
     if not words[i][0].isupper():
         return []
     places = []
@@ -31,8 +32,8 @@ def slow_places(words: list[str], i: int, n_nearest: int) -> list[int]:
 
 
 def slow_names(words: list[str], i: int, n_nearest: int, values: set[str]) -> list[str]:
-    """The features of a token: the words before and after its nearest other occurrences, if they
-    are among the values of the training docs."""
+    """The names of the features of a token: of the words before and after its nearest other
+    occurrences, if the training docs have these values."""
     names = set()
     for place in slow_places(words, i, n_nearest):
         for side in (-1, 1):
@@ -43,7 +44,8 @@ def slow_names(words: list[str], i: int, n_nearest: int, values: set[str]) -> li
 
 
 def collected(docs: list[list[str]], **settings: Any) -> Features:
-    """Features of words in lower case and of these other settings, learned from docs."""
+    """Features that were learned from docs: of words in lower case, and with these other
+    settings."""
     features = Features(Template(windows={"LOWER": 0}, **settings))
     features.build_vocab([Doc(VOCAB, words=words) for words in docs])
     return features
@@ -53,7 +55,7 @@ def collected(docs: list[list[str]], **settings: Any) -> Features:
 def test_features_are_those_of_the_slow_version(
     train: list[list[str]], new: list[list[str]], n_nearest: int
 ) -> None:
-    """Values that are not in the training data have no features, but their neighbours have."""
+    """A value that the training docs don't have has no features, but its neighbours have."""
     features = collected(train, elsewhere={"LOWER": n_nearest})
     values = set()
     for words in train:
@@ -69,7 +71,8 @@ def test_features_are_those_of_the_slow_version(
 
 
 def peak_memory(features: Features, words: list[str], n_tokens: int) -> int:
-    """The most memory, in bytes, that the features of a doc take in which these words repeat."""
+    """The most memory, in bytes, that it takes to find the features of a doc in which these words
+    are repeated."""
     doc = Doc(VOCAB, words=(words * n_tokens)[:n_tokens])
     features.find([doc])  # words are cached now
     tracemalloc.start()
@@ -81,8 +84,8 @@ def peak_memory(features: Features, words: list[str], n_tokens: int) -> int:
 
 @pytest.mark.parametrize("words", [["Rome"], ["Rome", "in"], WORDS])
 def test_memory_is_linear_in_the_tokens_of_a_doc(words: list[str]) -> None:
-    """A doc of 100,000 tokens, all alike or nearly so, takes twice as much as one of 50,000, and
-    less than 1,000 bytes for each token."""
+    """A doc of 100,000 tokens takes twice as much memory as one of 50,000, even if all its tokens
+    are alike or nearly so, and less than 1,000 bytes for each token."""
     features = collected([words], memory={"LOWER": 1}, elsewhere={"LOWER": 8})
     peak_of_half = peak_memory(features, words, n_tokens=50_000)
     peak = peak_memory(features, words, n_tokens=100_000)

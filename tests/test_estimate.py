@@ -1,4 +1,4 @@
-"""Counts and scores of texts from drawn docs: drawing, files, refusals, the command."""
+"""Tests of `estimate`: drawing docs, the estimates, what is refused, and the command."""
 
 import json
 import re
@@ -45,7 +45,7 @@ N_DRAWN = 60
 
 
 def make_docs(nlp: Language) -> list[Doc]:
-    """Texts of 3 to 12 words. The pipeline hasn't learned much, and is often wrong."""
+    """Texts of 3 to 12 words. The pipeline hasn't learned much, so it is often wrong on them."""
     rng = numpy.random.default_rng(0)
     words = [*NAMES, "I", "like", "who", "lost", "the", "and"]
     docs: list[Doc] = []
@@ -56,7 +56,7 @@ def make_docs(nlp: Language) -> list[Doc]:
 
 
 def annotate(doc: Doc) -> Doc:
-    """Annotate a doc as people do: all of `NAMES`."""
+    """Annotate a doc as people would: all words of `NAMES` are entities."""
     spans = []
     for token in doc:
         if token.text in NAMES:
@@ -66,20 +66,21 @@ def annotate(doc: Doc) -> Doc:
 
 
 def answer(nlp: Language, drawn: DrawnDoc, **changes: Any) -> Doc:
-    """The annotated doc of a task, with its metadata. Some of them may be changed."""
+    """The annotated doc of a drawn doc, as commands read it, with the metadata of its task.
+    `changes` replace some of these."""
     doc = annotate(nlp.make_doc(drawn.doc.text))
     doc.user_data |= {**drawn.drawing.to_dict(), **changes}
     return doc
 
 
 def row_of(result: Estimate, label: str) -> LabelEstimate:
-    """What is estimated of a label."""
+    """The estimates of one label."""
     (row,) = (row for row in result.labels if row.label == label)
     return row
 
 
 def value_of(measure: Any) -> float:
-    """An estimate, which was not refused."""
+    """The value of an estimate that was not refused."""
     assert measure.estimate is not None, measure.refusal
     low, high = measure.estimate.low, measure.estimate.high
     assert low <= measure.estimate.value <= high
@@ -94,12 +95,12 @@ def nlp(unsure: Path) -> Language:
 
 @pytest.fixture(scope="module")
 def drawn(nlp: Language) -> list[DrawnDoc]:
-    """Docs that were drawn from `make_docs` for the pipeline."""
+    """The docs of `make_docs` that were drawn for the pipeline."""
     return draw(nlp, make_docs(nlp), n=N_DRAWN, seed=1)
 
 
 def test_docs_are_drawn_as_their_tasks_say(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """As often as they were drawn in all, none with less than half of the average probability. The
+    """The number of drawings is right, the probability of no doc is below half of the mean, and the
     same seed draws the same docs."""
     docs = make_docs(nlp)
     drawings = [drawing for _, drawing in drawn]
@@ -118,19 +119,20 @@ def test_docs_are_drawn_as_their_tasks_say(nlp: Language, drawn: list[DrawnDoc])
 
 
 def places_in(doc: Doc) -> set[tuple[int, int]]:
-    """The entities of a doc with the label LOC, without it."""
+    """The first token and the end of each entity with the label LOC."""
     return {(ent.start, ent.end) for ent in doc.ents if ent.label_ == "LOC"}
 
 
 def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """Term by term, of the label LOC. A doc that was drawn twice counts twice.
+    """The estimates of the label LOC are computed here term by term. A doc that was drawn twice
+    counts twice.
 
-    total = sum_i e_i + (1/n) sum_{drawn} (y_i - e_i) / q_i
+        total = sum_i e_i + (1/n) sum_{drawn i} (y_i - e_i) / q_i
     """
     row = row_of(estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp)), "LOC")
 
-    # Of each doc: how many the model expects, and how many of those predicted it expects to be
-    # correct.
+    # For each doc: how many entities the model expects, and how many of its predicted entities it
+    # expects to be correct.
     ner: Any = nlp.get_pipe("ner")
     place = ner.labels.index("LOC")
     predicted = list(nlp.pipe(doc.text for doc in make_docs(nlp)))
@@ -163,7 +165,8 @@ def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnD
 
 
 def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
-    """A simple random sample of all docs: the true counts and scores, without an interval."""
+    """If all docs are in a simple random sample, estimates are the true counts and scores, and
+    intervals have no width."""
     docs = make_docs(nlp)
     result = estimate(nlp, [annotate(doc.copy()) for doc in docs], docs, simple_random=True)
 
@@ -185,7 +188,7 @@ def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
 def test_labels_that_the_pipeline_does_not_know_are_counted(
     nlp: Language, drawn: list[DrawnDoc]
 ) -> None:
-    """The model expects none of them, and all are missed."""
+    """The model expects no entity of such a label, and misses all of them."""
     result = estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp))
     row = row_of(result, "river")
     assert row.entities.model_alone == 0
@@ -196,9 +199,11 @@ def test_labels_that_the_pipeline_does_not_know_are_counted(
     assert any("doesn't know the labels river" in note for note in result.notes)
 
 
-def test_what_few_drawn_docs_have_is_not_estimated(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """A label without an entity in the drawn docs: how many docs may have it. One with few: why
-    not."""
+def test_labels_with_few_entities_in_the_drawn_docs_are_not_estimated(
+    nlp: Language, drawn: list[DrawnDoc]
+) -> None:
+    """If no drawn doc has a label, it says how many docs may have it. If there are some entities,
+    but too few, it says that."""
     answers = [answer(nlp, doc) for doc in drawn]
     for i, doc in enumerate(answers):
         ents = [ent for ent in doc.ents if ent.label_ != "PERSON"]
@@ -228,7 +233,7 @@ def test_drawings_of_several_seeds_are_one_sample(nlp: Language, drawn: list[Dra
 
 
 def width(result: Estimate) -> float:
-    """The width of the interval of all entities."""
+    """The width of the interval of the number of all entities."""
     interval = row_of(result, ALL).entities.estimate
     assert interval is not None
     return float(interval.high - interval.low)
@@ -268,7 +273,8 @@ def test_other_docs_than_those_drawn_are_refused(
 
 
 def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """A doc is missing, is there twice, or isn't annotated; another is no drawn doc."""
+    """One drawn doc is missing, is there twice, or isn't annotated; or a doc is there that wasn't
+    drawn."""
     answers = [answer(nlp, doc) for doc in drawn]
     docs = make_docs(nlp)
     with pytest.raises(ValueError, match=r"all 60 drawings .* got 5\d"):
@@ -293,8 +299,9 @@ def test_a_pipeline_that_was_trained_on_the_drawn_docs_is_refused(
 
 
 def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """Docs that `suggest` chose, that were drawn with other probabilities, that aren't among the
-    texts, or too often, are no simple random sample."""
+    """Docs are no simple random sample if `suggest` chose them, if `draw` drew them with other
+    probabilities, if one isn't among the texts, or if one is there more often than among the
+    texts."""
     docs = make_docs(nlp)
     suggested: list[Doc] = []
     for suggestion in suggest(nlp, make_docs(nlp), n=40):
@@ -445,7 +452,7 @@ def test_the_command_takes_the_folder_of_a_session(unsure: Path, store: Annotati
 
 
 def find_names(text: str) -> list[dict[str, Any]]:
-    """All of `NAMES` in a text, as spans of characters."""
+    """Find all words of `NAMES` in a text. Returns their spans in characters."""
     spans: list[dict[str, Any]] = []
     for word, label in NAMES.items():
         for match in re.finditer(word, text):
@@ -454,7 +461,7 @@ def find_names(text: str) -> list[dict[str, Any]]:
 
 
 def answer_tasks(path: Path, form: str) -> None:
-    """What people do in an annotation tool: they mark all of `NAMES`."""
+    """Do what people do in an annotation tool: mark all words of `NAMES`."""
     saved = path.read_text("utf8")
     if form == "label-studio":
         tasks = json.loads(saved)
@@ -476,7 +483,7 @@ def answer_tasks(path: Path, form: str) -> None:
 
 
 def save_drawn(drawn: Sequence[DrawnDoc], folder: Path, form: str) -> Path:
-    """Save the tasks of drawn docs in a form."""
+    """Save the tasks of drawn docs in the form of an annotation tool."""
     path = folder / f"drawn{TASK_FORMS[form].suffix}"
     save_tasks(path, [doc.task() for doc in drawn], form)
     return path
@@ -486,7 +493,8 @@ def save_drawn(drawn: Sequence[DrawnDoc], folder: Path, form: str) -> Path:
 def test_answers_of_all_tools_are_read(
     nlp: Language, drawn: list[DrawnDoc], tmp_path: Path, form: str
 ) -> None:
-    """With the same result. Before they are annotated they are refused."""
+    """The estimate is the same for the files of all tools. Tasks that aren't annotated yet are
+    refused."""
     path = save_drawn(drawn, tmp_path, form)
     unanswered = list(read_docs(nlp, path, info=CorpusInfo()))
     with pytest.raises(ValueError, match="missing annotation"):
@@ -507,7 +515,7 @@ def test_tasks_may_show_the_predictions(drawn: list[DrawnDoc]) -> None:
 
 @pytest.fixture
 def texts_path(nlp: Language, tmp_path: Path) -> Path:
-    """A file of the texts, one a line."""
+    """A file of the texts, with one text on each line."""
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(doc.text for doc in make_docs(nlp)))
     return path

@@ -1,4 +1,5 @@
-"""Estimates from drawn docs: against all samples of a tiny population, and the bootstrap."""
+"""Tests of the estimators: they are compared with an enumeration of all samples of a tiny
+population, and with the bootstrap."""
 
 import math
 from itertools import combinations, product
@@ -30,31 +31,32 @@ from .support.strategies import seeds
 
 
 class Population(NamedTuple):
-    """Docs with an annotated and an expected count each, and their probabilities. Shapes: (D,)"""
+    """D docs, each with its annotated count, its expected count, and its probability at each
+    drawing. Shapes: (D,)"""
 
     annotated: Floats1d
     expected: Floats1d
     probs: Floats1d
 
     def count(self, docs: Ints1d) -> Count:
-        """The count in drawn docs. Shape: (..., n)"""
+        """The count in drawn docs, given by their indices. Shape: (..., n)"""
         return Count(self.annotated[docs], self.expected[docs], float(self.expected.sum()))
 
 
 def population(rng: numpy.random.Generator, n_docs: int) -> Population:
-    """Docs of which a model expects about as much as they have."""
+    """Random docs in which a model expects about as much as there is."""
     annotated = rng.poisson(3.0, size=n_docs).astype("float64")
     expected = annotated * rng.uniform(0.5, 1.2, size=n_docs)
     return Population(annotated, expected, drawing_probs(rng.uniform(size=n_docs)))
 
 
 def all_sequences(n_docs: int, n: int) -> Ints2d:
-    """All that n drawings with replacement may give. Shape: (D^n, n)"""
+    """All sequences of docs that n drawings with replacement can give. Shape: (D^n, n)"""
     return numpy.asarray(list(product(range(n_docs), repeat=n)))
 
 
 def influences(docs: Population, drawn: Ints2d) -> numpy.ndarray:
-    """What each drawing says of the total, by its definition. Shape: (S, n)"""
+    """What each drawing alone says of the total, by the definition. Shape: (S, n)"""
     errors = docs.annotated[drawn] - docs.expected[drawn]
     return docs.expected.sum() + errors / docs.probs[drawn]
 
@@ -63,8 +65,8 @@ def influences(docs: Population, drawn: Ints2d) -> numpy.ndarray:
 def test_total_and_its_variance_have_no_bias(
     rng: numpy.random.Generator, n_docs: int, n: int
 ) -> None:
-    """Over all samples: the mean of the estimates is the true total, however wrong the model is,
-    and the mean of the estimated variances is their variance."""
+    """The mean of the estimates over all possible samples is the true total, however wrong the
+    model is. The mean of the estimated variances is the true variance of the estimates."""
     docs = population(rng, n_docs)
     drawn = all_sequences(n_docs, n)
     prob_of_sample = docs.probs[drawn].prod(axis=1)
@@ -80,8 +82,10 @@ def test_total_and_its_variance_have_no_bias(
 
 
 @given(seeds, st.integers(2, 6))
-def test_without_replacement_neither(rng: numpy.random.Generator, n_docs: int) -> None:
-    """Over all sets of docs, which are equally probable."""
+def test_without_replacement_total_and_variance_have_no_bias_either(
+    rng: numpy.random.Generator, n_docs: int
+) -> None:
+    """The mean is over all sets of docs, which have the same probability."""
     docs = population(rng, n_docs)._replace(probs=numpy.full(n_docs, 1 / n_docs))
     for n in range(2, n_docs + 1):
         drawn = numpy.asarray(list(combinations(range(n_docs), n)))
@@ -145,7 +149,8 @@ def test_ratio_is_that_of_the_estimated_totals() -> None:
 
 
 def test_margin_of_a_ratio_is_that_of_the_bootstrap() -> None:
-    """The standard error of the linearised ratio, against the deviation of resampled ratios."""
+    """The standard error of the ratio, by its linear part, is close to the standard deviation of
+    the ratio over resampled drawings."""
     rng = numpy.random.default_rng(0)
     docs = population(rng, 500)
     others = docs._replace(annotated=docs.annotated + rng.poisson(4.0, size=500))
@@ -163,7 +168,7 @@ def test_margin_of_a_ratio_is_that_of_the_bootstrap() -> None:
 
 @given(seeds)
 def test_share_is_the_ratio_with_the_interval_of_its_log_odds(rng: numpy.random.Generator) -> None:
-    """Around the estimate the log odds change as much as the ratio divided by R (1 - R)."""
+    """Near a ratio R, a change of the ratio divided by R (1 - R) is the change of its log odds."""
     whole = population(rng, 30)
     part = whole._replace(annotated=whole.annotated * 0.5, expected=whole.expected * 0.5)
     part.annotated[:5] *= 1.5
@@ -183,7 +188,7 @@ def test_share_is_the_ratio_with_the_interval_of_its_log_odds(rng: numpy.random.
 
 @pytest.mark.parametrize("value", [-0.5, 0.0, 1.0, 1.5])
 def test_share_outside_of_0_and_1_has_the_interval_of_the_ratio(value: float) -> None:
-    """An estimated part may be more than the estimated whole, or negative."""
+    """The part and the whole are estimates. The part may be negative, or larger than the whole."""
     sample = Sample(numpy.full(4, 0.1), 10)
     whole = Count(numpy.asarray([1.0, 2.0, 1.0, 2.0]), numpy.zeros(4), 0.0)
     part = Count(value * whole.annotated + [0.1, -0.1, -0.1, 0.1], numpy.zeros(4), 0.0)
@@ -197,7 +202,8 @@ def test_share_outside_of_0_and_1_has_the_interval_of_the_ratio(value: float) ->
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> None:
-    """Of 4,000 samples, of which the share has a standard error below .7 points."""
+    """Of 4,000 intervals, the share that contains the true value is the confidence. The standard
+    error of that share is below 0.7 %."""
     rng = numpy.random.default_rng(0)
     docs = population(rng, 400)
     others = docs._replace(annotated=docs.annotated + rng.poisson(1.0, size=400))
@@ -216,8 +222,8 @@ def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> Non
 
 
 def test_interval_of_a_count_is_that_of_its_logarithm() -> None:
-    """A few docs with much of the count: the interval stays above 0, and is as many times above the
-    estimate as below it."""
+    """If a few docs have most of the count, the interval stays above 0. Its upper end is as many
+    times the estimate as the estimate is the lower end."""
     drawn = Count(numpy.asarray([0.0, 0.0, 0.0, 9.0]), numpy.zeros(4), 0.0)
     total = estimate_total(drawn, Sample(numpy.full(4, 0.1), 10))
     assert 0 < total.low < total.value == pytest.approx(22.5)
@@ -225,19 +231,17 @@ def test_interval_of_a_count_is_that_of_its_logarithm() -> None:
 
 
 def test_simple_random_docs_take_the_finite_population_into_account() -> None:
-    """Half of the docs, drawn without replacement: intervals are narrower by the root of a half."""
+    """Half of the docs are drawn without replacement. Then the variance is halved, so the interval
+    is narrower by a factor of sqrt(0.5)."""
     docs = population(numpy.random.default_rng(0), 60)._replace(probs=numpy.full(60, 1 / 60))
     drawn = numpy.arange(30)
-    once, twice = (
-        estimate_ratio(
-            docs.count(drawn),
-            Count(numpy.ones(30), numpy.ones(30), 60.0),
-            Sample(docs.probs[drawn], 60, with_replacement),
-        )
-        for with_replacement in (False, True)
-    )
-    width = once.high - once.low
-    assert width / (twice.high - twice.low) == pytest.approx(math.sqrt(0.5))
+    number_of_docs = Count(numpy.ones(30), numpy.ones(30), 60.0)
+    widths = []
+    for with_replacement in (False, True):
+        sample = Sample(docs.probs[drawn], 60, with_replacement)
+        interval = estimate_ratio(docs.count(drawn), number_of_docs, sample)
+        widths.append(interval.high - interval.low)
+    assert widths[0] / widths[1] == pytest.approx(math.sqrt(0.5))
 
 
 def test_total_of_the_annotated_docs_alone_expects_nothing() -> None:
@@ -250,7 +254,7 @@ def test_total_of_the_annotated_docs_alone_expects_nothing() -> None:
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=20))
 def test_probabilities_of_drawing(mistakes: list[float]) -> None:
-    """They sum to 1, and none is so small that a doc counts more than twice as much as in a simple
+    """They sum to 1. None is so small that a doc counts more than twice as much as in a simple
     random sample."""
     probs = drawing_probs(numpy.asarray(mistakes))
     assert probs.sum() == pytest.approx(1.0)
@@ -266,13 +270,14 @@ def test_docs_are_drawn_with_their_probabilities() -> None:
 
 
 @pytest.mark.parametrize("with_replacement", [True, False])
-def test_more_drawings_halve_the_variance_of_the_mean(with_replacement: bool) -> None:
-    """As many as it says make it a quarter, one fewer doesn't."""
+def test_drawings_for_half_are_as_few_as_possible(with_replacement: bool) -> None:
+    """With so many drawings the variance of the mean is a quarter, so that the interval is half as
+    wide. With one drawing less it isn't."""
     sample = Sample(numpy.full(50, 1 / 1000), 1000, with_replacement)
     m = drawings_for_half(sample)
 
     def factor(n: int) -> float:
-        """What the variance of single numbers is multiplied by."""
+        """The variance of the mean of n drawings, if a single value has the variance 1."""
         return Sample(numpy.full(n, 1 / 1000), 1000, with_replacement).correction / n
 
     assert factor(m) <= factor(50) / 4 + 1e-12
@@ -280,9 +285,9 @@ def test_more_drawings_halve_the_variance_of_the_mean(with_replacement: bool) ->
 
 
 @pytest.mark.parametrize("with_replacement", [True, False])
-def test_what_no_drawn_doc_has(with_replacement: bool) -> None:
-    """One more doc than the bound would be found with the confidence, even if it and its like have
-    the least probability."""
+def test_more_docs_than_the_bound_would_have_been_drawn(with_replacement: bool) -> None:
+    """If there were one doc more than the bound with some property, and all of them had the lowest
+    probability, one would have been drawn with the given confidence."""
     sample = Sample(numpy.full(50, 1 / 1000), 1000, with_replacement)
     most = most_docs_with_any(sample, confidence=0.95)
     least_prob = (UNIFORM if with_replacement else 1) / 1000
@@ -290,8 +295,8 @@ def test_what_no_drawn_doc_has(with_replacement: bool) -> None:
 
 
 def test_degrees_of_freedom_fall_with_the_kurtosis() -> None:
-    """Normal numbers have about as many as there are, one outlier leaves few; constant numbers have
-    no kurtosis."""
+    """Of 50 normal values there are about 47 degrees of freedom, close to 49. One outlier leaves
+    few. Constant values have no kurtosis, and get the most, 49."""
     numbers = numpy.random.default_rng(0).normal(size=(2_000, 50))
     assert degrees_of_freedom(numbers).mean() == pytest.approx(47, abs=2)
     outlier = numpy.zeros(50)
@@ -305,5 +310,5 @@ def test_degrees_of_freedom_fall_with_the_kurtosis() -> None:
     [(0.975, 1, 12.7062), (0.975, 2.5, 3.57465), (0.975, 29, 2.04523), (0.995, 10, 3.16927)],
 )
 def test_quantiles_of_student(prob: float, degrees: float, quantile: float) -> None:
-    """As SciPy has them."""
+    """The expected quantiles are SciPy's."""
     assert student_quantile(prob, numpy.asarray([degrees]))[0] == pytest.approx(quantile, rel=1e-4)

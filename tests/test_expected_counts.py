@@ -1,4 +1,4 @@
-"""What a model expects of docs, against what the pipeline predicts."""
+"""Tests of what a model expects of docs, compared with what the pipeline predicts."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from .support.pipelines import TEXTS, pipeline, train
 
 
 def test_counts_of_docs_are_those_of_their_predicted_entities() -> None:
-    """In batches: predicted entities, the sum of their probabilities, and the sum of those of all
-    entities that may be annotated."""
+    """Docs are predicted in batches. The counts are the number of predicted entities, the sum of
+    their probabilities, and the sum of the probabilities of all possible entities."""
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})
     train(nlp)
     nlp.batch_size = 2
@@ -46,7 +46,7 @@ def test_counts_of_docs_are_those_of_their_predicted_entities() -> None:
 
 
 def test_entities_of_a_component_before_are_certain() -> None:
-    """Those that the docs have already are ignored, and stay."""
+    """Entities that the given docs have are ignored, and the given docs keep them."""
     nlp = pipeline()
     train(nlp)
     ruler: Any = nlp.add_pipe("entity_ruler", first=True)

@@ -1,4 +1,4 @@
-"""What a linear model says of itself."""
+"""Tests of `explain`: the weights of a linear model, and the reasons for its predictions."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -21,12 +21,10 @@ from .support.fitting import initialized
 
 @pytest.fixture
 def nlp() -> Language:
-    """A sparse model with the tags O, B-X, I-X. These are its weights:
-
-    - of features, for each tag: those written here, and 0 for all other features;
-    - of transitions from a tag (row) to the next (column): 0 to 8, row by row;
-    - of the first tag, `start`, and of the last, `end`.
-    """
+    """A pipeline with a linear model and the tags O, B-X, I-X. Three features have weights, those
+    that are written here, one for each tag. The weights of transitions from a tag (row) to the next
+    (column) are 0 to 8, row by row. `start` has the weights of the first tag of a sequence, and
+    `end` those of the last one."""
     nlp, _ = initialized()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     row = {name: i for i, name in enumerate(features.names())}
@@ -40,8 +38,8 @@ def nlp() -> Language:
 
 
 def test_strongest_features_of_each_tag_are_shown(nlp: Language) -> None:
-    """Weights (O, B-X, I-X): ORTH=Rome -1, 3, 0; SHAPE=Xxxx 0, 2, -4; LOWER=saw 1, -5, 0. A weight
-    above 0 is in favour of the tag."""
+    """The weights for O, B-X and I-X are -1, 3, 0 (ORTH=Rome), 0, 2, -4 (SHAPE=Xxxx) and 1, -5, 0
+    (LOWER=saw). A weight above 0 is in favour of the tag."""
     outside, begin, inside = explain(nlp, n_features=2).tags
     assert outside.in_favour == [("LOWER=saw", 1.0)]
     assert outside.against == [("ORTH=Rome", -1.0)]
@@ -57,8 +55,8 @@ def test_as_many_features_are_shown_as_asked_for(nlp: Language) -> None:
 
 
 def test_transition_weights_are_a_table_without_forbidden_ones(nlp: Language) -> None:
-    """The last row is the start, the last column the end. I-X doesn't follow O or the start: None.
-    From the start to the end there is no weight."""
+    """The last row is the start, and the last column is the end. I-X can't follow O or the start,
+    so these weights are None. There is no weight from the start to the end."""
     ner = nlp.get_pipe("ner")
 
     table = transition_weights(ner.tags, linear_part(ner.model)[1])
@@ -96,8 +94,8 @@ def test_reasons_are_of_the_predicted_entities(nlp: Language) -> None:
 
 
 def test_reasons_add_up_to_the_score_of_the_path(nlp: Language) -> None:
-    """The score is the sum of emissions and transitions, with the first tag's start and the last
-    tag's end."""
+    """The score of a path is the sum of its emissions and transitions, of the start of its first
+    tag and of the end of its last one."""
     ner = nlp.get_pipe("ner")
 
     reasons = explain(nlp, text="Rome saw Rome").tokens

@@ -1,4 +1,5 @@
-"""Docs that don't measure a component: other labels, and text that it was trained on."""
+"""Tests that docs can't measure a component if they have other labels, or if it was trained on
+them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,8 +30,9 @@ PLACES = ["Oslo", "Rome", "Lima", "Kyiv", "Bonn", "Cork", "Nice", "Bari"]
 
 
 def sentence(i: int) -> tuple[list[str], list[str]]:
-    """Words and BILUO tags of sentence number i, such as "Ana went to Oslo again on day 0 ."; each
-    number has another sentence. It has nine tokens: shorter ones than eight aren't compared."""
+    """The words and BILUO tags of sentence number i, such as "Ana went to Oslo again on day 0 .":
+    each number is another sentence. It has nine tokens, as sentences of less than eight aren't
+    compared."""
     name = NAMES[i % len(NAMES)]
     place = PLACES[i // len(NAMES) % len(PLACES)]
     words = [name, "went", "to", place, "again", "on", "day", str(i), "."]
@@ -40,7 +42,7 @@ def sentence(i: int) -> tuple[list[str], list[str]]:
 def examples_of_sentences(
     nlp: Language, numbers: Sequence[int], sentences_per_doc: int = 1, **renamed: str
 ) -> list[Example]:
-    """Examples of the sentences of these numbers. `renamed` gives other names to labels, as in
+    """Examples of the sentences with these numbers. `renamed` gives other names to labels, such as
     `PER="PERSON"`."""
     examples = []
     for first in range(0, len(numbers), sentences_per_doc):
@@ -59,8 +61,8 @@ def examples_of_sentences(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A saved pipeline with the component "ner", trained on the sentences 0 to 99, in docs of five.
-    Its labels are PER and LOC."""
+    """A saved pipeline with the component "ner". It was trained on the sentences 0 to 99, in docs
+    of five, with the labels PER and LOC."""
     nlp = spacy.blank("xx")
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": SPARSE})
     examples = examples_of_sentences(nlp, range(100), sentences_per_doc=5)
@@ -79,8 +81,8 @@ def test_packed_ids_of_sentences_are_unpacked_in_order(ids: set[int]) -> None:
 
 @pytest.mark.parametrize("sentences_per_doc", [1, 3, 7])
 def test_sentences_are_known_however_docs_are_cut(trained: Path, sentences_per_doc: int) -> None:
-    """Training had docs of five sentences, numbers 0 to 99. Of the numbers 90 to 129, ten of forty
-    are known."""
+    """Training docs had five sentences, numbers 0 to 99. Of the forty numbers 90 to 129, ten are
+    known."""
     nlp = spacy.load(trained)
     ner: Any = nlp.get_pipe("ner")
     examples = examples_of_sentences(nlp, range(90, 130), sentences_per_doc)
@@ -91,7 +93,7 @@ def test_sentences_are_known_however_docs_are_cut(trained: Path, sentences_per_d
 
 
 def test_a_sentence_is_known_in_capitals(trained: Path) -> None:
-    """The second sentence is too short to be counted."""
+    """The second sentence is too short to count."""
     nlp = spacy.load(trained)
     ner: Any = nlp.get_pipe("ner")
     words, _ = sentence(95)
@@ -103,7 +105,7 @@ def test_a_sentence_is_known_in_capitals(trained: Path) -> None:
 
 
 def test_short_sentences_have_no_id() -> None:
-    """Five tokens, fewer than eight: others may have written the same."""
+    """A sentence of five tokens is too short: somebody else may have written the same."""
     nlp = spacy.blank("xx")
     assert sentence_ids(nlp.make_doc("Ana went to Oslo.")) == []
 
@@ -120,7 +122,7 @@ def test_training_docs_are_refused_for_a_guarantee(trained: Path, sentences_per_
 def test_a_guarantee_leaves_training_docs_among_new_ones_out(
     trained: Path, sentences_per_doc: int
 ) -> None:
-    """Ten docs of a sentence each were trained on."""
+    """Ten docs of one sentence each were training docs."""
     nlp = spacy.load(trained)
     new_docs = examples_of_sentences(nlp, range(1000, 1100), sentences_per_doc)
     training_docs = examples_of_sentences(nlp, range(10))
@@ -160,7 +162,8 @@ def test_docs_of_other_labels_only_are_refused(trained: Path, command: Any) -> N
 
 @pytest.mark.parametrize("command", [tune, calibrate])
 def test_a_label_that_the_component_does_not_know_is_noted(trained: Path, command: Any) -> None:
-    """Forty entities are PERSON, forty LOC, which it knows."""
+    """Forty entities have the label PERSON, which it doesn't know, and forty have LOC, which it
+    knows."""
     nlp = spacy.load(trained)
     examples = examples_of_sentences(nlp, range(200, 240), PER="PERSON")
 
@@ -172,14 +175,15 @@ def test_a_label_that_the_component_does_not_know_is_noted(trained: Path, comman
 
 
 def save_sentences(path: Path, numbers: Sequence[int], **renamed: str) -> Path:
-    """Save a doc for each sentence as a `.spacy` file."""
+    """Save the sentences with these numbers to a .spacy file, each as a doc."""
     examples = examples_of_sentences(spacy.blank("xx"), numbers, **renamed)
     DocBin(docs=[eg.reference for eg in examples]).to_disk(path)
     return path
 
 
 def test_fit_calibrates_on_new_sentences_and_notes_the_others(tmp_path: Path) -> None:
-    """Of the sentences 30 to 59 in dev, ten are in train, too: 30 to 39."""
+    """The development corpus has the sentences 30 to 59. Ten of these, 30 to 39, are also in the
+    training corpus."""
     train_path = save_sentences(tmp_path / "train.spacy", range(40))
     dev_path = save_sentences(tmp_path / "dev.spacy", range(30, 60))
 
@@ -211,7 +215,7 @@ def test_fit_refuses_other_labels_before_training(
 
 
 def test_a_temperature_at_the_edge_of_its_range_is_noted() -> None:
-    """The range is 0.01 to 100."""
+    """The range is from 0.01 to 100."""
     at_the_edge = find_extremes(Temperature(1.0, {"PER": 0.01}))
     within = find_extremes(Temperature(50.0, {"PER": 0.02}))
 
@@ -228,7 +232,7 @@ def test_tuning_a_bias_notes_no_temperature(trained: Path) -> None:
 
 
 def test_fit_names_the_option_for_nested_entities(tmp_path: Path) -> None:
-    """The A is "of Oslo", and the B in it is "Oslo"."""
+    """The A is "of Oslo", and the B within it is "Oslo"."""
     path = tmp_path / "nested.jsonl"
     spans = [{"start": 0, "end": 7, "label": "A"}, {"start": 3, "end": 7, "label": "B"}]
     srsly.write_jsonl(path, [{"text": "of Oslo", "spans": spans}])

@@ -1,4 +1,5 @@
-"""`fit` without a development corpus: it calibrates and tunes on folds that it holds out."""
+"""Tests of `fit` without a development corpus: it calibrates and tunes on folds of the training
+docs that are held out."""
 
 import json
 import random
@@ -28,8 +29,8 @@ BOTH = [*CALIBRATE, *TUNE]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """80 docs, each with a name of its own and a label drawn by lot: a model predicts it if it was
-    trained on the doc, and else in half of the docs."""
+    """80 docs. Each has a name that no other doc has, with a random label. A model that was trained
+    on a doc predicts its label; another one can only guess, and is right for half of the docs."""
     vocab = spacy.blank("xx").vocab
     docs = []
     for i in range(80):
@@ -50,10 +51,12 @@ class Fitted(NamedTuple):
 
     @property
     def performance(self) -> dict[str, Any]:
+        """The scores in the meta of the pipeline."""
         return self.nlp.meta["performance"]
 
     @property
     def cfg(self) -> dict[str, Any]:
+        """The settings of the component."""
         ner: Any = self.nlp.get_pipe("ner")
         return ner.cfg
 
@@ -62,7 +65,7 @@ class Fitted(NamedTuple):
 def fitted(
     request: pytest.FixtureRequest, corpus: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Fitted:
-    """A pipeline that is calibrated, tuned or both."""
+    """A pipeline that is calibrated, tuned, or both."""
     output = tmp_path_factory.mktemp("fitted")
     result = run("fit", *SHORT, "--train", corpus, "--output", output, *request.param, "--json")
     assert result.exit_code == 0, result.output
@@ -71,7 +74,7 @@ def fitted(
 
 
 def test_scores_are_of_docs_that_were_held_out(fitted: Fitted) -> None:
-    """A model that hasn't seen a doc guesses its label."""
+    """A model that hasn't seen a doc can only guess its label."""
     assert fitted.performance["measured_on"] == {"source": HELD_OUT, "docs": 80}
     assert 0.2 < fitted.printed["held_out"]["ents_f"] < 0.7
     assert 0 < fitted.performance["ents_f"] < 0.7
@@ -106,7 +109,7 @@ def test_the_threshold_is_chosen_by_scores_of_held_out_docs(fitted: Fitted) -> N
 
 
 def test_a_calibrated_pipeline_is_tuned_with_its_temperature(corpus: Path, tmp_path: Path) -> None:
-    """`tune` finds the same threshold for the saved pipeline with its calibrated probabilities."""
+    """With its calibrated probabilities, `tune` finds the same threshold for the saved pipeline."""
     vocab = spacy.blank("xx").vocab
     docs = []
     for i in range(40):
@@ -162,7 +165,7 @@ def test_nothing_is_evaluated_without_a_development_corpus(
 
 
 def assert_not_fitted(output: Path, message: str, *arguments: Any) -> None:
-    """`fit` refuses these arguments with a message, and writes nothing."""
+    """Check that `fit` refuses these arguments with a message, and writes nothing."""
     result = run("fit", *arguments, "--calibrate", "--output", output)
     assert result.exit_code == 1
     assert message in result.output
@@ -176,7 +179,7 @@ def test_a_cache_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> Non
 
 
 def test_a_model_to_start_from_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
-    """It may have seen the docs that are held out."""
+    """It may have been trained on the docs that would be held out."""
     config = load_config(SPARSE)
     config["initialize"]["after_init"] = {"@callbacks": "spacy_costner.start_from.v1", "path": "x"}
     config.to_disk(tmp_path / "config.cfg")
@@ -195,8 +198,8 @@ def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_pat
 
 
 def test_docs_predicted_in_parts_are_calibrated_and_tuned_as_at_once(unsure: Path) -> None:
-    """Held-out docs are predicted in parts. If their models were one, temperatures, calibration
-    error and scores would be those of all docs at once."""
+    """Held-out docs are predicted in parts, one for each fold. If the models of all folds were the
+    same, temperatures, calibration error and scores would be those of all docs at once."""
     nlp = load(unsure)
     batch = examples(nlp)
     ner = nlp.get_pipe("ner")

@@ -1,4 +1,4 @@
-"""Pages with labels, texts and file names that are markup: nothing of them runs."""
+"""Tests of pages whose labels, texts and file names are markup: none of it is run."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from .support.markup import HOSTILE, RUN
 
 
 def make_docs(labels: list[str]) -> list[Doc]:
-    """A doc for each label, whose text is hostile as well."""
+    """A doc for each label. Its text is hostile, too."""
     vocab = spacy.blank("en").vocab
     docs = []
     for i, label in enumerate(labels):
@@ -28,8 +28,8 @@ def make_docs(labels: list[str]) -> list[Doc]:
 
 
 def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
-    """Open a page and focus all that is in it: its title stays, it has no handlers of events, and
-    no elements but ours."""
+    """Open a page in the browser, and focus everything on it. The title of the page must stay, and
+    there must be no event handlers and no elements except ours."""
     tab.open(path)
     assert tab.run("document.title") == title
     tab.press("Tab", 5)
@@ -45,7 +45,7 @@ def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
 @needs_chromium
 @pytest.mark.parametrize("half", [HOSTILE[:14], HOSTILE[14:]], ids=["first", "second"])
 def test_nothing_of_a_report_runs(half: list[str], tmp_path: Path) -> None:
-    """The report has a row of the matrix for each label, as there are few."""
+    """There are few labels, so the matrix of the report has a row for each."""
     nlp = spacy.blank("en")
     ner = nlp.add_pipe("cost_sensitive_ner", name="ner")
     examples = [Example(doc.copy(), doc) for doc in make_docs(half)]

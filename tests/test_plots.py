@@ -1,4 +1,4 @@
-"""Figures: right in what they say, at home in light and dark."""
+"""Tests of figures: what they show, and that they fit the light and the dark mode of a page."""
 
 import math
 import re
@@ -30,7 +30,8 @@ AXES = {"ylabel": "from", "xlabel": "to", "unit": "weight"}
 
 
 def plot_heat_map(values: list[list[float]], **settings: Any) -> Any:
-    """A heat map of the rows "row0", "row1", … and the columns "column0", "column1", …"""
+    """A heat map whose rows are named "row0", "row1", … and whose columns are named "column0",
+    "column1", …"""
     n_rows, n_columns = numpy.shape(values)
     rows = [f"row{i}" for i in range(n_rows)]
     columns = [f"column{i}" for i in range(n_columns)]
@@ -43,8 +44,8 @@ def texts(figure: Any) -> list[str]:
 
 
 def test_cells_have_their_numbers() -> None:
-    """Not those without a value or with 0, and none that rounds to -0.00. The one "0.00" is on the
-    scale of colours."""
+    """Cells without a value, or with the value 0, have no number. No number is "-0.00". The only
+    "0.00" is on the scale of colours."""
     figure = plot_heat_map([[1.25, -2.0], [nan, 0.0], [-0.001, 0.0]], number="{:.2f}")
     shown = texts(figure)
     assert {"1.25", "-2.00", "row0", "row1", "column1", "from", "to", "weight"} <= set(shown)
@@ -66,7 +67,7 @@ def test_only_small_heat_maps_have_numbers(
 def test_cells_of_large_heat_maps_say_their_values_on_hover(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The cells that have a value other than 0. The first name is markup, which is escaped."""
+    """Only cells with a value other than 0 do so. The first name is markup, which is escaped."""
     monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
     names = ["<b>&", "l1", "l2", "l3"]
     values = numpy.zeros((4, 4))
@@ -83,13 +84,14 @@ def test_cells_of_large_heat_maps_say_their_values_on_hover(
 
 
 def cell_colours(*values: float) -> Any:
-    """Red, green, blue and opacity, from 0 to 1, of the cells of a heat map with one row."""
+    """The colours of the cells of a heat map with one row: red, green, blue and opacity, from 0 to
+    1."""
     cells = plot_heat_map([[*values]]).axes[0].patches
     return [cell.get_facecolor() for cell in cells]
 
 
 def test_cells_are_blue_above_0_and_red_below() -> None:
-    """0 is transparent, and a missing value grey."""
+    """The value 0 is transparent, and a missing value is grey."""
     below, zero, missing, above = cell_colours(-2.0, 0.0, nan, 2.0)
     red, green, blue, opacity = range(4)
     assert below[red] > below[blue]
@@ -101,7 +103,8 @@ def test_cells_are_blue_above_0_and_red_below() -> None:
 
 
 def test_opacity_is_linear_where_values_are_below_0() -> None:
-    """Full at the largest absolute value, 4. A value of 1 has a quarter of it."""
+    """A cell is opaque at the largest absolute value, 4. The value 1 has a quarter of that
+    opacity."""
     _, above = cell_colours(-4.0, 1.0)
     assert above[3] == pytest.approx(1 / 4, abs=0.01)
 
@@ -125,8 +128,8 @@ def test_colours_of_an_svg_are_variables_of_its_page() -> None:
 
 
 def test_an_svg_has_labels_as_text_and_needs_nothing_from_elsewhere() -> None:
-    """Its ids are those that it uses itself, and begin with the name of the figure, "steps", as a
-    page has several figures."""
+    """An id is only there if the SVG refers to it. Ids begin with the name of the figure, "steps",
+    as a page has several figures."""
     labels = ["$x^2$", "\u65e5\u672c", "_"]
     svg = as_svg(heat_map(numpy.ones((1, 3)), ["<b>&"], labels, **AXES), "steps")
 
@@ -146,8 +149,8 @@ def test_an_svg_has_labels_as_text_and_needs_nothing_from_elsewhere() -> None:
 
 
 def test_curve_goes_through_its_points() -> None:
-    """Recall is drawn from left to right, precision upwards. The chosen point has a line by
-    itself, and behind them are the lines of equal F, of 100 points each."""
+    """Recall is drawn from left to right, precision upwards. The chosen point is a line by itself.
+    The lines of equal F are behind, with 100 points each."""
     figure = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now")
 
     (axes,) = figure.axes
@@ -164,7 +167,8 @@ def test_curve_goes_through_its_points() -> None:
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_values_are_not_written_over_each_other(power: int) -> None:
-    """Two curves with the same ends: between them they are the same, for a power of 1, or close."""
+    """The two curves have the same ends. Between them they are the same, if the power is 1, or
+    close to each other."""
     line = numpy.linspace(0, 1, 60)
     curves = {
         "threshold": [(x, 0.5 + 0.4 * x, 0.9 - 0.5 * x) for x in line],
@@ -187,8 +191,9 @@ def test_values_are_not_written_over_each_other(power: int) -> None:
 
 
 def test_limits_are_those_of_the_good_values() -> None:
-    """The best F is 0.75, at precision 0.8 and recall 0.7; F is at least 0.8 of it at 0.5 and 0.9,
-    too. The axes begin 0.1 below the lowest recall of these points, 0.7, and precision, 0.5."""
+    """The best F is 0.75, at precision 0.8 and recall 0.7. At precision 0.5 and recall 0.9, F is at
+    least 0.8 of that, so this point is good, too. The axes begin 0.1 below the lowest recall of
+    these points, 0.7, and below their lowest precision, 0.5."""
     figure = precision_recall({"threshold": POINTS}, (0.6, 0.8), chosen_name="now")
     (axes,) = figure.axes
     assert axes.get_xlim()[0] == pytest.approx(0.6)
@@ -201,8 +206,9 @@ def test_a_curve_of_zeros_is_drawn() -> None:
 
 
 def test_reliability_by_bin() -> None:
-    """Bins are 0.1 wide. In the last are 0.91, which is right, and 0.95, which is wrong: their mean
-    is 0.93, and half of them are right. In the sixth is 0.55, which is right."""
+    """Bins are 0.1 wide. The last one has the confidences 0.91, which is right, and 0.95, which is
+    wrong: their mean is 0.93, and half of them are right. The sixth one has 0.55, which is
+    right."""
     probs = numpy.asarray([0.91, 0.95, 0.55])
     right = numpy.asarray([True, False, True])
 
@@ -215,7 +221,8 @@ def test_reliability_by_bin() -> None:
 
 
 def test_wilson_interval_by_hand() -> None:
-    """For half of ten: 95 % are within 1.96 standard deviations, and the middle is 0.5."""
+    """Five of ten are right. 95 % of a normal distribution are within 1.96 standard deviations, and
+    the interval is around 0.5."""
     half_width = 1.96 * math.sqrt(0.25 / 10 + 1.96**2 / 400) / (1 + 1.96**2 / 10)
     assert wilson(0.5, 10) == pytest.approx((0.5 - half_width, 0.5 + half_width))
 

@@ -1,4 +1,5 @@
-"""Presidio from PyPI, end to end: `make test-presidio`. Skipped where it is not installed."""
+"""Tests with Presidio as it is on PyPI: `make test-presidio`. They are skipped if it isn't
+installed."""
 
 import os
 import re
@@ -35,7 +36,7 @@ def test_importing_without_presidio_says_what_to_install(monkeypatch: pytest.Mon
 
 @pytest.fixture(scope="module")
 def presidio() -> Any:
-    """The module `spacy_costner.presidio`; without Presidio the test is skipped."""
+    """The module `spacy_costner.presidio`. Without Presidio, the test is skipped."""
     pytest.importorskip("presidio_analyzer", reason=MISSING)
     import spacy_costner.presidio
 
@@ -44,7 +45,7 @@ def presidio() -> Any:
 
 @pytest.fixture(scope="module")
 def trained() -> Language:
-    """A pipeline that has learned TEXTS, with alternatives."""
+    """A pipeline that has learned TEXTS, and writes alternatives."""
     fix_random_seed(0)
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
     train(nlp)
@@ -53,20 +54,21 @@ def trained() -> Language:
 
 @pytest.fixture(scope="module")
 def saved(trained: Language, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the trained pipeline."""
     path = tmp_path_factory.mktemp("saved")
     trained.to_disk(path)
     return path
 
 
 def add_scored_spans(doc: Doc, name: str, spans: list[Any]) -> None:
-    """Write a group as a component does. Each span is (start, end, label, score)."""
+    """Write a group of spans to a doc as a component does. A span is (start, end, label, score)."""
     attrs = {"scores": [score for *_, score in spans], "source": SOURCE}
     spans_without_scores = [Span(doc, begin, end, label) for begin, end, label, _ in spans]
     doc.spans[name] = SpanGroup(doc, name=name, attrs=attrs, spans=spans_without_scores)
 
 
 def in_tokens(scored_spans: list[Any]) -> list[Any]:
-    """First token, end, label and score of each span."""
+    """The first token, the end, the label and the score of each span."""
     return [(span.start, span.end, span.label_, score) for span, score in scored_spans]
 
 
@@ -76,7 +78,7 @@ GUARANTEED = [(1, 6, "LOC", 0.125), (2, 4, "PER", 0.75), (7, 8, "ORG", 0.0)]
 
 @pytest.fixture
 def doc_with_confidences() -> Doc:
-    """Ten tokens, with the group of entities and their confidences."""
+    """A doc of ten tokens, with a group of entities and their confidences."""
     doc = Doc(spacy.blank("xx").vocab, words=list("abcdefghij"))
     add_scored_spans(doc, "confidence", CONFIDENCES)
     return doc
@@ -91,8 +93,8 @@ def test_scored_spans_are_the_entities_with_their_confidences(
 def test_scored_spans_are_the_guaranteed_set_where_there_is_one(
     presidio: Any, doc_with_confidences: Doc
 ) -> None:
-    """Spans that overlap are cut, the least probable ones: LOC gives way to PER. A score of 0
-    becomes the least that Presidio takes for an answer. The set of the doc stays."""
+    """Where spans overlap, the less probable one is cut: LOC gives way to PER. A score of 0 becomes
+    the lowest that Presidio counts as a result. The group in the doc isn't changed."""
     doc = doc_with_confidences
     add_scored_spans(doc, "confidence_guaranteed", GUARANTEED)
 
@@ -108,7 +110,7 @@ def test_scored_spans_are_the_guaranteed_set_where_there_is_one(
 
 
 def test_entities_without_a_score_get_the_default(presidio: Any, doc_with_confidences: Doc) -> None:
-    """ID was set by another component."""
+    """Another component has set the entity ID."""
     doc = doc_with_confidences
     doc.ents = [Span(doc, 2, 4, "PER"), Span(doc, 5, 6, "ORG"), Span(doc, 8, 10, "ID")]
     scored_spans = presidio.find_scored_spans(doc, 0.3)
@@ -131,14 +133,14 @@ def test_find_scored_spans_finds_entities_by_their_characters_after_tokens_are_m
 
 
 def in_characters(scored_spans: list[Any]) -> list[Any]:
-    """First character, end, label and score of each span."""
+    """The first character, the end, the label and the score of each span."""
     return [(span.start_char, span.end_char, span.label_, score) for span, score in scored_spans]
 
 
 def test_a_token_that_has_a_part_of_an_entity_is_in_its_span(
     presidio: Any, trained: Language
 ) -> None:
-    """Here the first token of the entity is merged with the one before it."""
+    """The first token of the entity was merged with the token before it."""
     doc = trained(TEXTS[1])
     del doc.spans["confidence_alternatives"]
     (entity, _), *_ = presidio.find_scored_spans(doc)
@@ -152,7 +154,7 @@ def test_a_token_that_has_a_part_of_an_entity_is_in_its_span(
 
 
 def test_scores_of_two_components_with_one_key_are_both_found(presidio: Any, saved: Path) -> None:
-    """The first predicts no LOC, because of its bias; the second does."""
+    """Because of its bias, the first component predicts no LOC. The second one does."""
     nlp = spacy.load(saved)
     without_places = spacy.load(saved)
     without_places.get_pipe("ner").cfg["decoding"]["labels"]["LOC"] = -50.0
@@ -177,15 +179,16 @@ def make_analyzer(presidio: Any, path: Path, *languages: str) -> Any:
 
 
 def as_tuples(results: list[Any]) -> list[Any]:
-    """First character, end, entity and score of each result, in the order of the text."""
+    """The first character, the end, the entity and the score of each result, in the order of the
+    text."""
     return sorted((r.start, r.end, r.entity_type, round(r.score, 5)) for r in results)
 
 
 def test_the_engine_and_the_recognizer_return_the_scores_of_the_component(
     presidio: Any, trained: Language, saved: Path
 ) -> None:
-    """With entities of Presidio in the place of labels, and the recognizer with those of its
-    mapping."""
+    """Labels are replaced by Presidio's entities, or by those of the mapping that the recognizer
+    was given."""
     analyzer = make_analyzer(presidio, saved, "en", "de")
     recognizer = presidio.CostnerRecognizer(saved, mapping={"PERSON": "NAME"})
     entity_of_label = {"PERSON": "PERSON", "LOC": "LOCATION", "sports-team": "sports-team"}
@@ -205,7 +208,7 @@ def test_the_engine_and_the_recognizer_return_the_scores_of_the_component(
 
 
 def test_the_engine_computes_no_alternatives(presidio: Any, trained: Language, saved: Path) -> None:
-    """Which the pipeline alone writes."""
+    """The same pipeline computes alternatives when it is used without Presidio."""
     analyzer = make_analyzer(presidio, saved, "en")
     assert "confidence_alternatives" in trained(TEXTS[1]).spans
     assert list(analyzer.nlp_engine.nlp["en"](TEXTS[1]).spans) == ["confidence"]
@@ -249,7 +252,7 @@ def test_pipelines_without_a_component_are_refused(
 def test_a_label_that_presidio_has_no_entity_for_is_refused(
     presidio: Any, trained: Language, saved: Path
 ) -> None:
-    """Unless Presidio is told to ignore it: then the two entities of the model are left."""
+    """If Presidio is told to ignore the label, the other two entities of the model are found."""
     analyzer = make_analyzer(presidio, saved, "en")
     settings = {"annotate_ents": True, "spans_key": None}
     ruler = analyzer.nlp_engine.nlp["en"].add_pipe("span_ruler", config=settings)
@@ -262,7 +265,7 @@ def test_a_label_that_presidio_has_no_entity_for_is_refused(
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the commands of the page have been run."""
+    """A folder in which the commands of the page were run."""
     pytest.importorskip("presidio_analyzer", reason=MISSING)
     path = tmp_path_factory.mktemp("workplace")
     (path / "scripts").symlink_to(ROOT / "scripts")
@@ -281,7 +284,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def without_decimals(text: str) -> str:
-    """Text without its numbers, which differ from machine to machine."""
+    """A text without its decimal numbers, which differ from machine to machine."""
     return re.sub(r"\d\.\d+", "", text)
 
 
@@ -306,7 +309,7 @@ def test_the_page_prints_what_it_says(
 def test_the_anonymizer_leaves_no_token_of_the_guaranteed_set(
     presidio: Any, workplace: Path
 ) -> None:
-    """Not even where spans of the set overlap; in several processes, too."""
+    """Spans of the set may overlap. It is tested in one process and in several."""
     from presidio_analyzer import BatchAnalyzerEngine
     from presidio_anonymizer import AnonymizerEngine
     from presidio_anonymizer.entities import OperatorConfig

@@ -1,4 +1,4 @@
-"""Promises and scores of calibration docs, as they are saved and read."""
+"""Tests of promises and of the scores of calibration docs: how they are saved and read."""
 
 import json
 from dataclasses import replace
@@ -47,12 +47,12 @@ SAVED_SCORES: dict[str, Any] = {
 
 
 def as_saved(value: dict[str, Any]) -> dict[str, Any]:
-    """What is read of a mapping that was saved as JSON."""
+    """What is read again if a dictionary is saved as JSON."""
     return json.loads(json.dumps(value))
 
 
 def without(saved: dict[str, Any], *names: str) -> dict[str, Any]:
-    """A mapping without some of its keys."""
+    """A dictionary without some of its keys."""
     return {name: value for name, value in saved.items() if name not in names}
 
 
@@ -64,7 +64,8 @@ def test_a_promise_is_read_as_it_was_saved() -> None:
 
 
 def test_a_promise_without_reading_and_settings_is_saved_without_them() -> None:
-    """The result of `guarantee` has no reading and no settings, and old promises no reading."""
+    """The result of `guarantee` has neither a reading nor settings. Old promises have no
+    reading."""
     saved = without(SAVED_PROMISE, "reading", "holds_for")
     assert as_saved(Promise.from_dict(saved).to_dict()) == saved
 
@@ -124,8 +125,8 @@ def test_calibration_scores_without_scores_are_refused() -> None:
 
 
 def test_scores_are_collected_by_values_of_user_data() -> None:
-    """Values that too few docs have are left out, and docs without a score: "web" has just enough,
-    "mail" one less, and each row number one doc."""
+    """Docs without a score are left out, and so are values that too few docs have: "web" has just
+    enough docs, "mail" has one less, and each row number has one."""
     vocab = Vocab()
     docs: list[Doc] = []
     for i in range(2 * ENOUGH):

@@ -1,4 +1,4 @@
-"""Training with vectors that are learned from raw text: `fit --raw`, `init --raw`."""
+"""Tests of training with vectors that are learned from raw text: `fit --raw` and `init --raw`."""
 
 import json
 import shutil
@@ -35,8 +35,8 @@ N_RAW_TOKENS = N * 4 * (7 + 8)
 
 
 def words_of_annotated(i: int) -> list[str]:
-    """A sentence of nine words, in which nothing tells the name from the place but what they are
-    elsewhere. Every other one has the place first."""
+    """A sentence of nine words with a name and a place. Nothing in it tells them apart, only what
+    the two words do in other texts. Every other sentence has the place first."""
     first, second = PEOPLE[i], CITIES[i]
     if i % 2:
         first, second = second, first
@@ -44,6 +44,7 @@ def words_of_annotated(i: int) -> list[str]:
 
 
 def save_docs(path: Path, numbers: range) -> None:
+    """Save the annotated sentences with these numbers."""
     vocab = spacy.blank("xx").vocab
     docs: list[Doc] = []
     for i in numbers:
@@ -56,8 +57,9 @@ def save_docs(path: Path, numbers: range) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with corpora, of which one part of the words is in training and one in dev, and raw
-    text of all of them: people speak, one goes to places."""
+    """A folder with corpora and raw text. Some words are only in the training corpus, others only
+    in the development corpus. The raw text has all of them: there people speak, and trains
+    go to places."""
     save_docs(tmp_path / "train.spacy", range(12))
     save_docs(tmp_path / "dev.spacy", range(12, N))
     lines: list[str] = []
@@ -70,13 +72,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def fit_options(folder: Path) -> list[Any]:
+    """The options that name the corpora, and the language."""
     corpora = ["--train", folder / "train.spacy", "--dev", folder / "dev.spacy"]
     return [*corpora, "--raw", folder / "raw.txt", "--output", folder / "output"]
 
 
 def test_fit_learns_vectors_of_raw_text_and_of_its_corpus(folder: Path) -> None:
-    """It knows the new words of dev, says what it has read, and the pipeline needs no other
-    folder. The config of the output trains the same again."""
+    """The pipeline knows the new words of the development corpus, and needs no other folder. The
+    output says what was read. The config in the output folder trains the same pipeline again."""
     result = run("fit", *fit_options(folder), "--lang", "xx")
     assert result.exit_code == 0, result.output
     n_tokens = N_RAW_TOKENS + 12 * 9  # of the raw text, and of the training corpus
@@ -108,8 +111,8 @@ def test_without_raw_text_new_words_are_not_known(folder: Path) -> None:
 
 
 def test_fit_takes_raw_text_beside_a_config(folder: Path) -> None:
-    """Several files, in the language of the config, whose corpus is read, too. JSON says how many
-    tokens."""
+    """There are several files. Language and corpus are those of the config; the corpus is read as
+    text, too. JSON says how many tokens were read."""
     config_path = folder / "config.cfg"
     text = init(lang="xx", train_path=folder / "train.spacy", dev_path=folder / "dev.spacy")
     config_path.write_text(text, encoding="utf8")
@@ -123,7 +126,7 @@ def test_fit_takes_raw_text_beside_a_config(folder: Path) -> None:
 
 
 def test_fit_again_learns_again(folder: Path) -> None:
-    """Its own vectors are replaced, but nothing else that is called so."""
+    """The vectors that it has learned before are replaced, but nothing else with that name is."""
     assert run("fit", *fit_options(folder)).exit_code == 0
     assert run("fit", *fit_options(folder)).exit_code == 0
     (folder / "output" / "vectors" / FILE).unlink()
@@ -188,15 +191,15 @@ def test_fit_refuses_raw_text_before_it_is_read(folder: Path) -> None:
 
 @pytest.fixture
 def transductive(folder: Path) -> Path:
-    """The folder, whose raw text has the sentences of dev, too."""
+    """The folder, whose raw text also has the sentences of the development corpus."""
     lines = [" ".join(words_of_annotated(i)) for i in range(12, N)]
     (folder / "dev.txt").write_text("\n".join(lines), encoding="utf8")
     return folder
 
 
 def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
-    """Their sentences are kept as those of training are, also on disk, and without capitals and
-    signs. Docs of neither aren't known."""
+    """The hashes of their sentences are kept as those of training docs are, also on disk. Capitals
+    and punctuation don't matter. Docs that are neither aren't known."""
     folder = transductive
     result = run("fit", *fit_options(folder), "--raw", folder / "dev.txt", "--lang", "xx")
     assert result.exit_code == 0, result.output

@@ -1,5 +1,6 @@
-"""Two ways of reading a file, as `spacy evaluate` and as `spacy apply`: which command reads how,
-what is kept of it, and what is said where other docs are given."""
+"""Tests of the two ways to read a file: as `spacy evaluate` or as `spacy apply`. Which command
+reads in which way, what the pipeline keeps of it, and the warning about docs that were read in the
+other way."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -45,7 +46,7 @@ Seen = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
 def article(rng: numpy.random.Generator, vocab: Any = NLP.vocab) -> Doc:
-    """Sentences such as "Kim left New-York .", with "New-York" as one token."""
+    """A doc of sentences such as "Kim left New-York .", where "New-York" is one token."""
     words: list[str] = []
     spaces: list[bool] = []
     starts: list[bool] = []
@@ -66,7 +67,7 @@ def write_articles(path: Path, n_docs: int, seed: int) -> Path:
 
 
 def seen_of(doc: Doc) -> Seen:
-    """What a component sees of a doc."""
+    """What a component sees of a doc: its tokens and its sentence starts."""
     words = tuple(token.text for token in doc)
     starts = tuple(token.is_sent_start is True for token in doc)
     return words, starts
@@ -74,9 +75,9 @@ def seen_of(doc: Doc) -> Seen:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with train.spacy and dev.spacy; with model-best, which `fit` has trained; and with
-    this model after `guarantee` on dev.spacy, read as text ("text") and with the tokens of the file
-    ("file")."""
+    """A folder with train.spacy and dev.spacy, and three pipelines: model-best, which `fit` has
+    trained, and this one after `guarantee` on dev.spacy, read as text ("text") and with the tokens
+    of the file ("file")."""
     folder = tmp_path_factory.mktemp("reading")
     train = write_articles(folder / "train.spacy", n_docs=30, seed=0)
     dev = write_articles(folder / "dev.spacy", n_docs=60, seed=1)
@@ -88,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def succeed(*arguments: Any) -> Any:
-    """Run a command, which may not fail."""
+    """Run a command, and check that it succeeds."""
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     return result
@@ -96,11 +97,12 @@ def succeed(*arguments: Any) -> Any:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
-    """A list of the docs that components have predicted, in order: it grows during the test."""
+    """A list of the docs that components have predicted, in order. It grows during the test."""
     docs_seen: list[Seen] = []
     posterior_of = CostSensitiveNER._posterior
 
     def recorded_posterior(self: Any, docs: list[Doc], **options: Any) -> Any:
+        """Compute the posterior, and note the docs."""
         docs_seen.extend(seen_of(doc) for doc in docs)
         return posterior_of(self, docs, **options)
 
@@ -109,7 +111,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
 
 
 def commands(folder: Path, output: Path) -> dict[str, list[Any]]:
-    """The commands that measure, on the same docs."""
+    """The words of all commands that measure, on the same docs."""
     model = folder / "model-best"
     config = folder / "config.cfg"
     dev = folder / "dev.spacy"
@@ -133,8 +135,8 @@ MEASURING = ["fit", "calibrate", "tune", "guarantee", "report", "compare"]
 def test_commands_that_measure_read_as_spacy_does(
     command: str, file_tokens: bool, folder: Path, seen: list[Seen], tmp_path: Path
 ) -> None:
-    """As `spacy evaluate`, or with --file-tokens as `spacy apply`. What a command measures last are
-    the development docs."""
+    """They read as `spacy evaluate` or, with --file-tokens, as `spacy apply`. The docs that a
+    command predicts last are those of the development corpus."""
     if command == "report":
         pytest.importorskip("matplotlib")
     option = ["--file-tokens"] if file_tokens else []
@@ -160,8 +162,8 @@ def test_commands_that_measure_read_as_spacy_does(
 
 
 def expected_docs(path: Path, file_tokens: bool) -> list[Seen]:
-    """What a component sees, by spaCy's own readers. The tokenizer makes three tokens of
-    "New-York", and no sentence starts."""
+    """What a component sees if spaCy's own readers read the file. The tokenizer makes three tokens
+    of "New-York", and sets no sentence starts."""
     docs = list(DocBin().from_disk(path).get_docs(NLP.vocab))
     if not file_tokens:
         docs = [eg.predicted for eg in Corpus(path)(NLP)]
@@ -176,8 +178,8 @@ def expected_docs(path: Path, file_tokens: bool) -> list[Seen]:
 def test_watch_reads_as_calibration_docs_were_read_and_annotate_keeps_tokens(
     way: str, folder: Path, seen: list[Seen], tmp_path: Path
 ) -> None:
-    """`watch` reads a .spacy file and tokens in JSONL alike. `annotate` keeps the tokens of the
-    file, and says each time that its docs are read otherwise, if they are."""
+    """`watch` reads a .spacy file and JSONL with tokens in the same way. `annotate` keeps the
+    tokens of the file. If the calibration docs were read otherwise, it says so each time."""
     dev = folder / "dev.spacy"
 
     result = succeed("watch", folder / way, dev, "--json")
@@ -219,7 +221,8 @@ def test_audit_reads_tokens_of_the_file_and_sentence_starts_only_with_the_option
 
 
 def test_sentence_starts_of_a_component_before_are_read(folder: Path, seen: list[Seen]) -> None:
-    """As `spacy evaluate` does, here of a sentencizer. A doc without them gets a warning."""
+    """They are read as `spacy evaluate` does; here a sentencizer sets them. There is a warning
+    about a doc without them."""
     nlp = spacy.load(folder / "model-best")
     nlp.add_pipe("sentencizer", first=True)
     examples = list(examples_to_measure(nlp, make_reader(folder / "dev.spacy")))
@@ -252,7 +255,8 @@ NEW_YORK: dict[str, Any] = {
 def test_docs_read_otherwise_than_calibration_docs_get_one_warning(
     sent_starts: list[int], message: str, folder: Path
 ) -> None:
-    """They keep their tokens and sentence starts. Texts get no warning."""
+    """Docs keep their tokens and sentence starts, so there is one warning. There is none about
+    texts."""
     nlp = spacy.load(folder / "text")
     nlp("Kim left New-York. Ana saw Oslo.")
     starts = [i in sent_starts for i in range(8)] if sent_starts else None
@@ -285,7 +289,7 @@ def test_calibrate_warns_of_another_reading_than_that_of_the_guarantee(
 def test_fit_trains_the_same_weights_from_columns_and_from_spacys_format(
     folder: Path, tmp_path: Path
 ) -> None:
-    """Of the same docs. They are not those of training without sentence starts."""
+    """Both files have the same docs. Without sentence starts, the weights are others."""
     columns = tmp_path / "train.conll"
     succeed("convert", folder / "train.spacy", columns)
     docbin = tmp_path / "train.spacy"
@@ -305,7 +309,7 @@ def test_fit_trains_the_same_weights_from_columns_and_from_spacys_format(
 def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
     folder: Path, tmp_path: Path
 ) -> None:
-    """In one note. `check` says it of both corpora."""
+    """A note has both scores. `check` has a warning for both corpora."""
     dev = folder / "dev.spacy"
     result = succeed("fit", folder / "config.cfg", "--output", tmp_path)
     nlp = spacy.load(tmp_path / "model-best")
@@ -323,18 +327,18 @@ def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
 
 
 def with_sentencizer(config: Config) -> None:
-    """A component before sets sentence starts."""
+    """Add a component before that sets sentence starts."""
     config["nlp"]["pipeline"] = ["sentencizer", "ner"]
     config["components"]["sentencizer"] = {"factory": "sentencizer"}
 
 
 def without_borders(config: Config) -> None:
-    """Sentence starts are not used."""
+    """Have the component ignore sentence starts."""
     config["components"]["ner"]["sentence_boundaries"] = False
 
 
 def with_starts_of_files(config: Config) -> None:
-    """The sentence starts of the annotation are read."""
+    """Have the corpus reader keep the sentence starts of the annotation."""
     for reader in config["corpora"].values():
         reader["sentences"] = True
 
@@ -362,7 +366,7 @@ def test_fit_refuses_file_tokens_without_a_development_corpus(folder: Path, tmp_
 def test_a_pipeline_saved_without_a_reading_is_watched_on_text(
     folder: Path, tmp_path: Path
 ) -> None:
-    """As it was calibrated; and docs get no warning."""
+    """It was calibrated on text. There are no warnings about docs."""
     nlp = spacy.load(folder / "text")
     ner: Any = nlp.get_pipe("ner")
     ner.reading = None
@@ -377,7 +381,8 @@ def test_a_pipeline_saved_without_a_reading_is_watched_on_text(
 
 
 def test_columns_are_read_as_the_same_docs_in_spacys_format(tmp_path: Path) -> None:
-    """Words are kept, as spaces between them are unknown; sentence starts only with the option."""
+    """Columns don't say where there are spaces, so their words are kept. They have sentence starts
+    only with the option."""
     columns = "-DOCSTART- O\n\nKim B-PER\nleft O\n. O\n\nOslo. B-LOC\nSo O\n"
     (tmp_path / "a.conll").write_text(columns)
     DocBin(docs=read_docs(NLP, tmp_path / "a.conll")).to_disk(tmp_path / "a.spacy")
@@ -426,7 +431,7 @@ def test_the_reading_of_examples_made_elsewhere_is_found_from_their_docs(folder:
 
 
 def entropies(nlp: Language, docs: list[Doc]) -> numpy.ndarray:
-    """The scores that `watch` compares: a number for each doc."""
+    """The scores of docs that `watch` compares: one number for each doc."""
     ner: Any = nlp.get_pipe("ner")
     posterior = ner.posterior(docs, preset=True)
     return measure(posterior, read_presets(docs))[0]
@@ -434,8 +439,8 @@ def entropies(nlp: Language, docs: list[Doc]) -> numpy.ndarray:
 
 @pytest.mark.slow
 def test_random_halves_alarm_only_where_they_are_read_in_different_ways(folder: Path) -> None:
-    """Where both are read alike, in either way, at most 1 % of 300 splits alarm, and two standard
-    errors. Otherwise more than a third does."""
+    """If both halves are read in the same way, at most 1 % of 300 random splits alarm, with a
+    margin of two standard errors. Otherwise more than a third of them do."""
     nlp = spacy.load(folder / "text")
     rng = numpy.random.default_rng(0)
     docs = [article(rng, nlp.vocab) for _ in range(200)]
@@ -443,6 +448,7 @@ def test_random_halves_alarm_only_where_they_are_read_in_different_ways(folder: 
     of_file = entropies(nlp, [as_spacy_applies(doc) for doc in docs])
 
     def alarms(calibration: numpy.ndarray, new: numpy.ndarray) -> Iterator[bool]:
+        """Whether the test alarms for random halves of the docs, read in these two ways."""
         for seed in range(300):
             # A hundred docs are for calibration, the other hundred are new.
             order = numpy.random.default_rng(seed).permutation(len(docs))

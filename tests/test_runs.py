@@ -1,4 +1,5 @@
-"""Runs: by any executor, kept, and one failure by itself."""
+"""Tests of runs: any executor gives the same results, results are cached, and one failure doesn't
+stop the others."""
 
 import json
 import os
@@ -33,7 +34,7 @@ from .support.runs import square
 
 
 def squares(ended_of: dict[str, Any]) -> dict[str, int]:
-    """The squares that runs computed, by the name of the run."""
+    """The squares that runs have computed, by the name of the run."""
     return {name: ended.value["square"] for name, ended in ended_of.items()}
 
 
@@ -43,7 +44,7 @@ def squares(ended_of: dict[str, Any]) -> dict[str, int]:
     ids=["this process", "two processes", "two threads"],
 )
 def test_one_failure_does_not_stop_the_other_runs(tmp_path: Path, make_executor: Any) -> None:
-    """Each run computes a square, which fails below 0. What failed isn't kept."""
+    """Each run computes a square, and fails if its number is below 0. A failure isn't cached."""
     runs = []
     for x in (2, -1, 3):
         path = tmp_path / f"square-{x}.json"
@@ -60,7 +61,8 @@ def test_one_failure_does_not_stop_the_other_runs(tmp_path: Path, make_executor:
 
 
 def test_a_run_is_kept_for_its_settings(tmp_path: Path) -> None:
-    """99 is not the square of 3: it is read, not computed. With another x it is computed."""
+    """The cached result is 99, which isn't the square of 3: so it is read, not computed. With
+    another x, the square is computed."""
     run = Run("square", square, {"x": 3}, tmp_path / "square.json")
     run_one(run)
     saved = json.loads((tmp_path / "square.json").read_text())
@@ -82,7 +84,7 @@ def test_a_run_without_a_path_runs_each_time() -> None:
 
 
 def die_once(path: str, x: int) -> dict[str, Any]:
-    """Die the first time; `path` remembers that."""
+    """End the process at the first call. A file at `path` says that there was one."""
     if not Path(path).exists():
         Path(path).touch()
         os.kill(os.getpid(), SIGKILL)
@@ -112,6 +114,7 @@ class ExecutorOfDyingWorkers(ThreadPoolExecutor):
         self.is_broken = False
 
     def submit(self, function: Callable[..., Any], run: Run) -> Future:  # type: ignore[override]
+        """Call the function, or let the worker die."""
         if self.is_broken:
             raise BrokenExecutor("died")
         if self.deaths.get(run.name, 0) == 0:
@@ -134,6 +137,7 @@ def run_with_dying_workers(
     executors: list[ExecutorOfDyingWorkers] = []
 
     def make_executor() -> ExecutorOfDyingWorkers:
+        """Make an executor, and count it."""
         executors.append(ExecutorOfDyingWorkers(deaths, outlives_workers=outlives_workers))
         return executors[-1]
 
@@ -146,9 +150,10 @@ def run_with_dying_workers(
 def test_a_run_whose_worker_dies_each_time_fails_alone(
     outlives_workers: bool, n_executors: int
 ) -> None:
-    """The worker of "die" would die nine times: the run fails after four deaths, as the last if
-    the executor goes on. The worker of "once" dies once: its run is repeated. An executor that goes
-    on is made once for all runs and twice for "die" alone; others are made after each death."""
+    """The worker of the run "die" would die nine times. The run fails after four deaths; if the
+    executor outlives its workers, it is the last to end. The worker of "once" dies once, and its
+    run is repeated. An executor that outlives its workers is made once for all runs, and twice for
+    "die" alone. Other executors are made again after each death."""
     deaths = {"die": 9, "once": 1}
 
     ended_of, n_made = run_with_dying_workers(
@@ -164,7 +169,7 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long before each of twenty runs has died four times."""
+    """That is long before each of twenty runs has died four times."""
     monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
     names = [str(i) for i in range(20)]
     ended_of, n_executors = run_with_dying_workers(names, deaths=dict.fromkeys(names, 9))
@@ -180,7 +185,8 @@ def test_workers_that_have_finished_a_run_are_not_given_up(monkeypatch: pytest.M
 
 
 def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:
-    """What it runs knows nothing of the package, of which the worker may have any version."""
+    """The function that it runs doesn't use this package, as the worker may have another version of
+    it."""
     task = FunctionType(_make_task().__code__, {})
     here = socket.gethostname()
     with pytest.raises(ValueError, match=rf"worker on {here}: expected spacy 0\.1, got 3"):
@@ -200,7 +206,8 @@ def test_without_ray_an_address_names_the_extra_to_install(monkeypatch: pytest.M
 
 
 def test_an_address_where_nobody_listens_is_refused() -> None:
-    """A server listens within the block, and no longer behind it. "auto" is left to Ray."""
+    """A server listens during the `with` block, and not after it. The address "auto" is left to
+    Ray."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_address(address)
@@ -224,8 +231,8 @@ def test_the_executor_is_shut_down_if_the_caller_stops_reading() -> None:
 
 
 def test_fingerprints_differ_for_settings_and_contents_of_files(tmp_path: Path) -> None:
-    """A setting may be the path of a file or of a folder, whose files' names count, too. Hidden and
-    compiled files don't."""
+    """A setting may be the path of a file or of a folder. The names of the files in a folder count,
+    too. Hidden and compiled files don't count."""
     file = tmp_path / "tree.json"
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -250,12 +257,13 @@ def test_fingerprints_are_the_same_for_another_order_of_settings() -> None:
 
 
 def test_fingerprints_take_text_that_is_no_path() -> None:
-    """No path has a null character or half of a surrogate pair."""
+    """A path can't have a null character or half of a surrogate pair."""
     assert fingerprint("\0", "\ud800")
 
 
 def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path) -> None:
-    """To the last digit. One value is kept: that of another key replaces it."""
+    """They are the same to the last digit. One value is kept: a value with another key replaces
+    it."""
     path = tmp_path / "value.json"
     new_values = iter([1 / 3, 2, [1e-300]])
     values = [remembered(path, key, lambda: next(new_values)) for key in ("a", "a", "b", "a", "a")]
@@ -269,6 +277,7 @@ def test_a_run_that_is_killed_while_it_writes_leaves_the_value_before(
     remembered(path, "a", lambda: [1e-300])
 
     def write_half(path: Path, text: str, **settings: Any) -> None:
+        """Write half of the text, and fail."""
         path.write_bytes(text[:10].encode())
         raise KeyboardInterrupt
 

@@ -1,4 +1,5 @@
-"""Commands save pipelines without the words that they have met, and these predict the same."""
+"""Tests that commands save pipelines without the words that these have met, and that the saved
+pipelines predict the same."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +25,7 @@ LABELS = ["PER", "PER", "LOC", "LOC"]
 
 
 def write_docs(path: Path, rare_word: str) -> None:
-    """Write docs of names, each with a word that occurs nowhere else."""
+    """Write docs with names. Each doc also has a word that occurs nowhere else."""
     vocab = spacy.blank("xx").vocab
     docs: list[Doc] = []
     for i in range(20):
@@ -35,7 +36,8 @@ def write_docs(path: Path, rare_word: str) -> None:
 
 
 def fit_in(folder: Path, **overrides: Any) -> Fitted:
-    """Fit a model to docs with the words train0, train1, …; the other corpus has dev0, dev1, …"""
+    """Fit a model in a folder. The training docs have the words train0, train1, …, the development
+    docs have dev0, dev1, …"""
     write_docs(folder / "train.spacy", "train")
     write_docs(folder / "dev.spacy", "dev")
     return fit(
@@ -48,16 +50,18 @@ def fit_in(folder: Path, **overrides: Any) -> Fitted:
 
 
 def saved_strings(path: Path) -> list[str]:
+    """The strings in the saved vocab of a pipeline."""
     return json.loads((path / "vocab" / "strings.json").read_text(encoding="utf8"))
 
 
 def rare_words(path: Path) -> list[str]:
-    """The words that are in the saved vocab and in a single doc."""
+    """The words in the saved vocab that only one doc has."""
     return [word for word in saved_strings(path) if word.startswith(("train", "dev"))]
 
 
 def scores_of(nlp: Language) -> list[float]:
-    """The emissions of words that the model knows, of one of the training docs, and of others."""
+    """The emissions of two docs: one of words that the model knows, and one with a name that it
+    doesn't know."""
     docs = [
         Doc(nlp.vocab, words=["Ana", "and", "train3", "Ana", "Rome"]),
         Doc(nlp.vocab, words=["Eva", "and", "Rome"]),
@@ -123,7 +127,7 @@ def test_words_with_vectors_stay(tmp_path: Path) -> None:
 
 
 def test_words_with_clusters_stay(tmp_path: Path) -> None:
-    """`explain` shows some of each cluster."""
+    """`explain` shows some words of each cluster."""
     clusters = tmp_path / "own.json"
     clusters.write_text(json.dumps({"Rome": 1, "Oslo": 1, "train3": 2}))
     features = "components.ner.model.features"
@@ -142,10 +146,12 @@ def trained() -> Language:
 
 
 def add_ruler(nlp: Language) -> None:
+    """Add an entity ruler to a pipeline."""
     nlp.add_pipe("entity_ruler")
 
 
 def disable_ruler(nlp: Language) -> None:
+    """Add an entity ruler to a pipeline, and disable it."""
     nlp.add_pipe("entity_ruler")
     nlp.disable_pipe("entity_ruler")
 

@@ -1,4 +1,5 @@
-"""Saves: whenever a process ends, or the disk is full, the old is there or the new, whole."""
+"""Tests of saving: whenever a process is killed or the disk is full, there is the old file or
+folder or the complete new one."""
 
 import errno
 import os
@@ -26,7 +27,7 @@ Files = dict[str, str]
 
 
 def pipeline_files(text: str) -> Files:
-    """Files with the names of those of a pipeline; in each there is the text, and its name."""
+    """Files with the names of those of a pipeline. The content of each is the text and its name."""
     names = ["config.cfg", "meta.json", "ner/model", "vocab/strings.json"]
     return {name: f"{text} {name}" for name in names}
 
@@ -36,9 +37,10 @@ NEW = pipeline_files("new")
 
 
 def writer(files: Files) -> Callable[[Path], None]:
-    """A function that writes these files into a folder."""
+    """Make a function that writes these files to a folder."""
 
     def write(folder: Path) -> None:
+        """Write the files to a folder."""
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
@@ -47,7 +49,7 @@ def writer(files: Files) -> Callable[[Path], None]:
 
 
 def files_of(folder: Path) -> Files:
-    """The path within a folder and the text of each file in it."""
+    """The content of each file in a folder, by its path within the folder."""
     files = {}
     for path in folder.rglob("*"):
         if path.is_file():
@@ -56,17 +58,17 @@ def files_of(folder: Path) -> Files:
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """Stands for the death of the process."""
 
 
 class DiskAccesses:
-    """An audit hook of Python, which hears of each access to the disk. It ends the process, as it
-    were, after some of them."""
+    """An audit hook of Python, which is called before each access to the disk. After some number of
+    accesses it raises `Killed`, as if the process had been killed."""
 
     n_left = sys.maxsize
 
     def __call__(self, event: str, arguments: Any) -> None:
-        """Hear of an event, such as "os.rename"."""
+        """Take note of an event, such as "os.rename"."""
         module = event.split(".")[0]
         if module in ("open", "os", "shutil", "fcntl"):
             self.n_left -= 1
@@ -75,7 +77,7 @@ class DiskAccesses:
 
     @contextmanager
     def killed_after(self, n_accesses: int) -> Iterator[None]:
-        """Nothing reaches the disk after so many accesses."""
+        """In a `with` block, nothing reaches the disk after so many accesses."""
         self.n_left = n_accesses
         try:
             yield
@@ -85,7 +87,7 @@ class DiskAccesses:
 
 @pytest.fixture(scope="session")
 def disk() -> DiskAccesses:
-    """The hook: once for all tests, as hooks can't be removed."""
+    """The hook. It is made once for all tests, as hooks can't be removed."""
     accesses = DiskAccesses()
     sys.addaudithook(accesses)
     return accesses
@@ -95,8 +97,8 @@ def disk() -> DiskAccesses:
 def test_a_folder_is_old_or_new_whenever_its_save_is_killed(
     tmp_path: Path, disk: DiskAccesses
 ) -> None:
-    """Before each access to the disk, until a save comes to its end. Between two renames there is
-    no folder; `check_folder` brings it back."""
+    """The save is killed before each of its accesses to the disk, until a save ends. Between its
+    two renames there is no folder, and `check_folder` brings the old one back."""
     path = tmp_path / "model"
     is_new: list[bool] = []
     n_missing = 0
@@ -141,7 +143,8 @@ def test_a_file_is_old_or_new_whenever_its_save_is_killed(
 
 
 def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: DiskAccesses) -> None:
-    """At any of its accesses to the disk. Nothing remains of it."""
+    """The first save is killed before each of its accesses to the disk. Nothing of it remains after
+    the second."""
     path = tmp_path / "page.html"
     for n_accesses in range(10):
         with suppress(Killed), disk.killed_after(n_accesses):
@@ -154,11 +157,12 @@ def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: Disk
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, call: str) -> Mock:
-    """Let a call fail as on a full disk. RETURNS (Mock): A function that fails so."""
+    """Let a call fail as on a full disk: "fsync", "mkdir" or "rename". (Writing itself is left to
+    the test.) Returns a function that fails in the same way."""
     full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
 
     def full_for_saved(move: Callable) -> Callable:
-        """Only what was written anew can't be renamed: the old is moved back."""
+        """Only what was written anew can't be renamed. The old folder can be renamed back."""
         return lambda path, target: (full if path.suffix == ".saving" else move)(path, target)
 
     if call == "rename":
@@ -196,6 +200,7 @@ def test_the_old_file_stays_when_the_disk_is_full(
     full = fill_disk(monkeypatch, call)
 
     def write_new(temporary: Path) -> None:
+        """Write the new file."""
         if call == "write":
             full()
         temporary.write_bytes(b"new")
@@ -209,7 +214,7 @@ def test_the_old_file_stays_when_the_disk_is_full(
 
 
 def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
-    """Files and folders of the user, links among them."""
+    """Files and folders of the user stay, and so do links."""
     path = tmp_path / "model"
     save_folder(path, writer({**OLD, "parser/model": "of an older pipeline"}))
     (path / "mine").mkdir()
@@ -225,7 +230,7 @@ def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_folder_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At first it links to nothing. The path is relative."""
+    """The path is relative. At first it is a link to nothing."""
     (tmp_path / "disk").mkdir()
     monkeypatch.chdir(tmp_path)
     Path("model").symlink_to("disk/model")
@@ -285,10 +290,11 @@ def test_folders_that_cannot_be_replaced_are_refused(
 
 @posix
 def test_of_two_saves_at_once_the_later_one_stays(tmp_path: Path) -> None:
-    """While the first one writes, the other begins and ends."""
+    """The second save begins and ends while the first one is writing."""
     path = tmp_path / "model"
 
     def write_old(temporary: Path) -> None:
+        """Write the old files. Before this ends, save the new ones."""
         writer(OLD)(temporary)
         save_folder(path, writer(NEW))
         assert files_of(temporary) == OLD
@@ -302,7 +308,7 @@ def test_of_two_saves_at_once_the_later_one_stays(tmp_path: Path) -> None:
 def test_check_folder_brings_back_only_a_folder_that_no_process_is_renaming(
     tmp_path: Path,
 ) -> None:
-    """Folders whose names are not those of a save are left alone."""
+    """Folders with other names than those that a save makes are left alone."""
     path = tmp_path / "model"
     for name in (".model.saving", ".model.0123.old", ".model.01234567.old"):
         (tmp_path / name).mkdir()
@@ -332,7 +338,8 @@ def inputs(tmp_path: Path) -> list[Path]:
 def test_an_output_that_is_an_input_is_refused(
     output: str, tmp_path: Path, inputs: list[Path]
 ) -> None:
-    """Under another name, too, and a file of an input pipeline."""
+    """It is refused even under another name, and so is a file in the folder of an input
+    pipeline."""
     (tmp_path / "link").symlink_to(tmp_path / "test.spacy")
     with pytest.raises(ValueError, match="expected another file than the input, got: "):
         check_file(tmp_path / output, [str(path) for path in inputs])
@@ -347,6 +354,7 @@ def test_the_input_whose_file_an_output_is_is_named(tmp_path: Path, inputs: list
 def test_other_outputs_are_not_refused(
     output: str | None, tmp_path: Path, inputs: list[Path]
 ) -> None:
-    """Such as a page in the folder of a pipeline. An input may be an installed package."""
+    """For example, a page in the folder of a pipeline. An input may also be an installed
+    package."""
     path = None if output is None else tmp_path / output
     check_file(path, [*inputs, "en_core_web_sm"])

@@ -1,4 +1,5 @@
-"""Settings that nothing reads are refused, with the nearest that is read."""
+"""Tests that settings which nothing reads are refused, and that the error suggests the nearest
+name."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ SPARSE = ROOT / "configs" / "sparse.cfg"
 def test_a_setting_that_nothing_reads_is_refused_with_the_nearest_one(
     path: str, message: str
 ) -> None:
-    """spaCy reads over it, or doesn't say what may be meant."""
+    """spaCy ignores such a setting, or its error doesn't say which one may be meant."""
     config = load_config(SPARSE, overrides={path: 1}, interpolate=False)
     with pytest.raises(ValueError, match=rf"^x\.cfg: {path}: expected a setting of .*{message}"):
         check_settings(config, "x.cfg")
@@ -49,7 +50,8 @@ def test_settings_to_initialize_a_component_that_is_not_there_are_refused() -> N
 
 
 def test_settings_of_functions_that_take_any_or_are_unknown_are_not_refused() -> None:
-    """An unknown function may be in code that the user imports later; if not, spaCy says so."""
+    """An unknown function may be in code that the user imports later. If it isn't, spaCy says
+    so."""
     blocks: dict[str, Any] = {
         "any": {"@misc": "tests.any_settings", "zzz": 1, "*": {"more": {"@misc": "unknown.v1"}}},
         "other": {"factory": "tests_any_factory", "zzz": 1},

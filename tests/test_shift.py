@@ -1,4 +1,4 @@
-"""The test for a shift of docs: by definition, on made-up scores, and in a pipeline."""
+"""Tests of the test for a shift: its formulas, made-up scores, and the docs of a pipeline."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +34,9 @@ from .support.strategies import seeds
 
 @given(seeds)
 def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
-    """The p-value of a score: the share of the scores before it, and itself, that are higher, and
-    a random part u of those that are the same. All scores are added to the sorted ones."""
-    n_values = rng.choice([8, 10**9])  # many ties, or none
+    """The p-value of a score is a share of the scores before it and itself: of those that are
+    higher, and a random part u of those that are equal. All scores are added to the sorted ones."""
+    n_values = rng.choice([8, 10**9])  # Many scores are equal, or none are.
     calibration = rng.integers(0, n_values, size=rng.integers(0, 20)) / 8.0
     scores = rng.integers(0, n_values, size=rng.integers(0, 2500)) / 8.0
     u = 1 - rng.random(len(scores))  # above 0, up to 1
@@ -55,7 +55,7 @@ def test_p_values_by_definition(rng: numpy.random.Generator) -> None:
 
 
 def test_martingale_is_the_mean_of_the_products_of_bets() -> None:
-    """A bet b multiplies its product by b p^(b - 1) at each p-value p."""
+    """At each p-value p, the product of a bet b is multiplied by b p^(b - 1)."""
     p_values = numpy.random.default_rng(1).random(50)
     products = [numpy.cumprod(b * p_values ** (b - 1)) for b in shift.BETS]
 
@@ -67,15 +67,16 @@ def test_martingale_is_the_mean_of_the_products_of_bets() -> None:
 
 
 def calibration_of(scores: Any) -> dict[str, Any]:
-    """Scores of calibration docs, as the component keeps them."""
+    """The scores of calibration docs, as the component keeps them."""
     digest = shift.digest_of(scores)
     return {"scores": sorted(scores), "digest": digest, "approximate": False}
 
 
 @pytest.mark.parametrize("shares", [(0.95, 0.05), (0.6, 0.3, 0.1)], ids=str)
 def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float, ...]) -> None:
-    """Over 2,000 calibrations, with the seed that commands have: scores of two or three values,
-    tied as they are rounded. 100 calibration docs and 400 docs like them."""
+    """Scores have two or three values, so that many are equal, as they are if they are rounded.
+    There are 2,000 calibrations, each with 100 calibration docs and 400 docs like them, and the
+    seed that commands have."""
     rng = numpy.random.default_rng(7)
     n_trials = 2000
     n_alarms = 0
@@ -99,10 +100,12 @@ def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float
     ids=["seed", "order", "digit"],
 )
 def test_the_seed_and_the_calibration_docs_break_ties(calibration: list[float], seed: int) -> None:
-    """Other p-values than those of seed 0 and [.5, .5 + 1e-9], and the same each time."""
+    """With the seed 0 and the scores [0.5, 0.5 + 1e-9] the p-values are others. With the same seed
+    and scores they are always the same."""
     tied_scores = [0.5] * 9
 
     def p_values(calibration: list[float], seed: int) -> list[float]:
+        """The p-values of `tied_scores` after these calibration scores."""
         scores_of_calibration = calibration_of(numpy.asarray(calibration))
         return shift.find_shift(scores_of_calibration, tied_scores, seed=seed).p_values.tolist()
 
@@ -112,7 +115,8 @@ def test_the_seed_and_the_calibration_docs_break_ties(calibration: list[float], 
 
 @given(seeds)
 def test_docs_in_two_calls_have_the_results_of_one_call(rng: numpy.random.Generator) -> None:
-    """The second call goes on from the result of the first, also from its JSON, and twice."""
+    """The second call goes on from the result of the first, or from that result as JSON. It may do
+    so twice."""
     calibration = calibration_of(rng.choice([0.1, 0.2, 0.7], size=rng.integers(60)))
     scores = rng.choice([0.1, 0.2, 0.7, 5.0], size=rng.integers(40)).tolist()
     counts = {"X": [1.0, 2.0, 3.0]}
@@ -136,11 +140,12 @@ def test_docs_in_two_calls_have_the_results_of_one_call(rng: numpy.random.Genera
 
 
 def test_earlier_docs_are_not_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream of docs, one at a time: each is tested once."""
+    """Docs come one at a time, and each is tested once."""
     n_tested = []
     conformal_p_values = shift.conformal_p_values
 
     def count_and_test(pool: Any, scores: Any, u: Any) -> Any:
+        """Count the docs that are tested, and test them."""
         n_tested.append(len(scores))
         return conformal_p_values(pool, scores, u)
 
@@ -184,8 +189,9 @@ def test_calibration_docs_saved_by_version_0_3_have_no_digest() -> None:
 def test_scores_and_expected_entities_of_docs_by_enumeration(
     posterior: Posterior, rng: numpy.random.Generator
 ) -> None:
-    """The score of a doc is the entropy of its paths over 1 + the number of entities expected.
-    Docs have one sequence or two; some tokens are preset, and entities there don't count."""
+    """The score of a doc is the entropy of its paths divided by (1 + the expected number of its
+    entities). Docs have one sequence or two. Some tokens are preset, and entities there don't
+    count."""
     lengths = posterior.scores.lengths
     is_free = rng.uniform(size=lengths.sum()) < rng.choice([0.5, 1.0])
 
@@ -233,8 +239,8 @@ NEW_WORDS = "Oslo Sox Rome"  # the pipeline was trained on Sox alone
 
 
 def docs_of_words(nlp: Language, n: int = 60, words: str = KNOWN_WORDS, seed: int = 0) -> Any:
-    """Annotated docs of these words in random order; of the known ones and seed 0 they are the
-    calibration docs."""
+    """Annotated docs of these words in random order. With the words that the model knows and the
+    seed 0, they are the calibration docs."""
     rng = numpy.random.default_rng(seed)
     tag_of_word = {"Khan": "U-PERSON", "London": "U-LOC", "Sox": "U-sports-team"}
     examples = []
@@ -255,12 +261,12 @@ def guaranteed(unsure: Path) -> Language:
 
 
 def predict(nlp: Language, examples: list[Example], **options: Any) -> list[Doc]:
-    """Docs of the tokens of examples, with entities that the pipeline predicts."""
+    """Docs with the tokens of the examples and the entities that the pipeline predicts."""
     return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
 
 
 def test_scores_of_calibration_docs_are_those_that_shift_finds(guaranteed: Language) -> None:
-    """The entropy of the posterior over 1 + the number of entities expected."""
+    """A score is the entropy of the posterior divided by (1 + the expected number of entities)."""
     ner: Any = guaranteed.get_pipe("ner")
     docs = predict(guaranteed, docs_of_words(guaranteed))
 
@@ -277,8 +283,8 @@ def test_scores_of_calibration_docs_are_those_that_shift_finds(guaranteed: Langu
 
 
 def test_expected_scores_are_those_of_expected_numbers(guaranteed: Language) -> None:
-    """By label: the confidences of entities are the correct ones, beside how many are predicted,
-    and how many the posterior expects."""
+    """For each label, the expected number of correct entities is the sum of the confidences of the
+    predicted ones. The number of annotated entities is what the posterior expects."""
     ner: Any = guaranteed.get_pipe("ner")
     docs = predict(guaranteed, docs_of_words(guaranteed))
 
@@ -328,8 +334,8 @@ def test_docs_of_new_words_raise_an_alarm_where_the_martingale_is_high(
 def test_shift_is_the_same_whoever_has_predicted_the_docs(
     guaranteed: Language, tmp_path: Path
 ) -> None:
-    """In batches of another size, in two processes, in threads, by the saved pipeline; and for docs
-    that were saved."""
+    """Docs are predicted in batches of another size, in two processes, in threads, or by the saved
+    pipeline; or they were saved and loaded."""
     examples = docs_of_words(guaranteed, 30, seed=2)
     docs = predict(guaranteed, examples)
     expected = guaranteed.get_pipe("ner").shift(docs, seed=5)
@@ -354,7 +360,7 @@ def test_shift_is_the_same_whoever_has_predicted_the_docs(
 
 
 def test_a_component_goes_on_from_earlier_docs(guaranteed: Language) -> None:
-    """From a result, and from its JSON."""
+    """It goes on from a result, and from a result as JSON."""
     ner: Any = guaranteed.get_pipe("ner")
     docs = predict(guaranteed, docs_of_words(guaranteed, 30, seed=2))
     at_once = ner.shift(docs, seed=5)
@@ -377,7 +383,8 @@ def test_empty_docs_are_not_tested(guaranteed: Language) -> None:
 
 
 def test_presets_are_left_out_of_scores_and_counts(guaranteed: Language) -> None:
-    """Of "London lost" the entity London is preset; of "Sox" all, so that it has no score."""
+    """In "London lost", the entity London is preset. In "Sox", everything is preset, so this doc
+    has no score."""
     ner: Any = guaranteed.get_pipe("ner")
     partly_preset = Doc(guaranteed.vocab, words=["London", "lost"], ents=["B-LOC", "O"])
     partly_preset.set_ents(partly_preset.ents, default="missing")
@@ -411,7 +418,7 @@ def test_calibration_docs_that_are_all_preset_have_no_score(guaranteed: Language
 
 @pytest.mark.filterwarnings("ignore:.*the guarantee is dropped")
 def test_calibrate_keeps_scores_which_are_approximate(guaranteed: Language) -> None:
-    """The temperature was fitted to the same docs."""
+    """They are approximate, as the temperature was fitted to the same docs."""
     ner: Any = guaranteed.get_pipe("ner")
     examples = docs_of_words(guaranteed, 20, seed=3)
 
@@ -433,7 +440,8 @@ def test_docs_without_prediction_are_refused(guaranteed: Language) -> None:
 
 
 def write_texts(path: Path, *words_of_sources: str) -> Path:
-    """JSONL, with 60 texts of the words of each source; the sources are s0, s1, ..."""
+    """Write a JSONL file with 60 texts of the words of each source. The sources are named s0, s1,
+    ..."""
     nlp = spacy.blank("xx")
     lines = []
     for i, words in enumerate(words_of_sources):
@@ -445,8 +453,9 @@ def write_texts(path: Path, *words_of_sources: str) -> Path:
 
 @pytest.fixture
 def watched(guaranteed: Language, tmp_path: Path) -> Path:
-    """A saved pipeline with 180 calibration docs. They have a source: 80 of them s0, 90 s1 and 10
-    s2, which are too few for a test; and a number n, another one each."""
+    """A saved pipeline with 180 calibration docs. They have a key "source", with 80 docs of s0, 90
+    of s1 and 10 of s2, which are too few for a test. They also have a key n, with another value in
+    each doc."""
     examples = docs_of_words(guaranteed, 180)
     for i, eg in enumerate(examples):
         source = i % 2 if i < 160 else i % 2 + 1
@@ -484,8 +493,8 @@ def test_watch_alarms_of_other_texts_in_the_same_words_each_time(
 
 
 def test_watch_reads_files_in_order_and_draws_them(watched: Path, tmp_path: Path) -> None:
-    """The alarm comes after the 60 texts that are like the calibration docs. A line that is no text
-    is counted as failed."""
+    """The first 60 texts are like the calibration docs, and the alarm comes after them. A line that
+    isn't a text counts as failed."""
     like = write_texts(tmp_path / "like.jsonl", KNOWN_WORDS)
     other = write_texts(tmp_path / "other.jsonl", NEW_WORDS)
     with other.open("a") as file:
@@ -501,7 +510,7 @@ def test_watch_reads_files_in_order_and_draws_them(watched: Path, tmp_path: Path
 
 
 def test_pipelines_keep_keys_of_calibration_docs_that_have_few_values(watched: Path) -> None:
-    """Not n, which has another value in each doc: `watch` refuses it as a key."""
+    """n has another value in each doc, so `watch` refuses it as a key."""
     ner: Any = spacy.load(watched).get_pipe("ner")
     assert set(ner.calibration_scores.keys) == {"source"}
 
@@ -516,7 +525,8 @@ def test_watch_refuses_a_key_that_was_not_kept(watched: Path, tmp_path: Path) ->
 def test_watch_tests_each_source_against_its_own_calibration_docs(
     watched: Path, tmp_path: Path
 ) -> None:
-    """Two tests share what may fail: each alarms at 200 instead of 100. s2 has too few docs."""
+    """There are two tests, which share the probability of a false alarm: each alarms at 200 in
+    place of 100. s2 has too few docs for a test."""
     path = write_texts(tmp_path / "in.jsonl", KNOWN_WORDS, NEW_WORDS, KNOWN_WORDS)
 
     done = run("watch", watched, path, "--key", "source", "--json")
@@ -547,7 +557,7 @@ def test_watch_reads_sources_from_parquet(watched: Path, tmp_path: Path) -> None
 
 
 def predict_with_sources(nlp: Language, n: int) -> list[Doc]:
-    """Docs whose source is s0 and s1 by turns."""
+    """Docs with predicted entities, whose sources are s0 and s1 by turns."""
     docs = [copy_tokens(eg.reference) for eg in docs_of_words(nlp, n, seed=4)]
     for i, doc in enumerate(docs):
         doc.user_data["source"] = f"s{i % 2}"
@@ -568,7 +578,7 @@ def test_watch_tests_docs_in_random_order_unless_told(watched: Path) -> None:
 
 
 def test_watch_by_key_tests_docs_against_calibration_docs_with_their_value(watched: Path) -> None:
-    """s0 and s1, by turns. Two tests alarm at 200."""
+    """The sources are s0 and s1 by turns. Each of two tests alarms at 200."""
     nlp = spacy.load(watched)
     ner: Any = nlp.get_pipe("ner")
     docs = predict_with_sources(nlp, 40)
@@ -586,8 +596,8 @@ def test_watch_by_key_tests_docs_against_calibration_docs_with_their_value(watch
 
 
 def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
-    """The same in one process, in two, and in a second run that keeps all parts: as the component
-    finds it."""
+    """The result is that of the component. It is the same in one process, in two, and in a second
+    run that keeps all parts."""
     path = write_texts(tmp_path / "in.jsonl", NEW_WORDS, KNOWN_WORDS)
     of_one_process = annotate(watched, [path], tmp_path / "one", n_rows=25)
     of_two = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)

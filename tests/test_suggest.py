@@ -1,4 +1,5 @@
-"""Which docs to annotate next: how unsure a model is of them, diversity, files."""
+"""Tests of `suggest`: how unsure a model is of docs, which docs are chosen, and the files that are
+written."""
 
 import json
 import math
@@ -44,14 +45,14 @@ POOL = [
 
 
 def make_docs(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
-    """A doc of each text, as the tokenizer makes it."""
+    """Tokenize texts. Returns a doc for each."""
     return [nlp.make_doc(text) for text in texts]
 
 
 @given(posterior())
 def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
-    """By enumeration: the entropy of the paths and of the tags of a token; one less the probability
-    of the best path and of the best tag."""
+    """All paths are enumerated here. Uncertainty is the entropy of the paths, or of the tags of a
+    token; or it is one minus the probability of the best path, or of the best tag."""
     ner: Any = None
     entropies, tag_entropies = by_entropy(ner, posterior)
     doubts, tag_doubts = by_least_confidence(ner, posterior)
@@ -79,8 +80,9 @@ def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
 def test_choices_are_those_of_the_highest_gain_at_each_step(
     rng: numpy.random.Generator, decay: float
 ) -> None:
-    """Against all gains, where `choose_diverse` computes as few as it can. The gain of a doc is its
-    value, of which each word has a share; a share is less for each doc chosen with its word."""
+    """Here all gains are computed at each step, while `choose_diverse` computes as few as it can.
+    The gain of a doc is the sum of the shares of its words in its value. A share falls with each
+    chosen doc that has the word."""
     values = rng.uniform(size=12)
     shares = [make_shares(rng.integers(6, size=4), rng.uniform(size=4)) for _ in values]
 
@@ -103,7 +105,7 @@ def test_choices_are_those_of_the_highest_gain_at_each_step(
 
 
 def test_shares_of_a_doc_are_those_of_its_words() -> None:
-    """Word 7, twice of .1, has .2 of .8."""
+    """Word 7 occurs twice with the weight 0.1, so it has 0.2 of the sum 0.8."""
     words, parts = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
     assert words.tolist() == [3, 7]
     assert parts.tolist() == pytest.approx([0.75, 0.25])
@@ -117,14 +119,15 @@ def test_words_that_the_model_is_sure_of_have_no_share() -> None:
 
 
 def places_of(suggestions: list[Suggestion]) -> list[int]:
-    """The numbers of the docs in the pool, in the order of the suggestions."""
+    """The indices of the suggested docs in the pool, in the order of the suggestions."""
     return [suggestion.place for suggestion in suggestions]
 
 
 @pytest.mark.parametrize("by", MEASURES)
 @pytest.mark.parametrize("per", ["doc", "token"])
 def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
-    """Not the empty text 2, and one of 0 and 1, whose words are the same."""
+    """Text 2 is empty, and is not suggested. Texts 0 and 1 have the same words, so only one of them
+    is."""
     nlp = load(unsure)
     suggestions = suggest(nlp, make_docs(nlp), n=10, by=by, per=per)
     assert sorted(places_of(suggestions)) == [0, 3, 4, 5]
@@ -151,8 +154,9 @@ def test_without_diversity_the_highest_scores_are_suggested(unsure: Path, by: st
 def test_per_token_sentences_come_before_long_tables(
     unsure: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model is a little unsure of each name of a score table. That is more for a token than in
-    a sentence with a few names of which it is less sure, but each of them is a decision."""
+    """A model is a little unsure of each name of a table of scores. For each token, that is more
+    than in a sentence with a few names of which it is less sure. But each name takes a decision of
+    the annotator."""
     nlp = load(unsure)
     tables = []
     sentences = []
@@ -166,6 +170,7 @@ def test_per_token_sentences_come_before_long_tables(
     uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
     def measure(ner: Any, posterior: Any) -> Uncertainty:
+        """A measure with the uncertainties of `uncertainty_of`. That of a doc is their sum."""
         of_docs = []
         of_tokens = []
         for doc in docs:
@@ -184,7 +189,7 @@ def test_per_token_sentences_come_before_long_tables(
 
 
 def test_scores_by_cost_are_those_of_the_costs_of_the_user(unsure: Path) -> None:
-    """Each mistake costs 3: three times as much as by the Hamming cost."""
+    """Each mistake costs 3, so scores are three times those of the Hamming cost."""
     nlp = load(unsure)
     by_hamming = suggest(nlp, make_docs(nlp), n=9, by="cost")
     score_of = {suggestion.place: suggestion.score for suggestion in by_hamming}
@@ -228,8 +233,9 @@ def test_a_task_proposes_the_predicted_entities_with_their_confidences(unsure: P
 
 
 def test_before_there_is_a_model_texts_with_other_frequent_words_come_first() -> None:
-    """Text 0 has the frequent words "red", "wine" and "is", 2 other ones. Of the
-    words that are left, each worth half, 1 has three. Those of 3 stand nowhere else."""
+    """Text 0 has the frequent words "red", "wine" and "is", and text 2 has other ones. After these
+    are chosen, a word that they have counts half, and text 1 has three such words. The words of
+    text 3 occur nowhere else."""
     texts = ["red wine is", "wine is red", "old town hall", "qua quo qui", "town hall", "old wine"]
     first = suggest_first(make_docs(spacy.blank("xx"), texts), n=6)
     assert places_of(first) == [0, 2, 1, 4, 5, 3]
@@ -238,7 +244,7 @@ def test_before_there_is_a_model_texts_with_other_frequent_words_come_first() ->
 
 
 def test_first_texts_are_tasks_without_annotation() -> None:
-    """None that is annotated already, and each text once."""
+    """A text that is already annotated isn't suggested, and each text is suggested once."""
     docs = make_docs(spacy.blank("xx"))
     first = suggest_first(docs, n=9, annotated=docs[:1])
     assert sorted(places_of(first)) == [3, 4, 5]
@@ -286,7 +292,7 @@ def test_a_pipeline_with_another_component_for_entities_is_refused_with_what_to_
 
 
 def test_entities_of_a_component_before_ours_are_reported(unsure: Path) -> None:
-    """One behind ours isn't: a warning would be an error here."""
+    """A component after ours isn't reported: there would be a warning, which is an error here."""
     patterns: list[dict[str, Any]] = [{"label": "LOC", "pattern": "London"}]
     nlp = load(unsure)
     behind: Any = nlp.add_pipe("entity_ruler", "behind", last=True)
@@ -305,8 +311,8 @@ def test_a_component_that_was_not_trained_is_refused() -> None:
 
 
 def annotated_docs(nlp: Language) -> list[Doc]:
-    """One with a character of two UTF-16 code units, which Label Studio counts, one without
-    entities."""
+    """Two docs: one with a character of two UTF-16 code units, which Label Studio counts as two,
+    and one without entities."""
     place, nobody, people = make_docs(nlp, ["🙂 in New York", "Nobody here", "Ana met Bo"])
     place.ents = [place.char_span(5, 13, "LOC")]
     nobody.ents = []
@@ -315,7 +321,7 @@ def annotated_docs(nlp: Language) -> list[Doc]:
 
 
 def save_suggestions(docs: list[Doc], folder: Path, form: str) -> Path:
-    """Save docs as suggestions in the form of a tool. RETURNS (Path): The file."""
+    """Save docs as suggestions in the form of an annotation tool. Returns the file."""
     path = folder / f"out{TASK_FORMS[form].suffix}"
     tasks = [Suggestion(place, 0.5, doc).task() for place, doc in enumerate(docs)]
     save_tasks(path, tasks, form)
@@ -323,7 +329,7 @@ def save_suggestions(docs: list[Doc], folder: Path, form: str) -> Path:
 
 
 def accept_predictions(path: Path) -> None:
-    """What is done in Label Studio: a prediction becomes an annotation."""
+    """Do what people do in Label Studio: make an annotation of each prediction."""
     tasks = json.loads(path.read_text("utf8"))
     accepted = [{"data": task["data"], "annotations": task["predictions"]} for task in tasks]
     path.write_text(json.dumps(accepted))
@@ -351,7 +357,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
 
 
 def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:
-    """The smile is two code units, so "New York" begins at 6 there."""
+    """The smile counts as two characters there, so "New York" begins at 6."""
     nlp = spacy.blank("xx")
     path = save_suggestions(annotated_docs(nlp), tmp_path, "label-studio")
     tasks = json.loads(path.read_text("utf8"))
@@ -362,7 +368,7 @@ def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pool_path(tmp_path: Path) -> Path:
-    """A file of the texts of POOL, a line each."""
+    """A file with the texts of POOL, one on each line."""
     (tmp_path / "pool.txt").write_text("\n".join(POOL))
     return tmp_path / "pool.txt"
 
@@ -428,7 +434,7 @@ def test_the_command_needs_a_model_or_a_start(
 def test_the_command_names_a_pool_with_nothing_to_annotate(
     unsure: Path, pool_path: Path, tmp_path: Path
 ) -> None:
-    """All of its texts are annotated."""
+    """All of its texts are already annotated."""
     output = tmp_path / "out.jsonl"
     result = run("suggest", unsure, pool_path, "-o", output, "--annotated", pool_path)
     assert result.exit_code == 1

@@ -1,4 +1,5 @@
-"""Thresholds and biases: their scores, which one is chosen, where it is written."""
+"""Tests of `tune`: the scores with each threshold or bias, which one is chosen, and where it is
+written."""
 
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,13 @@ POINTS = [
     ],
 )
 def test_the_point_that_is_best_for_the_aim_is_chosen(aim: Any, best_value: float) -> None:
-    """Of `POINTS` those that reach the precision or recall; of these the best in the other."""
+    """If a precision is required, it is the point of `POINTS` with the best recall among those that
+    have it, and the other way round."""
     assert choose_point(POINTS, **aim).value == best_value
 
 
 def test_f_scores_by_hand() -> None:
-    """F1 is 2PR / (P + R), F2 is 5PR / (4P + R), and both are 0 where a factor is."""
+    """F1 is 2 P R / (P + R), and F2 is 5 P R / (4 P + R). Both are 0 if P or R is 0."""
     point = Point(0.1, precision=0.5, recall=0.9)
     assert point.f_score() == pytest.approx(2 * 0.5 * 0.9 / (0.5 + 0.9))
     assert point.f_score(beta=2) == pytest.approx(5 * 0.5 * 0.9 / (4 * 0.5 + 0.9))
@@ -74,7 +76,7 @@ def test_what_is_no_aim_is_refused(text: str) -> None:
     ],
 )
 def test_aims_that_no_point_can_reach_are_refused(aim: Any, message: str) -> None:
-    """The highest precision of `POINTS` is 0.9, as is the highest recall."""
+    """The highest precision of `POINTS` is 0.9, and so is the highest recall."""
     with pytest.raises(ValueError, match=message):
         choose_point(POINTS, **aim)
 
@@ -94,7 +96,7 @@ SCORES_OF_TRAINING = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
 
 @pytest.mark.parametrize("parameter", TUNABLE)
 def test_tune_puts_the_new_scores_in_the_meta(unsure: Path, parameter: str) -> None:
-    """They take the place of those of training. The loss stays."""
+    """They replace the scores of training. The loss stays."""
     nlp = load(unsure)
     nlp.meta["performance"] = {**SCORES_OF_TRAINING}
     dev = iter(examples(nlp))
@@ -111,7 +113,8 @@ def test_tune_puts_the_new_scores_in_the_meta(unsure: Path, parameter: str) -> N
 
 @pytest.mark.parametrize("parameter", TUNABLE)
 def test_the_chosen_value_is_saved(unsure: Path, tmp_path: Path, parameter: str) -> None:
-    """In the component and in the config: also a pipeline that is trained anew has it."""
+    """It is saved in the component and in the config, so that a pipeline that is trained anew has
+    it, too."""
     nlp = load(unsure)
     tuning = tune(nlp, examples(nlp), parameter=parameter, recall=0.01)
     entities = [ents(nlp(text)) for text in TEXTS]
@@ -131,7 +134,8 @@ def test_the_chosen_value_is_saved(unsure: Path, tmp_path: Path, parameter: str)
 
 @pytest.mark.parametrize("parameter", TUNABLE)
 def test_points_are_what_the_pipeline_scores(unsure: Path, parameter: str) -> None:
-    """With the value of the point set: every eleventh point and the chosen one are tried."""
+    """The value of a point is set, and the pipeline is evaluated: for every eleventh point, and for
+    the chosen one."""
     nlp = load(unsure)
     tuning = tune(nlp, examples(nlp), parameter=parameter, recall=0.01)
 
@@ -146,7 +150,8 @@ def test_points_are_what_the_pipeline_scores(unsure: Path, parameter: str) -> No
 
 
 def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) -> None:
-    """Decoding of the lowest cost has neither threshold nor bias. Who names the parameter asks."""
+    """Decoding by the lowest expected cost has neither a threshold nor a bias. It is only replaced
+    if the user names the parameter."""
     min_cost = {
         "@misc": "spacy_costner.MinCostDecoding.v1",
         "cost": {"@misc": "spacy_costner.HammingCost.v1"},

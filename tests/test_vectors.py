@@ -1,4 +1,4 @@
-"""`vectors`: static vectors that are learned from raw text."""
+"""Tests of `vectors`: static vectors that are learned from raw text."""
 
 import io
 import json
@@ -25,14 +25,15 @@ OPTIONS = ("--dim", 9, "--min-count", 2, "--lang", "xx")
 
 
 def cosine(folder: Path, word: str, other: str) -> float:
-    """The cosine of two words in the table of a saved pipeline."""
+    """The cosine of the vectors of two words of a saved pipeline."""
     vocab = spacy.load(folder).vocab
     return float(vocab.get_vector(word) @ vocab.get_vector(other))
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """A folder with `SENTENCES`, names in capitals, as text, as columns, as docs and as JSONL."""
+    """A folder with `SENTENCES`, in which names are in capitals, in four formats: text, columns,
+    docs and JSONL."""
     folder = tmp_path / "sources"
     folder.mkdir()
     sentences = [[word.capitalize() for word in words] for words in SENTENCES]
@@ -51,7 +52,8 @@ def sources(tmp_path: Path) -> Path:
 def test_a_pipeline_has_the_vectors_of_lower_case_words(
     sources: Path, tmp_path: Path, name: str
 ) -> None:
-    """Whatever the format of the text. Forms that the text has share them: "Rome" and "rome"."""
+    """The vectors are the same for all formats of the text. All forms of a word that the text has,
+    such as "Rome" and "rome", have the same vector."""
     output = tmp_path / "vectors"
     result = run("vectors", sources / name, "--output", output, *OPTIONS)
     assert result.exit_code == 0, result.output
@@ -65,7 +67,7 @@ def test_a_pipeline_has_the_vectors_of_lower_case_words(
 
 
 def test_spacy_takes_them_as_initial_vectors(sources: Path, tmp_path: Path) -> None:
-    """As any component with `include_static_vectors` does."""
+    """Any component of spaCy can use them with `include_static_vectors`."""
     learn_vectors([sources / "raw.txt"], tmp_path / "vectors", lang="xx", dim=9, min_count=2)
     nlp = spacy.blank("xx")
     nlp.config["initialize"]["vectors"] = str(tmp_path / "vectors")
@@ -76,6 +78,7 @@ def test_spacy_takes_them_as_initial_vectors(sources: Path, tmp_path: Path) -> N
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
+    """The content of each file in a folder and the folders within it."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
@@ -98,7 +101,7 @@ def test_json_has_what_was_learned(sources: Path, tmp_path: Path) -> None:
 def test_neighbours_of_some_words_are_shown(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The most similar word to a name is a name."""
+    """The word most similar to a name is another name."""
     monkeypatch.setattr(module, "N_EXAMPLES", 15)
     monkeypatch.setattr(module, "FIRST_EXAMPLE", 0)
     output = tmp_path / "vectors"
@@ -113,6 +116,7 @@ def test_neighbours_of_some_words_are_shown(
 
 
 def test_fewer_words_than_dimensions_are_told(sources: Path, tmp_path: Path) -> None:
+    """The text has 15 words, so its vectors have fewer than 16 numbers."""
     result = run("vectors", sources / "raw.txt", "-o", tmp_path / "vectors", "--lang", "xx")
     assert result.exit_code == 0
     assert "100 numbers need more words" in result.output
@@ -120,7 +124,7 @@ def test_fewer_words_than_dimensions_are_told(sources: Path, tmp_path: Path) -> 
 
 
 def test_words_of_different_sentences_of_a_doc_are_no_neighbours(tmp_path: Path) -> None:
-    """One doc, whose sentences end with a line break, has the vectors of its sentences."""
+    """A doc whose sentences end with a line break gives the same vectors as its sentences alone."""
     words: list[str] = []
     sent_starts: list[bool] = []
     for sentence in SENTENCES:
@@ -152,7 +156,8 @@ def test_standard_input_is_text(
 
 
 def test_what_is_skipped_in_folders_is_told(tmp_path: Path, monkeypatch: Any) -> None:
-    """Files that are about the corpus, of another kind, or empty. Hidden ones are not named."""
+    """Files are skipped if they are about the corpus, are of an unknown kind, or are empty. Hidden
+    files aren't named."""
     folder = tmp_path / "texts"
     (folder / "more").mkdir(parents=True)
     text = "\n".join(" ".join(words) for words in SENTENCES)
@@ -191,13 +196,14 @@ def test_ten_megabytes_in_a_line_are_read(tmp_path: Path) -> None:
 def test_words_of_raw_text_do_not_stay_in_the_vocab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory doesn't grow with the text."""
+    """So memory doesn't grow with the text."""
     monkeypatch.setattr(raw_text, "N_LINES", 10)
     path = tmp_path / "raw.txt"
     path.write_text("\n".join(f"word{i}" for i in range(1000)), encoding="utf8")
     nlp = spacy.blank("xx")
 
     def texts(doc: Doc) -> list[str]:
+        """The words of a doc."""
         return [token.text for token in doc]
 
     words = list(map_docs(texts, nlp, path))
@@ -238,6 +244,7 @@ def test_nothing_is_written_when_it_is_interrupted(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(sentences: Iterable[list[str]], **_: Any) -> None:
+        """Read one sentence. Then do as if somebody had pressed Ctrl-C."""
         next(iter(sentences))
         raise KeyboardInterrupt
 
@@ -248,7 +255,7 @@ def test_nothing_is_written_when_it_is_interrupted(
 
 
 def test_another_folder_is_not_replaced(sources: Path) -> None:
-    """It is checked before the text is read."""
+    """That is checked before the text is read."""
     (sources / "latin1.txt").write_bytes(b"M\xe1laga")
     result = run("vectors", sources / "latin1.txt", "--output", sources)
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Commands with static vectors: `init`, `fit`, `check`, `explain`."""
+"""Tests of commands with static vectors: `init`, `fit`, `check` and `explain`."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ PLACES = WORDS[40:]
 
 
 def save_docs(path: Path, first: int, end: int) -> None:
-    """Docs of a name and a place, in both orders. Nothing but a vector tells which is which."""
+    """Save docs of a name and a place, in both orders. Only a vector tells which word is which."""
     nlp = spacy.blank("xx")
     docs: list[Doc] = []
     for i in range(first, end):
@@ -40,9 +40,9 @@ def save_docs(path: Path, first: int, end: int) -> None:
 
 @pytest.fixture()
 def folder(tmp_path: Path) -> Path:
-    """A folder with corpora whose words are not in each other, and a pipeline with vectors of all
-    names and places, but not of "and". Vectors of names are near (1, 0), and those of places near
-    (0, 1)."""
+    """A folder with corpora that share no names and places, and a pipeline with vectors of all
+    names and places, but not of "and". Vectors of names are near (1, 0), those of places near (0,
+    1)."""
     save_docs(tmp_path / "train.spacy", 0, 20)
     save_docs(tmp_path / "dev.spacy", 20, 40)
     nlp = spacy.blank("xx")
@@ -61,7 +61,8 @@ def corpora(folder: Path) -> list[Any]:
 
 
 def test_fit_takes_vectors_into_the_pipeline(folder: Path) -> None:
-    """It knows the new words of dev, and needs the vectors' folder no more."""
+    """The pipeline knows the new words of the development corpus, and no longer needs the folder
+    with the vectors."""
     output = folder / "output"
     vectors = ["--vectors", folder / "vectors"]
     result = run("fit", *corpora(folder), *vectors, "--lang", "xx", "--output", output)
@@ -88,7 +89,7 @@ def test_without_vectors_fit_does_not_know_new_words(folder: Path) -> None:
 
 
 def test_fit_takes_vectors_beside_a_config(folder: Path) -> None:
-    """One that has no vectors. JSON has the numbers of words."""
+    """The config has no vectors. JSON says how many words have one."""
     config_path = folder / "config.cfg"
     config_path.write_text(init(lang="xx", train_path=folder / "train.spacy"), encoding="utf8")
     options = [*corpora(folder), "--vectors", folder / "vectors", "--json"]
@@ -100,7 +101,7 @@ def test_fit_takes_vectors_beside_a_config(folder: Path) -> None:
 
 
 def test_calibration_on_folds_has_vectors(folder: Path) -> None:
-    """Each fold is trained with them, so that its new words are known."""
+    """The model of each fold is trained with them, so it knows words that are new to it."""
     fitted = fit(
         None,
         folder / "output",
@@ -115,7 +116,7 @@ def test_calibration_on_folds_has_vectors(folder: Path) -> None:
 
 @pytest.mark.parametrize("model", ["linear", "hybrid", "cnn"])
 def test_init_writes_vectors(model: Any, folder: Path) -> None:
-    """To the features of a linear model and the embedding of a Tok2Vec."""
+    """They are in the features of a linear model, or in the embedding of a Tok2Vec."""
     text = init(model=model, lang="xx", vectors=str(folder / "vectors"))
     config_path = folder / "config.cfg"
     config_path.write_text(text, encoding="utf8")
@@ -155,7 +156,8 @@ def test_fit_names_a_config_that_takes_no_vectors(folder: Path) -> None:
 
 
 def findings_about_vectors(folder: Path, vectors: Path | None) -> list[str]:
-    """What `check` finds in a config whose model has static vectors as inputs."""
+    """The findings of `check` about vectors, for a config whose model has static vectors as
+    inputs."""
     text = init(
         lang="xx", train_path=folder / "train.spacy", dev_path=folder / "dev.spacy"
     ).replace("include_static_vectors = false", "include_static_vectors = true")
@@ -176,7 +178,7 @@ def test_check_is_content_with_vectors_of_most_words(folder: Path) -> None:
 
 
 def test_check_warns_of_few_vectors(folder: Path) -> None:
-    """The words with a vector are 20 of the 120 of the training corpus."""
+    """20 of the 120 words of the training corpus have a vector."""
     nlp = spacy.load(folder / "vectors")
     few = spacy.blank("xx")
     for name in NAMES[:10]:
@@ -196,7 +198,7 @@ def test_check_names_vectors_that_are_missing(folder: Path) -> None:
 
 
 def test_explain_names_the_vectors_behind_a_tag(folder: Path) -> None:
-    """Weights of features and of vectors, and the hidden layer, add up to the score."""
+    """The weights of features, the terms of vectors, and the hidden layer add up to the score."""
     fitted = fit(
         None,
         folder / "output",
