@@ -24,6 +24,9 @@ import numpy
 PAGES = frozenset([".html", ".pdf", ".png", ".svg"])
 """The suffixes of pages and figures: files that commands write, but never read."""
 
+FILES_OF_PIPELINES = frozenset(["config.cfg", "meta.json"])
+"""A folder that has these files is a pipeline."""
+
 LONGEST_NAME = 200
 """Names of at most so many bytes leave room for what is added to them: most systems have names of
 at most 255 bytes."""
@@ -55,7 +58,8 @@ def check_folder(path: str | Path) -> Path:
             f"{path}: expected a folder that can be replaced, got a mount or the working directory"
         )
     names = sorted(os.listdir(target))
-    if names and not {"config.cfg", "meta.json"} <= {*names}:
+    is_pipeline = set(names) >= FILES_OF_PIPELINES
+    if names and not is_pipeline:
         raise ValueError(
             f"{path}: expected a new folder, an empty one or a pipeline, got: {names[:5]}"
         )

@@ -745,7 +745,7 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
             groups_of_list[name] = [group for group in scored if group.attrs.get("set") == name]
 
     # Several groups may have a score for the same characters and label. The last one that is read
-    # here counts: that of the predicted entities, not that of alternatives or guaranteed sets.
+    # here counts: predicted entities come after alternatives and guaranteed sets.
     scores: dict[Place, float] = {}
     for group in [*reversed(scored), *groups_of_list.get("spans", ())]:
         for span in read_group(group):

@@ -461,7 +461,7 @@ def compare_annotation(
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
     """The score of each comparison: see `rank`. Shape: (C,)"""
-    # For each comparison the number of the annotation and that of the alternative
+    # For each comparison a number for the annotation and a number for the alternative
     pairs_of_probs: list[tuple[float, float]] = []
     pairs_of_costs: list[tuple[float, float]] = []
     has_annotated = numpy.zeros(len(comparisons), dtype=bool)
@@ -577,7 +577,7 @@ def count_annotations(
     RETURNS (Counter[tuple[tuple[str, ...], str]]): The counts by phrase and label. The label "" has
         those where the phrase as a whole is not an entity, though a part of it may be one.
     """
-    # A vocab of its own: the matcher compares texts of tokens, and that of the docs doesn't matter.
+    # The matcher compares the texts of tokens, so it needs no vocab in common with the docs.
     vocab = Vocab()
     matcher = PhraseMatcher(vocab)
     matcher.add("words", [Doc(vocab, words=list(words)) for words in phrases])
@@ -781,7 +781,7 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
 
 
 def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Carry out the first part of a correction: remove entities from those of its doc.
+    """Carry out the first part of a correction: remove entities of its doc.
 
     ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
     RAISES (CorpusError): If the doc doesn't have an entity that is to be removed.
@@ -793,7 +793,7 @@ def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
 
 
 def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
-    """Carry out the second part of a correction: add entities to those of its doc.
+    """Carry out the second part of a correction: add entities to its doc.
 
     ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
     RAISES (CorpusError): If an entity that is to be added overlaps another one.

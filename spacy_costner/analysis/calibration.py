@@ -138,7 +138,7 @@ def calibrate(
 
 
 def calibrate_on(
-    devs: Sequence[DevPredictions],
+    predictions: Sequence[DevPredictions],
     nlp: Language,
     ner: CostSensitiveNER,
     source: str,
@@ -148,8 +148,8 @@ def calibrate_on(
     """Fit the temperature of a component on predictions, and set it. The scores of the docs are
     kept, too: `watch` compares other docs with them.
 
-    devs (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of the
-        model of each fold for the docs of the fold.
+    predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
+        the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component.
     source (str): The name of the docs.
@@ -157,7 +157,7 @@ def calibrate_on(
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
-    answer_sets = [predict_best(dev) for dev in devs]
+    answer_sets = [predict_best(dev) for dev in predictions]
     is_correct = numpy.concatenate([answers.is_correct for answers in answer_sets])
     if not len(is_correct):
         raise ValueError(f"{ner.name}: expected predicted entities to calibrate, got none")
@@ -170,7 +170,7 @@ def calibrate_on(
     entropies_of_sets: list[Floats1d] = []
     probs_before_of_sets: list[Floats1d] = []
     probs_of_sets: list[Floats1d] = []
-    for dev, answers in zip(devs, answer_sets):
+    for dev, answers in zip(predictions, answer_sets):
         tempered = dev.with_temperature(temperature)
         docs += [eg.reference for eg in dev.examples]
         entropies_of_sets.append(tempered.entropies())

@@ -51,7 +51,7 @@ from .runs import (
 )
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
-"""The scorer whose cost is that of the comparison."""
+"""If the base config has this scorer, variants are compared by the cost of the scorer."""
 
 SAME_FOR_ALL = {
     "seed",

@@ -245,8 +245,8 @@ def _ratio_and_margin(
 
 
 def drawings_for_half(sample: Sample) -> int:
-    """The number of drawings, with those of the sample, that an interval of half the width takes.
-    The variance has to fall to a quarter.
+    """The number of drawings that an interval of half the width takes. The drawings of the sample
+    are counted, too. The variance has to fall to a quarter.
 
         m = 4 n                              with replacement
         1/m - 1/D = (1/n - 1/D) / 4          without: the variance of m drawings on the left

@@ -178,8 +178,8 @@ def explain_tokens(
     path = to_numpy(chain.best_path(scores).tags)
 
     # The weight of the transition to the tag of each token. Shape: (N,) At the first token of a
-    # sequence it is that of the start; at the last one, that of the end is added. A doc may have
-    # several sequences.
+    # sequence it is the weight of the start; at the last one, the weight of the end is added. A doc
+    # may have several sequences.
     first = first_tokens(scores.lengths)
     last = last_tokens(scores.lengths)
     from_previous_tag = weights.transitions[path[:-1], path[1:]]  # shape: (N - 1,)

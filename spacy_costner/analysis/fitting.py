@@ -477,7 +477,8 @@ def improve(
         # This is checked first, as models of folds may have to be trained below.
         parameter = check_parameter(nlp, ner)
 
-    # Predict docs that the model was not trained on: the development docs, or those of each fold.
+    # Predict docs that the model was not trained on: the development docs, or the docs of each fold
+    # by a model of the others.
     if fitted.has_dev:
         source = dev_source
         predictions = [predict_dev(nlp, ner, dev)]
@@ -610,9 +611,8 @@ def find_config(
     overrides: Mapping[str, Any],
     command: str,
 ) -> Config:
-    """Find the config to train with. It is the given one or, without one, that of `init`. The paths
-    of the corpora, the overrides and the static vectors are put into it. See `fit` for the
-    arguments.
+    """Find the config to train with. If none is given, `init` makes one. The paths of the corpora,
+    the overrides and the static vectors are put into it. See `fit` for the arguments.
 
     aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
     """

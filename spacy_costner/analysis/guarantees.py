@@ -64,7 +64,8 @@ MIN_THRESHOLD = 1e-6
 """The lowest threshold that is chosen. With it the set has all spans that are searched for."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""Limits whose thresholds are saved beside that of the promise. `report` plots them."""
+"""The thresholds of these limits are saved, too, beside the threshold of the promise. `report`
+plots them."""
 
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
@@ -275,11 +276,12 @@ def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thre
         if part.threshold is None:
             continue
         if per_label:
-            # Labels of which nothing can be promised have no threshold of their own. That of all
-            # other labels is 1, so that their sets have as few spans as possible.
-            no_labels = Thresholds(threshold=1.0, labels={})
-            thresholds = thresholds_of_groups.setdefault(part.group, no_labels)
-            thresholds.labels[part.label] = part.threshold
+            # `threshold` is used for labels without a threshold of their own: labels of which
+            # nothing can be promised. It is 1, so that as few of their spans as possible are in
+            # the set.
+            if part.group not in thresholds_of_groups:
+                thresholds_of_groups[part.group] = Thresholds(threshold=1.0, labels={})
+            thresholds_of_groups[part.group].labels[part.label] = part.threshold
         else:
             thresholds_of_groups[part.group] = Thresholds(
                 threshold=part.threshold, labels={}, levels=part.levels
@@ -366,7 +368,8 @@ def measure_promise(
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
     scored = score_spans(nlp, ner, examples, promise)
-    # The set misses an entity if it only finds it at a threshold below that of the promise.
+    # The set misses an entity if the highest threshold that finds the entity is below the promised
+    # one.
     is_missed = scored.gold["score"] < promise.groups[""].threshold
     n_docs = len(examples)
     n_entities = numpy.bincount(scored.gold["doc"], minlength=n_docs)
@@ -468,7 +471,7 @@ def score_spans(
     entropies: list[Floats1d] = []
     n_docs = 0  # the number of docs in the batches before this one
     for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH_SIZE):
-        # `spans` are those that may be in the sets of the batch. Shape of their scores: (S,)
+        # `spans` has all spans that may be in the sets of the batch. Shape of their scores: (S,)
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
@@ -538,7 +541,7 @@ def thresholds_to_find(
     RETURNS (Floats1d): The thresholds; 0 for an entity that no set finds. Shape: (E,)
     """
     # What each entity and each span consists of, in numbered units: see `find_units`. The units of
-    # the wanted entities come first, then those of the spans.
+    # the wanted entities come first, then the units of the spans.
     owners, units = find_units(dev, concatenate_entities(wanted, spans), terms)
     n_wanted = len(wanted.begin)
     is_of_wanted = owners < n_wanted
@@ -843,7 +846,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     spans, gold, _ = score_spans(nlp, ner, used, promise)
     observed = []
     for limit in sorted(limits):
-        # The threshold of each doc is that of its group. Shape: (D,)
+        # Each doc has the threshold of its group. Shape: (D,)
         doc_thresholds = numpy.asarray([levels[limit] for levels in thresholds_of_docs])
         # `miss_losses` takes one threshold for all docs. If the scores of a doc are divided by its
         # threshold, that one is 1.

@@ -145,7 +145,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Settings that fit the size of a corpus. The first ones are those of spaCy's [training]."""
+    """Settings that fit the size of a corpus. All but the last are settings of [training]."""
 
     batcher: Block
     eval_frequency: int
@@ -353,7 +353,7 @@ def init(
 
 
 def given_costs(**cost_of_mistake: float | None) -> dict[str, float]:
-    """The costs of kinds of mistakes that are given: those that aren't None."""
+    """Keep the costs of kinds of mistakes that aren't None, which the user has given."""
     costs: dict[str, float] = {}
     for mistake, cost in cost_of_mistake.items():
         if cost is not None:
@@ -985,7 +985,7 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
     """Choose settings that fit the size of a corpus. If the corpus has enough words, an epoch has
     100 batches or more. It is evaluated at least once."""
     batcher, batch_size = choose_batcher(model, corpus)
-    # The number of steps of an epoch. Without a corpus it is that of a large one.
+    # The number of steps of an epoch. Without a corpus, take a number as of a large corpus.
     n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]

@@ -207,8 +207,8 @@ def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
         is_space.append(posterior.is_space)
         doc_of.append(posterior.doc_of + n_docs)
         n_docs += len(posterior.doc_lengths)
-    # All batches have the same transitions, start and end, as one model predicted them. Those of
-    # the last batch are kept.
+    # One model predicted all batches, so all have the same transitions, start and end. `scores` has
+    # those of the last batch.
     all_scores = scores._replace(
         emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
     )
@@ -312,7 +312,8 @@ def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs:
     n_docs (int): The number of these docs.
     """
     performance = nlp.meta.setdefault("performance", {})
-    # Only the scores that spaCy would write: those that are there, and those with a weight.
+    # Write only the scores that spaCy would write: scores that are there already, and scores that
+    # have a weight in the config.
     names = set(performance)
     names.update(nlp.config["training"].get("score_weights", {}))
     for name in sorted(names):

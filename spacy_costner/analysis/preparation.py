@@ -506,7 +506,7 @@ class FoldTraining:
     prepare_component: PrepareComponent | None
 
     def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train a model on the docs outside of a fold, and predict those of the fold.
+        """Train a model on the docs outside of a fold, and predict the docs of the fold.
 
         examples (Sequence[Example]): All docs.
         is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)

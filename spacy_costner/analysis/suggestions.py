@@ -317,7 +317,8 @@ def measure_pool(
         batch_docs = run_before(nlp, name, [doc for _, doc in batch])
         uncertainty = measure(ner, ner.posterior(batch_docs, preset=True))
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
-        # The tokens of all docs of the batch stand one after another. Cut out those of each doc.
+        # The tokens of all docs of the batch stand one after another. Cut out the tokens of each
+        # doc.
         begin = 0
         for (index, _), doc, score in zip(batch, batch_docs, scores):
             end = begin + len(doc)

@@ -169,7 +169,7 @@ def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None 
 
 
 def tune_on(
-    devs: Sequence[DevPredictions],
+    predictions: Sequence[DevPredictions],
     nlp: Language,
     ner: CostSensitiveNER,
     parameter: str,
@@ -180,8 +180,8 @@ def tune_on(
 ) -> Tuning:
     """Choose a value of a parameter by predictions, and set it.
 
-    devs (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of the
-        model of each fold for the docs of the fold.
+    predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
+        the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component.
     parameter (str): What to tune, one of `TUNABLE`.
@@ -191,9 +191,9 @@ def tune_on(
     # Count the correct, predicted and annotated entities of each doc with each value.
     values: list[float] = []
     counts_of_values: list[Ints2d] = []
-    for value, decoded in decode_at_all(devs, parameter):
+    for value, decoded in decode_at_all(predictions, parameter):
         values.append(value)
-        counts_of_values.append(count_by_doc(devs, decoded))
+        counts_of_values.append(count_by_doc(predictions, decoded))
     counts = numpy.stack(counts_of_values)  # shape: (values, docs, 3)
 
     points = find_points(values, counts.sum(axis=1))
@@ -214,10 +214,10 @@ def tune_on(
 
     # Compute the scores of the present decoding, and replace it.
     decoded_before: list[Entities] = []
-    for dev in devs:
+    for dev in predictions:
         entities = ner.decode(dev.posterior).entities
         decoded_before.append(dev.select_counted(entities))
-    before = find_point(float("nan"), devs, decoded_before)
+    before = find_point(float("nan"), predictions, decoded_before)
     block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen.value, "labels": {}}
     use_decoding(nlp, ner, block)
     return Tuning(
@@ -262,15 +262,15 @@ def choose_by_folds(
     return index, held_out_point
 
 
-def count_by_doc(devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
+def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
     """Count the correct, predicted and annotated entities of each doc.
 
-    devs (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
+    predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     decoded (Sequence[Entities]): The entities that were decoded from each of them.
     RETURNS (Ints2d): The three numbers of each doc, for the docs of all models. Shape: (docs, 3)
     """
     counts_of_models: list[Ints2d] = []
-    for dev, predicted in zip(devs, decoded):
+    for dev, predicted in zip(predictions, decoded):
         correct = predicted.select(dev.is_correct(predicted))
         columns = [dev.count_in_docs(entities) for entities in (correct, predicted, dev.gold)]
         counts_of_models.append(numpy.stack(columns, axis=1))
@@ -295,39 +295,41 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
 
 
 def decode_at_all(
-    devs: Sequence[DevPredictions], parameter: str
+    predictions: Sequence[DevPredictions], parameter: str
 ) -> Iterator[tuple[float, Sequence[Entities]]]:
     """Decode docs with each value of a parameter.
 
-    devs (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
+    predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     parameter (str): One of `TUNABLE`.
     YIELDS (tuple[float, Sequence[Entities]]): A value, and the entities that are decoded with it
         from the predictions of each model.
     RAISES (ValueError): If no doc has an annotated entity.
     """
-    n_gold = sum(len(dev.gold.begin) for dev in devs)
+    n_gold = sum(len(dev.gold.begin) for dev in predictions)
     if n_gold == 0:
         raise ValueError("expected docs with entities, got none")
     values = TUNABLE[parameter].values.round(4).tolist()
     if parameter == "bias":
         for bias in values:
             decoding = make_viterbi(bias=bias)
-            yield bias, [dev.decode(decoding) for dev in devs]
+            yield bias, [dev.decode(decoding) for dev in predictions]
         return
     # All entities that a threshold may choose are found once. `LEAST_PROB` is the lowest threshold.
-    likely = [dev.posterior.likely_entities(LEAST_PROB) for dev in devs]
+    likely = [dev.posterior.likely_entities(LEAST_PROB) for dev in predictions]
     for threshold in values:
         decoded: list[Entities] = []
-        for dev, (entities, probs) in zip(devs, likely):
+        for dev, (entities, probs) in zip(predictions, likely):
             chosen = without_overlap(entities, probs - threshold)
             decoded.append(dev.select_counted(chosen))
         yield threshold, decoded
 
 
-def find_point(value: float, devs: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Point:
+def find_point(
+    value: float, predictions: Sequence[DevPredictions], decoded: Sequence[Entities]
+) -> Point:
     """Compute the scores of the entities that are decoded with one value. See `count_by_doc` for
     the arguments."""
-    counts = count_by_doc(devs, decoded).sum(axis=0, keepdims=True)  # shape: (1, 3)
+    counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)  # shape: (1, 3)
     (point,) = find_points([value], counts)
     return point
 

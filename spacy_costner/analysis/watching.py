@@ -111,7 +111,7 @@ def watch(
         n_docs += 1
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
-        """Test new scores against those of some calibration docs.
+        """Test new scores against the scores of some calibration docs.
 
         pool (Mapping[str, Any]): The scores of the calibration docs: see `CalibrationScores.pool`.
         new_scores (list[float]): The scores of the new docs, in their order.

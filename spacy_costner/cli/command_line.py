@@ -66,7 +66,8 @@ def command(
             values_of_function = {p.name: values.pop(p.name) for p in options_of_function}
             body(partial(function, **values_of_function), **values)
 
-        # `wraps` copies the signature of the body, but Typer has to see that of the whole command.
+        # `wraps` copies the signature of the body. Typer has to see the signature of the whole
+        # command in its place.
         declared = Signature([*positional, *options_of_function, *options_of_command])
         run_command.__signature__ = declared  # type: ignore[attr-defined]
         return run_command

@@ -605,7 +605,8 @@ def draw_estimates(result: Estimate) -> Any:
             scores.append((label.label, label.f, 1.0))
     n_rows = max(len(counts), len(scores), 1)
     with drawing() as figure_class:
-        figure = figure_class(figsize=(8, 1.5 + 0.4 * n_rows))
+        height_of_row = 0.4  # in inches, as all of these lengths
+        figure = figure_class(figsize=(8, 1.5 + height_of_row * n_rows))
         left, right = figure.subplots(1, 2)
         left.set(xlabel="number of entities, % of the estimate")
         right.set(xlabel="F, %")
