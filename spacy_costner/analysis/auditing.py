@@ -412,7 +412,8 @@ def compare_annotation(
 
     posterior (Posterior): The posterior of the docs of the fold.
     gold (Entities): The annotated entities.
-    likely (Entities): The E entities with a probability of at least `LEAST_PROB`, on annotated tokens.
+    likely (Entities): The E entities with a probability of at least `LEAST_PROB`, on annotated
+        tokens.
     likely_probs (Floats1d): Their probabilities. Shape: (E,)
     """
     annotated = named(gold, posterior.tags.labels)
