@@ -339,11 +339,12 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
     if len(scored_spans) == len(group) and not is_stale(group):
         return [(span, scored.score) for span, scored in zip(group, scored_spans)]
 
-    # Spans are made again from their characters. Their ids are those of the spans in the group.
+    # Spans are made again from their characters. A span gets the ids that the span of the group
+    # with the same characters and label has, if that one can still be read.
     ids_of_place: dict[Place, dict[str, Any]] = {}
     for i in range(len(group)):
         place = _place(group, i)
-        if place is not None:  # its tokens are there
+        if place is not None:
             ids_of_place[place] = {"kb_id": group[i].kb_id, "span_id": group[i].id}
 
     spans_and_scores: list[tuple[Span, float]] = []

@@ -69,7 +69,7 @@ def test_an_extension_of_that_name_stays_where_confidence_is_off(unsure: Path) -
 
 
 def test_confidences_are_probabilities_of_the_posterior(unsure: Path) -> None:
-    """Those of entities, and of alternatives."""
+    """This holds for predicted entities and for alternatives."""
     nlp = load(unsure, confidence=CONFIDENCE)
     ner = nlp.get_pipe("ner")
     docs = list(nlp.pipe([*TEXTS, TEXT, TEXT]))
@@ -120,7 +120,7 @@ def test_a_span_that_was_not_scored_has_no_confidence(unsure: Path) -> None:
 
 @pytest.fixture
 def docs_of_processes(unsure: Path) -> list[Doc]:
-    """Of a pickled pipeline in two processes."""
+    """Docs that a pickled pipeline has predicted in two processes."""
     copied = pickle.loads(pickle.dumps(load(unsure, confidence=CONFIDENCE)))
     return [*copied.pipe([TEXT, "", TEXTS[1]], n_process=2)]
 
@@ -145,7 +145,8 @@ def test_confidences_are_the_same_from_processes_and_a_docbin(
 
 @pytest.mark.parametrize("label", ["CITY", "LOC"])
 def test_preset_entities_have_no_confidence(unsure: Path, label: str) -> None:
-    """Whether the component has their label or not. No span of a group has their tokens."""
+    """It makes no difference whether the component has their label. No span of a group has their
+    tokens."""
     nlp = load(unsure, confidence=CONFIDENCE)
     ner = nlp.get_pipe("ner")
     # The threshold 0: all spans are in the guaranteed set.
@@ -173,8 +174,8 @@ def test_a_guarantee_is_not_lost_while_the_decoding_is_another(unsure: Path) -> 
     assert ner.guarantee.miss == 0.1
 
 
-def test_check_guarantee_removes_one_that_does_not_hold(unsure: Path) -> None:
-    """It is gone then, also with the temperature that it was made for."""
+def test_check_guarantee_drops_a_guarantee_that_does_not_hold(unsure: Path) -> None:
+    """The guarantee doesn't come back when the temperature that it was made for is set again."""
     ner = load(unsure, confidence=CONFIDENCE).get_pipe("ner")
     ner.set_guarantee(promise_of({}, miss=0.1))
     temperature = ner.cfg["temperature"]["overall"]
@@ -217,9 +218,9 @@ def test_bad_settings_of_confidence_are_refused_by_name(
         make_confidence(**settings)
 
 
-def test_k_best_of_a_doc_whose_probabilities_underflow(unsure: Path) -> None:
-    """They are 0 in float64, their logarithms are not. The temperature makes all paths of 2,400
-    tokens about equally likely."""
+def test_k_best_ranks_analyses_whose_probabilities_underflow(unsure: Path) -> None:
+    """The probabilities are 0 in float64, but their logarithms are finite. The temperature makes
+    all paths of 2,400 tokens about equally likely."""
     nlp = load(unsure)
     ner = nlp.get_pipe("ner")
     ner.cfg["temperature"] = {"overall": 100.0, "labels": {}}
@@ -256,7 +257,7 @@ def test_a_higher_threshold_predicts_fewer_entities(unsure: Path) -> None:
 
 
 def test_a_threshold_of_a_label_is_saved_with_the_pipeline(unsure: Path, tmp_path: Path) -> None:
-    """And gives way to the decoding of a config."""
+    """The threshold is replaced if the config has another decoding."""
     nlp = load(unsure, decoding={**THRESHOLD, "threshold": 1.0})
     nlp.get_pipe("ner").cfg["decoding"]["labels"]["LOC"] = 0.02
     expected = ents(nlp(TEXT))
@@ -272,8 +273,8 @@ def test_a_threshold_of_a_label_is_saved_with_the_pipeline(unsure: Path, tmp_pat
 
 @pytest.fixture
 def tuned(unsure: Path, tmp_path: Path) -> Path:
-    """A saved pipeline whose cfg has other settings than its config: the threshold 0.02 and the
-    key "sure"."""
+    """The folder of a pipeline whose cfg has other settings than its config: the threshold 0.02 and
+    the key "sure"."""
     nlp = load(unsure, decoding=THRESHOLD, confidence=CONFIDENCE)
     nlp.get_pipe("ner").cfg["decoding"]["threshold"] = 0.02
     nlp.get_pipe("ner").cfg["confidence"]["spans_key"] = "sure"

@@ -99,7 +99,7 @@ def test_borders_are_sentence_starts_and_what_follows_line_breaks(
 
 @given(st.lists(st.lists(st.booleans(), max_size=5), max_size=4))
 def test_docs_are_cut_at_borders(docs: list[list[bool]]) -> None:
-    """Of each token of each doc: whether it is a border, at which a sequence begins."""
+    """`docs` says of each token of each doc whether it is a border, at which a sequence begins."""
     borders: list[bool] = []
     expected: list[tuple[int, int]] = []
     for number, doc in enumerate(docs):
@@ -256,7 +256,7 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> None:
-    """Of the doc that is cut into sequences of 2, 3 and 1 tokens, and of the whole one."""
+    """The doc is cut into sequences of 2, 3 and 1 tokens, or is one sequence."""
     nlp = random_model(scheme="BILUO", outside="before")
     ner = nlp.get_pipe("ner")
     table = numpy.random.default_rng(seed).uniform(size=(5, 5))
@@ -286,7 +286,8 @@ def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> N
 
 
 def test_preset_entities_across_a_border_join_two_sequences() -> None:
-    """Of 2 and 3 tokens: the entity is tokens 1 and 2. All legal paths have it."""
+    """The sequences have 2 and 3 tokens, and the entity has the tokens 1 and 2. It is on every
+    legal path."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = doc_of(nlp)
@@ -369,7 +370,8 @@ def test_pieces_of_epochs_alternate_between_docs_and_sequences() -> None:
 
 
 def test_batches_of_docs_alternate_between_docs_and_sequences() -> None:
-    """With incorrect spans training is on docs in place of pieces. One of the four has a border."""
+    """With incorrect spans, training is on docs in place of pieces. One of the four docs has a
+    border."""
     nlp = random_model(outside="before")
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
@@ -445,7 +447,7 @@ def test_a_first_pass_predicts_each_sequence_alone() -> None:
 
 
 def test_reasons_of_explain_add_up_to_the_score_of_the_best_path() -> None:
-    """Of three sequences: their starts and ends are among the reasons."""
+    """The doc has three sequences, whose starts and ends are among the reasons."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     doc = nlp.make_doc("Ana Lee\nsaw\nRome saw")
@@ -487,8 +489,9 @@ def test_training_cuts_docs_at_the_sentences_of_a_file_of_any_format(
 
 
 def test_sentences_of_training_are_those_of_predicted_docs_if_they_are_known() -> None:
-    """As a component has set them. Otherwise they are those of the reference, where a token of the
-    predicted doc begins at the same character; the last sentence begins within "Leesaw"."""
+    """A component may have set them. Otherwise a sentence begins at a token of the predicted doc
+    that begins at the same character as a sentence of the reference. The last sentence of the
+    reference begins within "Leesaw"."""
     nlp, _ = initialized()
     words = ["Rome", "saw", "Lee", "Lee", "saw"]
     spaces = [True, True, True, False, False]
@@ -511,7 +514,7 @@ def test_training_has_no_sentences_where_neither_doc_has_them() -> None:
 
 
 def test_training_has_no_sentences_of_another_text() -> None:
-    """In a text with more white space other tokens are at the same characters."""
+    """In a text with more white space, other tokens begin at the same characters."""
     nlp, _ = initialized()
     predicted = Doc(nlp.vocab, ["Rome", "saw", "Lee"])
     words = ["Rome", "    ", "saw", "Lee"]
@@ -521,8 +524,8 @@ def test_training_has_no_sentences_of_another_text() -> None:
 
 
 def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() -> None:
-    """Also features of sentence starts, which an extension attribute may read: those of the
-    reference are for the chain alone."""
+    """This holds even for features of sentence starts, which an extension attribute may read. The
+    sentence starts of the reference are for the chain alone."""
     Token.set_extension("begins", getter=lambda token: bool(token.is_sent_start), force=True)
     features = {**FEATURES, "windows": {"ORTH": 1, "_.begins": 1}}
     nlp, _ = initialized(model={**TWO_PASSES, "features": features}, sentence_boundaries=True)
@@ -592,7 +595,7 @@ def test_epochs_of_online_training_alternate_between_docs_and_sequences() -> Non
 
 
 def test_joined_segmentations_have_docs_without_borders_in_all_epochs() -> None:
-    """Of a corpus of which another part has borders."""
+    """Another part of the corpus has borders."""
     cut = Segmentations(["doc"], ["begin", "end"])
     plain = Segmentations(["line"])
     joined = concatenate([plain, cut, plain])
@@ -603,7 +606,7 @@ def test_joined_segmentations_have_docs_without_borders_in_all_epochs() -> None:
 
 @pytest.mark.parametrize("is_gold", [True, False])
 def test_a_gold_or_preset_entity_across_a_border_joins_sequences(is_gold: bool) -> None:
-    """Of 2, 3 and 1 tokens: the entity is tokens 1 and 2."""
+    """The sequences have 2, 3 and 1 tokens, and the entity has the tokens 1 and 2."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     predicted = doc_of(nlp)
@@ -615,7 +618,7 @@ def test_a_gold_or_preset_entity_across_a_border_joins_sequences(is_gold: bool) 
 
 
 def test_the_loss_of_rehearsal_is_that_of_sequences() -> None:
-    """Here features are of a token alone: docs of one sequence each have the same ones."""
+    """Features are of a token alone here, so a doc for each sequence has the same features."""
     nlp = random_model("sentences")
     ner = nlp.get_pipe("ner")
     nlp.resume_training()
@@ -632,7 +635,7 @@ def test_the_loss_of_rehearsal_is_that_of_sequences() -> None:
 
 
 def test_sequences_have_the_weight_of_their_doc() -> None:
-    """Where docs are cut, so that a doc has several, and where they are not."""
+    """This holds where docs are cut into several sequences, and where they are not."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp)) for _ in range(3)]

@@ -44,7 +44,7 @@ def entities(docs: list[Doc]) -> list[tuple[str, str]]:
 
 
 def test_a_folder_has_a_doc_for_each_text_with_its_annotation(tmp_path: Path) -> None:
-    """Not what is about the corpus, and no text without annotation beside it."""
+    """Files about the corpus, and texts without a file of annotation, are left out."""
     write_pair(tmp_path, PERSON + LONDON, name="a")
     write_pair(tmp_path, "", name="b")
     (tmp_path / "annotation.conf").write_text("[entities]\nPER\n")

@@ -90,8 +90,8 @@ BROWN_CLUSTERS = {
 """The clusters of each word in `BROWN`: the prefixes of its path."""
 
 
-def test_paths_are_read_as_their_prefixes(tmp_path: Path) -> None:
-    """From the lines of Brown clustering, or from JSON."""
+def test_a_brown_cluster_is_read_as_the_prefixes_of_its_path(tmp_path: Path) -> None:
+    """The file has lines of Brown clustering, or JSON."""
     lines = tmp_path / "brown.txt"
     lines.write_text(BROWN, encoding="utf8")
     as_json = tmp_path / "brown.json"

@@ -26,20 +26,21 @@ LONDON_BERLIN = "I like London and Berlin."
 
 @pytest.fixture(scope="module")
 def trained() -> Language:
-    """A pipeline that has learned TRAIN: the labels LOC, PERSON and sports-team. Tests that train
-    it further work on a copy."""
+    """A pipeline that has learned TRAIN, with the labels LOC, PERSON and sports-team. Tests that
+    train it further work on a copy."""
     nlp = pipeline()
     train(nlp)
     return nlp
 
 
 def copy_of(nlp: Language) -> Language:
-    """A pipeline that can be trained while the other stays as it is."""
+    """A copy of a pipeline, which can be trained while the first one stays as it is."""
     return pickle.loads(pickle.dumps(nlp))
 
 
 def test_training_anew_forgets_the_batches_before() -> None:
-    """The loss MCEF counts entities over batches: its value would be another the second time."""
+    """The loss MCEF counts entities over batches, so the value of a batch would be another in a
+    second training."""
     nlp = pipeline(loss={"@losses": "spacy_costner.MCEF.v1"})
     fix_random_seed(0)
     first_loss = train(nlp, steps=3)["ner"]
@@ -116,8 +117,8 @@ def test_a_label_that_is_no_name_is_not_added(label: Any) -> None:
         pipeline().get_pipe("ner").add_label(label)
 
 
-def test_negated_labels_are_refused_with_their_successor(trained: Language) -> None:
-    """In spaCy's ner "!PERSON" once said what a span is not: incorrect_spans_key does now."""
+def test_a_negated_label_is_refused_and_incorrect_spans_key_is_named(trained: Language) -> None:
+    """In spaCy's ner, "!PERSON" once said what a span is not. Here incorrect_spans_key does."""
     gold = {"entities": [(7, 13, "!PERSON")]}
     batch = [Example.from_dict(trained.make_doc("I like London"), gold)]
     message = r"incorrect_spans_key.*'!PERSON'"
@@ -183,7 +184,8 @@ def test_the_loss_of_one_token_is_the_objective(trained: Language) -> None:
 
 
 def test_a_pipeline_learns_from_partial_annotation() -> None:
-    """Of two texts only the first entity is annotated, and that the first and last token are O."""
+    """In two texts only the first entity is annotated, and it is known that the first and the last
+    token are O."""
     nlp = pipeline()
     batch = examples(nlp)
     for eg in batch[1:3]:
@@ -242,8 +244,8 @@ def test_an_added_label_is_learned_beside_the_others(outside: str) -> None:
 
 @pytest.fixture
 def nlp_with_new_label(trained: Language) -> Language:
-    """A copy, to which GPE was added. Scores of the other labels are so low that an untrained tag
-    of score 0 would be the best of all."""
+    """A copy of the pipeline, to which the label GPE was added. The scores of the other labels are
+    so low that an untrained tag with the score 0 would be the best of all."""
     nlp = copy_of(trained)
     ner = nlp.get_pipe("ner")
     ner.model.get_ref("emissions").get_param("b")[:] -= 50.0
@@ -287,7 +289,7 @@ def test_a_label_is_trained_after_an_update_with_it(nlp_with_new_label: Language
 
 
 def test_preset_entities_stay_with_labels_the_component_lacks(trained: Language) -> None:
-    """And tokens that are preset as outside: "Berlin" would be LOC."""
+    """Tokens that are preset as outside stay, too: "Berlin" would be LOC."""
     doc = trained.make_doc(LONDON_BERLIN)
     london = Span(doc, 2, 3, label="CITY", kb_id="Q84")
     doc.set_ents([london], outside=[doc[4:5]], default="missing")
@@ -300,14 +302,14 @@ def test_preset_entities_stay_with_labels_the_component_lacks(trained: Language)
 
 
 def test_blocked_tokens_are_in_no_entity(trained: Language) -> None:
-    """As "London" here, which would be LOC."""
+    """ "London", which is blocked here, would be LOC."""
     doc = trained.make_doc(LONDON_BERLIN)
     doc.set_ents([], blocked=[doc[2:3]], default="missing")
     assert ents(trained.get_pipe("ner")(doc)) == [(18, 24, "LOC")]
 
 
 def test_white_space_at_the_ends_of_gold_is_trimmed_with_one_warning(trained: Language) -> None:
-    """The loss is that of gold without it."""
+    """The loss is that of the gold entities without the white space."""
     doc = trained.make_doc("in\n\nBerlin\n\n")
     assert [token.is_space for token in doc] == [False, True, False, True]
     with_space = doc.copy()
@@ -338,7 +340,7 @@ def test_scores_that_are_nan_are_refused_before_weights_change(trained: Language
 
 
 def test_costs_are_saved_with_the_model(tmp_path: Path) -> None:
-    """The loss is the same without the file of the tree, until a new label needs its costs."""
+    """Without the file of the tree the loss is the same, until a new label needs a cost."""
     tree = tmp_path / "tree.json"
     tree.write_text('{"place": {"LOC": {}}, "PERSON": {}, "sports-team": {}}')
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": str(tree)}

@@ -22,7 +22,8 @@ PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
 
 
 def doc(*tagged: str) -> Doc:
-    """A doc of tokens such as "York/PROPN": the word, and its tag and part of speech."""
+    """A doc of tokens such as "York/PROPN": the word, and after the slash its tag and part of
+    speech."""
     words = []
     tags = []
     for token in tagged:
@@ -57,7 +58,7 @@ TEMPLATE: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def source() -> Iterator[None]:
-    """An extension attribute: which list a word is in."""
+    """An extension attribute that says which list a word is in."""
     Token.set_extension("source", getter=lambda token: {"York": "places", "12": 12}.get(token.text))
     yield
     Token.remove_extension("source")
@@ -106,7 +107,8 @@ def columns_of(kind: str) -> list[str]:
 
 
 def slow_features(doc: Doc, i: int, frequent: dict[str, set[str]]) -> list[str]:
-    """The names of the features of a token, of those values that are frequent in training."""
+    """The names of the features of token i of a doc, by definition. `frequent` has the values of
+    each column that are frequent in training."""
     names = []
     for kind, window in TEMPLATE["windows"].items():
         for column in columns_of(kind):
@@ -127,8 +129,8 @@ def slow_features(doc: Doc, i: int, frequent: dict[str, set[str]]) -> list[str]:
 
 
 def frequent_values(min_count: int) -> dict[str, set[str]]:
-    """The values of each column, and the pairs of neighbours, that are at least `min_count` times
-    in the training docs. Pairs are of values that are frequent themselves."""
+    """The values of each column that occur at least `min_count` times in the training docs, and the
+    pairs of neighbours. The values of a pair are frequent themselves."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for doc in TRAIN:
         for token in doc:
@@ -183,9 +185,9 @@ def test_without_training_docs_there_are_no_features() -> None:
     assert (features.find(NEW).rows == -1).all()
 
 
-def test_min_count_by_kind() -> None:
-    """In `TRAIN`, only "in" and "New" are there three times as they are written, and only "in new"
-    is a pair of words that is there twice. Kinds that aren't named have a least count of 1."""
+def test_each_kind_has_its_own_least_count() -> None:
+    """In `TRAIN`, only "in" and "New" occur three times as they are written, and only "in new" is a
+    pair of words that occurs twice. Kinds that aren't named have a least count of 1."""
     names = with_vocab(min_count={"ORTH": 3, "LOWER+LOWER": 2}).names()
     assert {name for name in names if name.startswith("ORTH=")} == {"ORTH=New", "ORTH=in"}
     pairs = {name for name in names if name.startswith("LOWER+LOWER[+0")}
@@ -194,7 +196,7 @@ def test_min_count_by_kind() -> None:
 
 
 def gazetteer(tmp_path: Path) -> Features:
-    """Features of the phrases in `PHRASES`, whose file is gone."""
+    """Features of the phrases in `PHRASES`. The file that they were read from is gone."""
     path = tmp_path / "places.txt"
     path.write_text(PHRASES, encoding="utf8")
     features = Features(Template(windows={"gazetteer": 0}, gazetteers={"places": str(path)}))
@@ -204,7 +206,8 @@ def gazetteer(tmp_path: Path) -> Features:
 
 
 def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
-    """In upper or lower case: "New York City", "IL-2" and "york"; neither "New" nor "in"."""
+    """In upper or lower case, "New York City", "IL-2" and "york" are found, but neither "New" nor
+    "in"."""
     positions = []
     for names in found_names(gazetteer(tmp_path), TRAIN):
         positions.append("".join(name.removeprefix("gazetteer:places=") for name in names))
@@ -251,7 +254,7 @@ def without_annotation() -> Features:
 
 
 def find_rows(docs: list[Doc], features: Features, *, by_word: bool) -> list[list[int]]:
-    """The rows of tokens; or what the cache has of their words."""
+    """The rows of the tokens of docs or, with `by_word`, what the cache has of their words."""
     batch = features.find(docs, by_word=by_word)
     if batch.word_cache is None:
         return batch.rows.tolist()
@@ -260,8 +263,9 @@ def find_rows(docs: list[Doc], features: Features, *, by_word: bool) -> list[lis
 
 @pytest.mark.parametrize("by_word", [False, True])
 def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
-    """A bare vocab has no lower case, shapes and stop words. Neither its docs nor those of the
-    pipeline change what the others see, whichever come first, and in one batch."""
+    """A bare vocab has no lower case, no shapes and no stop words. Docs of a bare vocab and docs of
+    the pipeline's vocab don't change each other's features, whichever are found first, and in one
+    batch."""
     bare_docs = [Doc(Vocab(), words=[token.text for token in doc]) for doc in NEW]
     rows = find_rows(NEW, without_annotation(), by_word=by_word)
     bare_rows = find_rows(bare_docs, without_annotation(), by_word=by_word)
@@ -277,8 +281,8 @@ def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
 
 
 @pytest.mark.parametrize("bare_first", [False, True])
-def test_training_docs_of_several_vocabs(bare_first: bool) -> None:
-    """Each word is counted as the vocab of its doc has it: a bare vocab has no lower case."""
+def test_words_of_training_docs_are_counted_by_the_vocab_of_their_doc(bare_first: bool) -> None:
+    """A bare vocab has no lower case, so its words are not counted in lower case."""
     bare_docs = [Doc(Vocab(), words=["Lima", "York"])]
     docs = [*TRAIN, *bare_docs]
     if bare_first:
@@ -290,8 +294,8 @@ def test_training_docs_of_several_vocabs(bare_first: bool) -> None:
     assert "LOWER=lima" not in names
 
 
-def test_more_features_than_32_bits_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, more than 5."""
+def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real limit is the number of rows that 32 bits can count. Here it is 5."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_ROWS", 5)
     with pytest.raises(ValueError, match=r"linear CRF: expected at most 5, got \d+"):
         with_vocab(bigrams=None).find(NEW)
@@ -366,7 +370,7 @@ def test_missing_extension_attributes_are_named(template: Template, message: str
         ("Éric", "capitalised"), ("año", "lower case"),
     ],
 )  # fmt: skip
-def test_character_types(word: str, expected: str) -> None:
+def test_each_word_has_its_character_type(word: str, expected: str) -> None:
     assert character_type(word) == expected
 
 

@@ -96,8 +96,8 @@ def words_of_docs(draw: Any) -> Words:
 
 
 def expected_features(probs: numpy.ndarray) -> set[str]:
-    """By definition: the features of a token whose other occurrences have these probabilities of
-    labels. Labels with a mean in the lowest range have none. Shape of probs: (others, labels)"""
+    """The features of a token whose other occurrences have these probabilities of labels, by
+    definition."""
     if len(probs) == 0:
         return set()
 

@@ -68,7 +68,7 @@ def docs_of_file(path: Path) -> list[Any]:
 
 @given(METADATA)
 def test_short_values_can_be_saved(values: dict[str, Any]) -> None:
-    """As msgpack, and as JSON in UTF-8: what comes back is the same."""
+    """They are saved as msgpack and as JSON in UTF-8, and come back the same."""
     short = short_values(values)
 
     assert srsly.msgpack_loads(srsly.msgpack_dumps(short)) == short
@@ -301,7 +301,7 @@ def test_metadata_with_surrogates_is_written_to_tasks(tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
 def test_random_files_are_read_or_refused_by_name(tmp_path: Path, data: bytes, suffix: str) -> None:
-    """Of any bytes, text, or JSON."""
+    """The files have any bytes, text, or JSON."""
     path = tmp_path / f"a{suffix}"
     path.write_bytes(data)
     try:
@@ -333,7 +333,7 @@ CHARACTERS = st.sampled_from([*"abcd\u20ac", *map(chr, range(0x1F600, 0x1F606))]
 
 @given(st.lists(CHARACTERS, unique=True, min_size=1).map("".join), st.data())
 def test_offsets_of_javascript_are_read_and_written(text: str, data: st.DataObject) -> None:
-    """They are recognized by the text of the span, which no other span has."""
+    """They are recognized by the text of the span, which occurs only once."""
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
     offsets = [utf16_length(text[:start]), utf16_length(text[:end])]
@@ -367,8 +367,10 @@ def test_corpus_files_passes_over_loops_and_pipes(folder_with_loops: Path) -> No
     assert corpus_files(folder_with_loops) == [folder_with_loops / "b" / "a.jsonl"]
 
 
-def test_corpus_files_has_links_to_missing_files(folder_with_loops: Path) -> None:
-    """So that reading them is an error, and no file is lost without a word."""
+def test_a_link_to_a_missing_file_is_listed_among_the_files_of_a_corpus(
+    folder_with_loops: Path,
+) -> None:
+    """Reading it is an error then, so that no file is left out silently."""
     link = folder_with_loops / "gone.jsonl"
     link.symlink_to(folder_with_loops / "nothing")
 

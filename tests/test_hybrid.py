@@ -26,8 +26,8 @@ CITIES = ["Rome", "Paris", "Oslo", "Lima"]
 
 
 def corpus(nlp: Language, n_docs: int = 24, seed: int = 0) -> list[Example]:
-    """What follows "in" is a city; after "Mrs" the same name is not. Each doc has a word of its
-    own."""
+    """Docs in which the word after "in" is a city, while the same name after "Mrs" is none. Each
+    doc also has a word that no other doc has."""
     rng = random.Random(seed)
     examples = []
     for i in range(n_docs):
@@ -50,7 +50,7 @@ def initialized(model: dict[str, Any] = MODEL, **settings: Any) -> Language:
 
 
 def predicted_entities(nlp: Language) -> list[list[Any]]:
-    """In docs that it was not trained on."""
+    """The entities that a pipeline predicts in docs that it was not trained on."""
     docs = nlp.pipe([eg.predicted for eg in corpus(nlp, seed=1)])
     return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
 
@@ -129,7 +129,8 @@ def test_a_loaded_hybrid_predicts_the_same_and_learns_without_training_its_linea
 
 
 def test_the_linear_part_is_trained_by_updates_after_a_label_was_added() -> None:
-    """As it has no weights for the new tags. The label changes no prediction before."""
+    """Updates train it then, as it has no weights for the new tags. The new label changes no
+    prediction before."""
     nlp = initialized()
     entities_before = predicted_entities(nlp)
 

@@ -45,14 +45,14 @@ Corpus = list[tuple[list[str], Labels, int]]
 
 @pytest.fixture(autouse=True)
 def article() -> Iterator[None]:
-    """An extension attribute: the number of the article that a doc is of."""
+    """An extension attribute of docs: the number of the article that the doc is from."""
     Doc.set_extension("article", default=0)
     yield
     Doc.remove_extension("article")
 
 
 def annotated(words: list[str], labels: Labels, article: int = 0) -> Doc:
-    """A doc in which each token of a label is an entity."""
+    """A doc in which each token that has a label is an entity."""
     doc = Doc(VOCAB, words=words)
     entities = []
     outside = []
@@ -71,7 +71,7 @@ def annotated(words: list[str], labels: Labels, article: int = 0) -> Doc:
 
 @st.composite
 def corpora(draw: st.DrawFn) -> Corpus:
-    """Short docs are often the same."""
+    """Draw a corpus of short docs, some of which mostly have the same text."""
     label = st.sampled_from([*LABELS, "O", "O", MISSING])
     docs = []
     for _ in range(draw(st.integers(0, 6))):
@@ -82,12 +82,13 @@ def corpora(draw: st.DrawFn) -> Corpus:
 
 
 def letters(words: list[str]) -> str:
-    """By which a doc is known: its letters and digits in lower case, without the comma."""
+    """The letters and digits in lower case by which a doc is known. Here only the comma is none of
+    them."""
     return "".join(word.lower() for word in words if word != ",")
 
 
 def slow_units(corpus: Corpus, unit: int | str, least_units: int) -> list[object]:
-    """The unit of each doc."""
+    """The unit of each doc, by definition."""
     if unit == "_.article":
         return [article for _, _, article in corpus]
     if unit == "doc":
@@ -97,7 +98,8 @@ def slow_units(corpus: Corpus, unit: int | str, least_units: int) -> list[object
 
 
 def slow_names(word: str, counted: Corpus) -> list[str]:
-    """The features of a token of this word, from the docs that count."""
+    """The names of the features of a token with this word, by definition. `counted` are the docs
+    whose labels count."""
     label_counts: Counter[str] = Counter()
     for words, labels, _ in counted:
         for counted_word, label in zip(words, labels):
@@ -138,7 +140,8 @@ def memory_of(corpus: Corpus, unit: int | str) -> Features:
 
 
 def docs_of_other_units(words: list[str], corpus: Corpus, units: list[object]) -> Corpus:
-    """The docs that a doc of these words sees in training: those of units without this text."""
+    """The docs whose labels a doc of these words sees in training: those of all units without a doc
+    of this text."""
     units_with_text = set()
     for unit, (counted_words, _, _) in zip(units, corpus):
         if letters(counted_words) == letters(words):
@@ -201,8 +204,8 @@ def remembered(**settings: Any) -> tuple[Language, list[Example], Features, Any]
     return nlp, batch, features, weights
 
 
-def of_memory(features: Features) -> list[bool]:
-    """Of each feature, whether it is one of the memory of words."""
+def are_memory_features(features: Features) -> list[bool]:
+    """Whether each feature is one of label memory."""
     is_of_memory = [name.startswith("memory:LOWER") for name in features.names()]
     assert any(is_of_memory)
     return is_of_memory
@@ -211,8 +214,8 @@ def of_memory(features: Features) -> list[bool]:
 @pytest.mark.parametrize("base", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> None:
-    """The words of `ONCE` are in no other doc: weights of memory must not change, though others do.
-    From random weights, as some losses can't start from nothing."""
+    """The words of `ONCE` are in no other doc, so the weights of memory must not change, though
+    others do. Weights are random at first, as some losses can't start from zeros."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
     nlp, batch, features, weights = remembered(base=base, loss=loss)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
@@ -222,7 +225,7 @@ def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> No
         nlp.update(batch, sgd=Optimizer(0.01), losses={})
 
     is_same = (weights.emissions == before).all(axis=1)
-    assert is_same[of_memory(features)].all()
+    assert is_same[are_memory_features(features)].all()
     assert not is_same.all()
     # In prediction, each of these tokens has features of memory.
     for names in found_names(features, [eg.predicted for eg in batch]):
@@ -230,20 +233,20 @@ def test_no_update_learns_from_own_labels(name: str, base: dict[str, Any]) -> No
 
 
 def train_online(nlp: Language, batch: list[Example]) -> None:
-    """As `fit` trains many docs."""
+    """Train a pipeline as `fit` does with many docs."""
     ner = nlp.get_pipe("ner")
     train(ner, read_batches(ner, [batch]), Optimizer(0.01), max_epochs=5)
 
 
 def train_by_lbfgs(nlp: Language, batch: list[Example]) -> None:
-    """As `fit` trains few docs."""
+    """Train a pipeline as `fit` does with few docs."""
     total = total_loss(nlp.get_pipe("ner"), batch, c2=0.1)
     minimum = minimise_by_lbfgs(total, total.read_weights(), max_iter=20)
     total.write_weights(minimum.vector)
 
 
 def rehearse(nlp: Language, batch: list[Example]) -> None:
-    """As `nlp.rehearse` keeps what a model has learned."""
+    """Train a pipeline as `nlp.rehearse` does, to keep what its model has learned."""
     optimizer = nlp.resume_training()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     names = features.names()
@@ -259,7 +262,7 @@ def test_no_way_of_training_learns_from_own_labels(
     nlp, batch, features, weights = remembered()
     train_on(nlp, batch)
     assert weights.emissions.any()
-    assert not weights.emissions[of_memory(features)].any()
+    assert not weights.emissions[are_memory_features(features)].any()
 
 
 def test_memory_is_learned_from_other_docs() -> None:
@@ -281,8 +284,8 @@ def test_memory_is_learned_from_other_docs() -> None:
 
 
 def test_missing_annotation_and_incorrect_spans_are_not_counted() -> None:
-    """Of "Ana saw Rome and Oslo", "Ana" is a person and "saw" is outside. It isn't known what the
-    others are, only that Rome is no place, and Oslo no entity."""
+    """In "Ana saw Rome and Oslo", "Ana" is annotated as a person and "saw" as outside. Of the other
+    tokens it is only known that "Rome" is no place and "Oslo" is no entity."""
     nlp = remembering(incorrect_spans_key="wrong")
     eg = examples(nlp, [("Ana saw Rome and Oslo", [])])[0]
     gold = eg.reference
@@ -348,7 +351,7 @@ def test_more_training_of_a_saved_model_learns_nothing_from_own_labels(tmp_path:
         loaded.update(batch, sgd=loaded.resume_training(), losses={})
 
     is_same = weights.emissions == before
-    assert is_same[of_memory(features)].all()
+    assert is_same[are_memory_features(features)].all()
     assert not is_same.all()
 
 

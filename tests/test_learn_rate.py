@@ -131,7 +131,8 @@ def test_gradients_are_0_after_a_step_with_a_factor() -> None:
 
 
 def test_the_factor_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> None:
-    """As `accumulate_gradient` of the config does it: several updates, then one step."""
+    """Gradients are accumulated over several updates before one step, as with `accumulate_gradient`
+    in the config."""
     pipelines = []
     for factor in (1.0, FACTOR):
         fix_random_seed(0)

@@ -209,7 +209,7 @@ def gradient_of_tokens(ner: Any, reference: Doc) -> numpy.ndarray:
 
 
 def test_a_doc_without_the_key_is_not_annotated() -> None:
-    """Its entities don't count for a component of spans."""
+    """The entities of the doc don't count for a component with a `spans_key`."""
     nlp = train(pipeline_of_groups(), steps=0)
     doc = Doc(nlp.vocab, words=["the", "bank", "of", "Rome"], ents=["O", "B-ORG", "O", "O"])
 
@@ -217,8 +217,8 @@ def test_a_doc_without_the_key_is_not_annotated() -> None:
     assert is_missing(doc, "sc").all()
 
 
-def test_tokens_of_the_key_for_missing_are_not_annotated() -> None:
-    """But for those that have a span."""
+def test_annotation_is_missing_at_tokens_of_the_key_for_missing_annotation() -> None:
+    """Where a token also has a span, the span counts."""
     nlp = train(pipeline_of_groups(), steps=0)
     doc = Doc(nlp.vocab, words=["the", "bank", "of", "Rome"])
     doc.spans["sc"] = [Span(doc, 3, 4, "PER")]
@@ -425,7 +425,7 @@ def through_bytes(nlp: Language, folder: Path) -> Language:
 
 
 def through_source(nlp: Language, folder: Path) -> Language:
-    """Its components in a new pipeline of the same vocab."""
+    """The components of a pipeline in a new pipeline with the same vocab, by spaCy's `source`."""
     new = spacy.blank("xx", vocab=nlp.vocab)
     for name in GROUPS:
         new.add_pipe(name, source=nlp)
@@ -676,7 +676,7 @@ def test_init_filters_spans_of_a_group_whose_labels_overlap(
 
 
 def test_init_filters_no_spans_where_it_has_no_corpus(tmp_path: Path) -> None:
-    """It can't know whether labels overlap."""
+    """Without a corpus `init` can't know whether labels overlap."""
     path = tmp_path / "groups.json"
     path.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
     assert init(groups_path=path).count("filter_spans = false") == 1

@@ -78,7 +78,8 @@ def write_jsonl(path: Path, values: list[Any]) -> Path:
 
 
 def columns_text(tags: list[str], between: str = "\n", separator: str = " ") -> str:
-    """WORDS in three columns: the word, an "x", its tag. `between` stands between sentences."""
+    """WORDS in three columns: the word, an "x", and its tag. `between` stands between sentences,
+    `separator` between columns."""
     sentences = []
     for words, tags_of_sentence in zip(WORDS, tags, strict=True):
         rows = [
@@ -90,7 +91,7 @@ def columns_text(tags: list[str], between: str = "\n", separator: str = " ") -> 
 
 
 def entities(docs: list[Doc]) -> list[tuple[str, str]]:
-    """Text and label of the entities of all docs."""
+    """The text and the label of each entity, of all docs."""
     return [(ent.text, ent.label_) for doc in docs for ent in doc.ents]
 
 
@@ -189,7 +190,7 @@ def test_tags_that_break_their_scheme_are_read_and_reported(
 
 
 def begin_by_conlleval(tags: list[str]) -> list[bool]:
-    """Where entities begin: the rules of conlleval.pl, one by one."""
+    """Whether an entity begins at each tag: the rules of conlleval.pl, written one by one."""
     begins = []
     before_prefix, before_label = "O", ""
     for tag in tags:
@@ -208,8 +209,8 @@ PREFIXES = st.sampled_from(["IOB", "BILUO", "BIOES", "IO", "IOE"])
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_decoding_is_that_of_conlleval(data: st.DataObject) -> None:
-    """For tags in any order, of the prefixes of a scheme, with the labels X and Y."""
+def test_entities_begin_where_conlleval_lets_them_begin(data: st.DataObject) -> None:
+    """The tags are in any order. They have the prefixes of a scheme and the labels X and Y."""
     prefixes = data.draw(PREFIXES)
     entity_tags = [f"{p}-{label}" for p in prefixes if p != "O" for label in "XY"]
     sentence = st.lists(st.sampled_from([*entity_tags, "O"]), min_size=1, max_size=7)
@@ -383,18 +384,19 @@ def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Pa
 
 
 def prodigy(spans: list[Any], **fields: Any) -> dict[str, Any]:
-    """A task of Prodigy: TEXT with spans (start, end, label and, if you like, their text)."""
+    """A task of Prodigy: TEXT with spans. A span is its start, end and label, and its text if it
+    has four items."""
     named_spans = [dict(zip(("start", "end", "label", "text"), span)) for span in spans]
     return {"text": TEXT, "spans": named_spans, "_input_hash": 5, **fields}
 
 
 def rejected(span: Any) -> dict[str, Any]:
-    """A task whose answer to a span was no."""
+    """A task about one span, whose answer was no."""
     return prodigy([span], answer="reject")
 
 
-def one_by_one(*spans: Any) -> list[Any]:
-    """Tasks that asked about a span each, and whose answer was yes."""
+def accepted_one_by_one(*spans: Any) -> list[Any]:
+    """Tasks that asked about one span each, and whose answer was yes."""
     return [prodigy([span], answer="accept", _is_binary=True) for span in spans]
 
 
@@ -427,7 +429,7 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         ([prodigy(SPANS[:1]), rejected(SPANS[1]), prodigy(SPANS, answer="ignore")], "BOOOOO",
          "examples that were rejected or ignored are left out", 2),
         # Yes to one span says nothing of others.
-        (one_by_one(*SPANS[:2]), "B-B---", "", 0),
+        (accepted_one_by_one(*SPANS[:2]), "B-B---", "", 0),
         ([prodigy(SPANS)] * 2, "BOBOBO", "texts were annotated several times in the same way", 1),
         ([prodigy(SPANS), prodigy(SPANS[:1])], "BO-O-O", SEVERAL_WAYS, 1),
         ([prodigy(SPANS[:1]), prodigy([(0, 7, "PER")])], "--OOOO", SEVERAL_WAYS, 1),
@@ -453,7 +455,7 @@ def test_tokens_whose_annotation_is_unclear_are_missing_it_and_reported(
         assert all("a.jsonl, line " in place for place in problem.places)
 
 
-def test_a_text_twice_without_annotation_stays_without(tmp_path: Path) -> None:
+def test_a_text_that_two_people_have_not_annotated_has_no_annotation(tmp_path: Path) -> None:
     task = {"text": TEXT, "_input_hash": 5}
 
     (doc,) = read_corpus(write_jsonl(tmp_path / "a.jsonl", [task, task]))
@@ -462,7 +464,7 @@ def test_a_text_twice_without_annotation_stays_without(tmp_path: Path) -> None:
 
 
 def test_rejected_spans_become_incorrect_spans(tmp_path: Path) -> None:
-    """They say nothing of the other tokens of their doc."""
+    """They say nothing about the other tokens of their doc, whose annotation is missing."""
     kim, ann = SPANS[0], SPANS[1]
     path = write_jsonl(tmp_path / "a.jsonl", [prodigy([kim]), rejected(ann)])
 
@@ -526,8 +528,8 @@ WORD = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 
 @st.composite
 def docs_of_all_kinds(draw: st.DrawFn) -> Doc:
-    """A doc with or without spaces and sentences; of its stretches some are entities, some are
-    missing annotation, the others are O."""
+    """Draw a doc with or without spaces and sentences. Some of its stretches of tokens are
+    entities, some have missing annotation, and the others are O."""
     n = draw(st.integers(1, 9))
     words = draw(st.lists(WORD, min_size=n, max_size=n))
     spaces = draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n))
@@ -553,7 +555,9 @@ ATTRS = ["ORTH", "SPACY", "SENT_START", "ENT_IOB", "ENT_TYPE", "ENT_KB_ID", "ENT
 
 @settings(max_examples=150, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
-def test_docs_come_back_from_jsonl(docs: list[Doc], tmp_path_factory: Any) -> None:
+def test_docs_written_to_jsonl_are_read_as_they_were(
+    docs: list[Doc], tmp_path_factory: Any
+) -> None:
     path = tmp_path_factory.mktemp("docs") / "a.jsonl"
     write_tasks(path, map(doc_to_task, docs))
 
@@ -566,7 +570,9 @@ def test_docs_come_back_from_jsonl(docs: list[Doc], tmp_path_factory: Any) -> No
 
 @settings(max_examples=70, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
-def test_words_and_entities_come_back_from_columns(docs: list[Doc], tmp_path_factory: Any) -> None:
+def test_words_and_entities_written_to_columns_are_read_as_they_were(
+    docs: list[Doc], tmp_path_factory: Any
+) -> None:
     for doc in docs:
         for ent in doc.ents:
             # Columns can't have entities that cross sentences.
@@ -581,8 +587,9 @@ def test_words_and_entities_come_back_from_columns(docs: list[Doc], tmp_path_fac
     assert entities_by_token(docs_read) == entities_by_token(docs)
 
 
-def test_tasks_come_back(tmp_path: Path) -> None:
-    """With what docs don't have: scores, other keys, and texts without tokens or annotation."""
+def test_tasks_that_are_written_are_read_as_they_were(tmp_path: Path) -> None:
+    """The tasks have parts that docs don't have: scores, other keys, and texts without tokens or
+    annotation."""
     spans = [TaskSpan(0, 3, "PER", {"score": 0.1}), TaskSpan(0, 7, "\u00e9", {"rank": [1, None]})]
     tokens = [TaskToken(0, 3, None), TaskToken(4, 7, True), TaskToken(8, 9, False)]
     full_task = Task("Kim met \u20ac", spans, tokens, ((0, 1), (3, 8)), True, {"": {"a": [2]}})
@@ -636,8 +643,9 @@ def entities_by_token(docs: list[Doc]) -> list[list[tuple[int, str]]]:
 # Folders and spaCy's own files
 
 
-def test_a_folder_is_all_its_files_but_a_spacy_file_in_it_counts_alone(tmp_path: Path) -> None:
-    """README and hidden files are left out. Of .spacy files beside others: as spaCy does."""
+def test_all_files_of_a_folder_are_read_or_only_its_spacy_files(tmp_path: Path) -> None:
+    """README and hidden files are left out. If there are .spacy files, only these are read, as
+    spaCy does."""
     corpus = tmp_path / "corpus"
     (corpus / "b").mkdir(parents=True)
     write_text(corpus / "b" / "esp.train", columns_text(TAGS_OF_SCHEME["IOB1"]))
@@ -711,7 +719,7 @@ def test_examples_are_those_of_spacys_corpus(
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".spacy"])
 def test_all_docs_of_a_text_have_the_metadata_of_its_file(suffix: str, tmp_path: Path) -> None:
-    """Such as "source", by which docs are grouped: the docs of an example, and the text alone."""
+    """Metadata such as "source" is in both docs of an example, and in the doc of the text alone."""
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kim left.", "label": [], "source": "news"}])
     DocBin(docs=read_corpus(path), store_user_data=True).to_disk(tmp_path / "a.spacy")
 
@@ -753,7 +761,7 @@ def test_augmented_examples_keep_the_tokens_and_sentences_of_the_file(
 
 
 def test_problems_of_a_corpus_are_warnings_in_training(tmp_path: Path) -> None:
-    """The span is Kim, the token Kims."""
+    """The problem is that the span "Kim" doesn't end with the token "Kims"."""
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kims", "label": [[0, 3, "PER"]]}])
 
     with pytest.warns(
@@ -814,8 +822,8 @@ def test_convert_says_what_is_wrong_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["a.conll"]  # nothing was written
 
 
-def test_convert_shows_what_is_lost(tmp_path: Path) -> None:
-    """Kim is no token of "Kims", and white space is no token of columns."""
+def test_convert_shows_which_spans_and_tokens_are_lost(tmp_path: Path) -> None:
+    """ "Kim" is no token of "Kims", and columns can't have a token of white space."""
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kims \n a", "label": [[0, 3, "PER"]]}])
 
     result = run("convert", path, tmp_path / "a.conll", "--lang", "en")
@@ -833,8 +841,8 @@ def test_convert_shows_what_is_lost(tmp_path: Path) -> None:
 
 
 def save_dataset(path: Path, columns: dict[str, Any], tag_names: list[str] | None = None) -> Path:
-    """Save a dataset of Hugging Face; with `tag_names`, the numbers in `ner_tags` are of a class
-    that knows them. RETURNS (Path): The path."""
+    """Save a dataset of Hugging Face, and return its path. With `tag_names`, the dataset knows the
+    names of the numbers in `ner_tags`."""
     datasets = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
     dataset = datasets.Dataset.from_dict(columns)
     if tag_names is not None:
@@ -845,7 +853,7 @@ def save_dataset(path: Path, columns: dict[str, Any], tag_names: list[str] | Non
 
 
 def test_a_dataset_of_words_and_tags_is_read(tmp_path: Path) -> None:
-    """By its own path, and by that of the folder that it is in."""
+    """The path is that of the dataset, or that of the folder that the dataset is in."""
     columns = {"tokens": WORDS, "ner_tags": TAG_NUMBERS}
     path = save_dataset(tmp_path / "a" / "train", columns, TAG_NAMES)
 
@@ -863,7 +871,7 @@ def test_a_dataset_of_texts_and_spans_is_read(tmp_path: Path) -> None:
     assert entities(read_corpus(path)) == TEXT_ENTITIES
 
 
-def test_of_a_dataset_with_splits_you_have_to_give_one(tmp_path: Path) -> None:
+def test_a_dataset_of_several_splits_is_refused(tmp_path: Path) -> None:
     save_dataset(tmp_path / "train", {"tokens": WORDS, "ner_tags": TAG_NUMBERS}, TAG_NAMES)
     save_dataset(tmp_path / "test", {"text": [TEXT], "entities": [DICTS]})
     write_text(tmp_path / "dataset_dict.json", '{"splits": ["train", "test"]}')
@@ -915,7 +923,7 @@ def sentences(doc: Doc) -> list[str]:
 
 
 def test_texts_of_a_document_become_the_sentences_of_one_doc(tmp_path: Path) -> None:
-    """Texts without an id are documents, each of its own. What isn't annotated stays so."""
+    """A text without an id is a document of its own. Missing annotation stays missing."""
     path = write_jsonl(tmp_path / "a.jsonl", TASKS)
 
     docs = read_corpus(path, doc_id="article")
@@ -939,7 +947,8 @@ def test_words_of_a_document_become_the_sentences_of_one_doc(tmp_path: Path) -> 
 
 
 def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
-    """In .spacy files the id is an extension attribute; sentences and span groups stay."""
+    """In .spacy files the id of the document is an extension attribute. Sentences and span groups
+    of the docs are kept."""
     first, second, last = (Doc(READER.vocab, words=words.split()) for words in ("a b", "c d", "e"))
     second[1].is_sent_start = True
     second.spans["wrong"] = [second[:1]]
@@ -991,7 +1000,8 @@ def test_an_id_of_documents_that_no_text_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_convert_keeps_parts_of_speech_as_spacy_does(tmp_path: Path) -> None:
-    """So that a tagger can be trained on them. "-" says that there is none; spaCy keeps it."""
+    """A tagger can then be trained on them. "-" says that a token has none. spaCy keeps it as a
+    part of speech, and we don't."""
     text = "Ana NP O B-PER\nreads VB O O\n\n, - O O\nRome NP O B-LOC\n"
     path = write_text(tmp_path / "a.conll", text)
 

@@ -130,7 +130,7 @@ def learn_mordor(settings: dict[str, Any], *, rehearse: bool) -> tuple[Language,
 
 
 def test_without_resume_training_nothing_is_rehearsed() -> None:
-    """It makes the copy of the model that is the teacher."""
+    """`nlp.resume_training` makes the copy of the model that is the teacher."""
     nlp = pipeline()
     train(nlp, steps=1)
     assert nlp.get_pipe("ner").rehearse(examples(nlp)) == {"ner": 0.0}

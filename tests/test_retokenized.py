@@ -33,7 +33,7 @@ TEXT = "Khan likes the Red Sox of London and Berlin.\nWho is Shaka Khan?"
 
 @pytest.fixture(scope="module")
 def nlp(unsure: Path) -> Language:
-    """It writes predicted entities, alternatives and a guaranteed set."""
+    """A pipeline that writes predicted entities, alternatives and a guaranteed set."""
     nlp = load(unsure, confidence=CONFIDENCE)
     nlp.get_pipe("ner").set_guarantee(promise_of({"": Thresholds(0.01, {})}, miss=0.1))
     return nlp
@@ -83,7 +83,8 @@ def retokenize(doc: Doc, rng: numpy.random.Generator) -> None:
 
 
 def record_of(nlp: Language, doc: Doc) -> dict[str, Any]:
-    """What `annotate` writes of a doc: "entities", "alternatives" and "guaranteed"."""
+    """The record that `annotate` writes of a doc, with "entities", "alternatives" and
+    "guaranteed"."""
     return to_record((TextRow("1", TEXT, None), doc), span_lists_of(nlp), False)
 
 
@@ -415,7 +416,7 @@ def test_docs_of_other_vocabs_are_predicted_the_same(unsure: Path) -> None:
 
 
 def test_words_are_looked_up_in_the_vocab_of_their_doc() -> None:
-    """By sparse features; "unheard" and "of" are in no other vocab."""
+    """Sparse features look them up. The words "unheard" and "of" are in no other vocab."""
     words_of_docs = [["a", "b"], ["unheard", "b"], ["of"]]
     model = crf()
     model.attrs["build_vocab"](model, [Doc(VOCAB, words=words) for words in words_of_docs])

@@ -91,7 +91,7 @@ def test_f_of_a_level_counts_labels_below_the_same_node_as_right() -> None:
 
 
 def test_confusions_are_counted_in_tokens() -> None:
-    """By the label of gold, then the predicted one."""
+    """They are grouped by the gold label, and then by the predicted one."""
     assert score(EXAMPLES)["ents_confusion"] == {
         "city": {"city": 2, "country": 1},
         "country": {"country": 2},
@@ -205,7 +205,7 @@ def test_all_scores_are_none_where_nothing_is_annotated(examples: list[Example])
 
 
 def test_predicted_tokens_are_aligned_with_those_of_gold() -> None:
-    """Of "New York beats FijiInc", of which gold has no token in common with it."""
+    """None of the tokens of "New York beats FijiInc" is the same in both docs."""
     predicted = Doc(
         VOCAB,
         words=["New", "York", "beats", "Fiji", "Inc"],

@@ -69,7 +69,7 @@ def copy_with_cfg(path: Path, to: Path, **values: Any) -> Path:
 
 
 def entities_of_texts(nlp: Language) -> list[list[tuple[int, int, str]]]:
-    """What a pipeline predicts for the training texts."""
+    """The entities that a pipeline predicts in the training texts."""
     return [ents(nlp(text)) for text in TEXTS]
 
 
@@ -136,7 +136,7 @@ def test_a_model_without_a_digest_is_refused(saved: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("part", ["cfg", "model"])
 def test_a_file_of_another_save_is_refused(part: str, saved: Path, tmp_path: Path) -> None:
-    """Here of the same pipeline, saved after an update."""
+    """The other save is of the same pipeline after an update."""
     nlp = spacy.load(saved / "sparse")
     nlp.update(examples(nlp), sgd=Optimizer(0.01))
     nlp.to_disk(tmp_path / "later")
@@ -375,7 +375,7 @@ def test_a_model_is_saved_between_updates_with_a_new_label(
 
 
 def test_a_component_without_training_keeps_its_labels(tmp_path: Path) -> None:
-    """Of which it has none, or one that was added."""
+    """It has no labels, or one that was added."""
     nlp = pipeline()
     assert through_disk(nlp, tmp_path / "empty").get_pipe("ner").labels == ()
     nlp.get_pipe("ner").add_label("LOC")
@@ -506,7 +506,7 @@ def test_a_tree_is_saved_with_the_model(
 
 @pytest.mark.parametrize("kind", slow_but(["sparse", "cnn"], "sparse"))
 def test_damaged_models_are_refused_or_answer_as_before(kind: str) -> None:
-    """Of 130 models with random damage of every kind."""
+    """There are 130 models with random damage of every kind."""
     results = corrupt(kind, 130, seed=3)
 
     wrong = [(case.name, case.config, end) for case, end in results if not is_right(case, end)]

@@ -83,7 +83,7 @@ EVERY = [*(f"{file}::{name}" for file in SAME for name in SAME[file].split()), *
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What became of each test that built our component."""
+    """The outcome of each test of spaCy's that built our component, by the name of the test."""
     path = tmp_path_factory.mktemp("contract") / "outcomes.json"
     spacy_tests = Path(spacy.__file__).parent / "tests"
     command: list[str] = [sys.executable, "-m", "pytest", "-p", "tests.in_place_of_ner"]

@@ -60,7 +60,8 @@ def vocab_with(vectors: dict[str, Any]) -> Vocab:
 
 
 def vector_of(word: str) -> list[int]:
-    """By definition: the vector of a word as it is written, or in lower case, or zeros."""
+    """The vector of a word, by definition: that of its text, or of its text in lower case, or
+    zeros."""
     return WORDS.get(word, WORDS.get(word.lower(), [0] * DIM))
 
 
@@ -122,7 +123,7 @@ def test_a_word_has_its_vector_as_written_or_in_lower_case(vocab: Vocab) -> None
 
 
 def test_vectors_are_scaled_to_a_standard_deviation(vocab: Vocab) -> None:
-    """Of the numbers of all four vectors, each of which a word of TEXTS has."""
+    """It is that of the numbers of all four vectors, each of which a word of TEXTS has."""
     batch = features_of(vocab).find(docs_of(vocab))
     numbers = scale_of(batch) * numpy.asarray(list(WORDS.values()))
     assert numbers.std() == pytest.approx(STANDARD_DEVIATION)
@@ -270,7 +271,7 @@ def all_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.usefixtures("all_vectors")
 def test_gradients_of_weights_of_vectors_are_central_differences(vocab: Vocab, window: int) -> None:
-    """Of all weights, those of vectors among them. Two batches count together."""
+    """All weights are compared, also those of features. Two batches count together."""
     model = crf(vocab, window=window)
     _, weights = linear_part(model)
     docs = docs_of(vocab)
@@ -381,7 +382,7 @@ def test_gradients_of_the_total_loss_are_central_differences(outside: str) -> No
 
 
 def test_the_total_loss_is_that_of_the_model() -> None:
-    """And the squares of its weights, those of vectors with a penalty of their own."""
+    """The squares of the weights are added to it. Those of vectors have a penalty of their own."""
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
@@ -504,7 +505,7 @@ def test_training_at_once_learns_weights_of_vectors(outside: str) -> None:
 
 
 def test_a_larger_penalty_makes_weights_of_vectors_smaller() -> None:
-    """And those of features larger, which take their place."""
+    """The weights of features become larger, as they take the place of those of vectors."""
     nlp, examples = initialized()
     ner = nlp.get_pipe("ner")
     _, weights = linear_part(ner.model)
@@ -562,7 +563,8 @@ def test_windows_of_pieces_see_the_words_beyond(has_cache: bool, tmp_path: Path)
 
 
 def test_threads_predict_the_same(vocab: Vocab) -> None:
-    """With words that no thread has seen, some the same, whose sums they compute at once."""
+    """The words are new to all threads, and some are the same in several threads, which compute
+    their sums at the same time."""
     for i in range(200):
         vocab.set_vector(f"w{i}", numpy.random.default_rng(i).normal(size=DIM).astype("float32"))
     model = crf(vocab)
@@ -631,9 +633,11 @@ def test_vectors_of_training_stay_when_words_are_forgotten(
         assert_allclose(read_vectors(batch), expected, rtol=1e-6)
 
 
-def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If more than 10 words are remembered, all are forgotten before new ones are added: 5 here, so
-    there are at most 15."""
+def test_vectors_of_predictions_are_dropped_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When there are more than 10 words, all are dropped before new ones are added. A doc adds 5
+    words, so there are never more than 15."""
     monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
@@ -647,7 +651,7 @@ def test_vectors_of_predictions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_saved_pipeline_with_vectors_predicts_the_same(tmp_path: Path) -> None:
-    """On disk, as bytes, pickled, and in other processes."""
+    """It is saved on disk, as bytes and pickled, and used in other processes."""
     nlp = updated(pipeline(SPARSE, **COMBINATIONS["two passes"]))
     texts = [eg.reference.text for eg in name_examples(nlp, 25, 40)]
 
@@ -766,7 +770,7 @@ def test_vectors_may_change_between_batches_but_not_within_one(vocab: Vocab) -> 
 
 
 def test_without_training_docs_vectors_are_no_inputs(vocab: Vocab) -> None:
-    """As `nlp.initialize` without examples."""
+    """`nlp.initialize` without examples gives no training docs."""
     features = Features(Template(windows={}, include_static_vectors=True))
     features.build_vocab([])
     assert features.n_vector_rows == 0

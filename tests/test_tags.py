@@ -81,7 +81,7 @@ def test_there_is_a_legal_path_for_each_way_to_cover_a_sentence(scheme: str, len
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_each_legal_path_is_split_in_one_way(scheme: str, length: int) -> None:
-    """With O split into one before each label and one before O."""
+    """O is split into one tag before each label and one for other tokens."""
     labels = labels_for(length)
     plain_paths = legal_paths(Tags(labels, scheme), length)
     split_tags = Tags(labels, scheme, "before")
@@ -93,8 +93,8 @@ def test_each_legal_path_is_split_in_one_way(scheme: str, length: int) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_a_split_path_has_the_entities_of_the_path_that_it_is_of(scheme: str, length: int) -> None:
-    """They are encoded as the same paths again, split and collapsed."""
+def test_splitting_a_path_does_not_change_its_entities(scheme: str, length: int) -> None:
+    """The entities are encoded as the same paths again, split and collapsed."""
     labels = labels_for(length)
     plain = Tags(labels, scheme)
     split_tags = Tags(labels, scheme, "before")

@@ -63,7 +63,7 @@ def test_a_listener_starts_with_the_tok2vec_that_it_listens_to(tmp_path: Path) -
 
 
 def test_components_that_the_trained_pipeline_lacks_start_anew(trained: Path) -> None:
-    """If none are named."""
+    """This holds if no components are named."""
     nlp = pipeline()
     nlp.add_pipe("sentencizer", first=True)
     nlp.add_pipe("tok2vec", last=True)

@@ -125,7 +125,9 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
 def nearest_elsewhere(
     keys: Array1d, takes_part: Array1d, lengths: Ints1d, n_nearest: int
 ) -> tuple[Ints1d, Ints2d]:
-    """Find the nearest other occurrences of each token's value in its doc.
+    """Find the nearest other occurrences of each token's value in its doc. For example, in a doc
+    with the words "A b A A" the tokens 0, 2 and 3 have other occurrences. Their nearest ones are 2,
+    3 and 2.
 
     keys (Array1d), takes_part (Array1d), lengths (Ints1d): See `group_occurrences`.
     n_nearest (int): The largest number of other occurrences of a token.

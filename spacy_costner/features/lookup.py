@@ -186,7 +186,7 @@ class Lookup:
         self._number_places()
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
-        self._word_cache = self._empty_cache(None)
+        self._word_cache = self._empty_cache(vectors=None)
         self._training_vectors: StaticVectors | None = None
 
     def _number_places(self) -> None:
@@ -202,8 +202,8 @@ class Lookup:
             self.places[word_column.name] = slice(i, i + 1)
         self.n_word_places = len(self.word_columns)
 
-        self.vector_slots = slots_of_vectors(0, ())
-        self.hidden_slots = slots_of_vectors(0, ())
+        self.vector_slots = slots_of_vectors(place=0, offsets=())  # none, if there are no vectors
+        self.hidden_slots = slots_of_vectors(place=0, offsets=())
         if self.vector_column is not None:
             place = self.n_word_places
             self.vector_slots = slots_of_vectors(place, self.vector_column.offsets)

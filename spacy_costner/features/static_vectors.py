@@ -234,7 +234,7 @@ class VectorColumn(Column):
         """
         if not counts.word_counts:
             return
-        vectors = scaled_vectors(counts.vocabs[0].vectors, 1.0)
+        vectors = scaled_vectors(counts.vocabs[0].vectors, scale=1.0)
         check_vectors(vectors.source)
         lexemes = list(counts.lexemes.values())
         n_times = [counts.word_counts[key] for key in counts.lexemes]

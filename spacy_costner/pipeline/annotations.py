@@ -325,6 +325,9 @@ def measure(
 
         H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
 
+    Here y is a path, which has the tag y_t at token t and the score s(y), and Z is the sum of
+    exp(s(y)) over all paths.
+
     H is not divided by the number of tokens: in text that a model doesn't know it finds few
     entities, so that H for each token may even be lower. Preset tokens don't count. A doc in which
     all tokens are preset has the measure NaN.

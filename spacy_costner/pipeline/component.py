@@ -518,7 +518,7 @@ class CostSensitiveNER(TrainablePipe):
             scores, backprop = self.model.attrs["score_features"](self.model, features)
         loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
-        if sgd not in (None, False):
+        if sgd not in (None, False):  # spaCy gives False to update the weights later
             self.finish_update(sgd)
         losses[self.name] += loss
 

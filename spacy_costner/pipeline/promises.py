@@ -204,29 +204,16 @@ class CalibrationScores:
         scores (Floats1d): The score of each doc. A doc with NaN is left out. Shape: (B,)
         RETURNS (CalibrationScores): The scores. The other arguments are its fields.
         """
+        # Scores are rounded, as the test for a shift compares rounded scores.
         scored_docs: list[tuple[float, Doc]] = []
         for score, doc in zip(rounded(scores).tolist(), docs):
             if not isnan(score):
                 scored_docs.append((score, doc))
         scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
-
-        # The scores of the docs with each value of each key of `user_data`. Only the values that
-        # enough docs have are kept.
-        scores_of_keys: dict[str, dict[str, list[float]]] = {}
-        for score, doc in scored_docs:
-            for key, value in short_values(doc.user_data).items():
-                scores_of_values = scores_of_keys.setdefault(key, {})
-                scores_of_values.setdefault(str(value), []).append(score)
-        testable_keys: dict[str, dict[str, list[float]]] = {}
-        for key, scores_of_values in scores_of_keys.items():
-            for value, scores_of_value in scores_of_values.items():
-                if len(scores_of_value) >= ENOUGH:
-                    testable_keys.setdefault(key, {})[value] = scores_of_value
-
         return cls(
             scores=[score for score, _ in scored_docs],
             digest=digest_of(scores),
-            keys=testable_keys,
+            keys=_scores_by_value(scored_docs),
             source=source,
             approximate=approximate,
             reading=reading,
@@ -265,6 +252,29 @@ class CalibrationScores:
             scores = self.keys[key][value]
         pool = {"scores": scores, "digest": self.digest, "approximate": self.approximate}
         return _without_none(pool, ("digest",))
+
+
+def _scores_by_value(
+    scored_docs: Sequence[tuple[float, Doc]],
+) -> dict[str, dict[str, list[float]]]:
+    """Group the scores of docs by the values that the docs have in `user_data`.
+
+    scored_docs (Sequence[tuple[float, Doc]]): The docs with their scores, ascending.
+    RETURNS (dict[str, dict[str, list[float]]]): The scores by the key and the value. Values with
+        fewer than `ENOUGH` docs, which can't be tested, are left out.
+    """
+    scores_of_keys: dict[str, dict[str, list[float]]] = {}
+    for score, doc in scored_docs:
+        for key, value in short_values(doc.user_data).items():
+            scores_of_values = scores_of_keys.setdefault(key, {})
+            scores_of_values.setdefault(str(value), []).append(score)
+
+    testable_scores: dict[str, dict[str, list[float]]] = {}
+    for key, scores_of_values in scores_of_keys.items():
+        for value, scores_of_value in scores_of_values.items():
+            if len(scores_of_value) >= ENOUGH:
+                testable_scores.setdefault(key, {})[value] = scores_of_value
+    return testable_scores
 
 
 def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -181,7 +181,7 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     RAISES (CorpusError): If it is no dataset, or a dataset of several splits.
     """
     message = f"{path}: a {DATASET} requires the library `datasets`"
-    datasets = require("datasets", "datasets", message)
+    datasets = require("datasets", extra="datasets", missing=message)
     try:
         dataset = datasets.load_from_disk(str(path))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -162,9 +162,10 @@ def cut_line(line: str) -> Iterator[str]:
     there are none, anywhere."""
     start = 0
     while len(line) - start > MAX_LENGTH:
+        # The part after a cut begins with the blank, so the next blank is looked for after it.
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)
         if end < 0:
-            end = start + MAX_LENGTH
+            end = start + MAX_LENGTH  # there is no blank
         yield line[start:end]
         start = end
     yield line[start:]

@@ -164,17 +164,17 @@ def _merge_annotations(annotations: list[Task]) -> Task:
             binary_tasks.append(task)
         elif task.spans is not None:
             complete_tasks.append(task)
-    merged_tasks = complete_tasks or binary_tasks
-    if not merged_tasks:  # nobody has annotated the text
+    counted_tasks = complete_tasks or binary_tasks
+    if not counted_tasks:  # nobody has annotated the text
         return annotations[0]
-    if len(merged_tasks) == 1:
-        return merged_tasks[0]
+    if len(counted_tasks) == 1:
+        return counted_tasks[0]
 
     # The last annotation of a span replaces earlier ones. They may differ in `extra`, such as in
     # the id of the span.
     spans: dict[SpanKey, TaskSpan] = {}
     missing: set[Range] = set()
-    for task in merged_tasks:
+    for task in counted_tasks:
         missing.update(task.missing)
         for span in task.spans or ():
             spans[_span_key(span)] = span
@@ -185,7 +185,7 @@ def _merge_annotations(annotations: list[Task]) -> Task:
             start, end, _label = disputed_key
             missing.add((start, end))
             del spans[disputed_key]
-    return merged_tasks[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
+    return counted_tasks[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
 
 
 def _is_binary(task: Task) -> bool:
@@ -351,7 +351,7 @@ def _align(
         expected = f"{span_and_label}, expected {span.extra['text']!r}"
         info.add_problem(MISPLACED, place, expected)
         # The entity may be anywhere in the text, so all of its annotation is missing.
-        return TokenSpan(0, len(doc), None)
+        return TokenSpan(0, len(doc), span=None)
 
     # White space at the ends of the span belongs to no word. With it the span would not begin and
     # end with tokens.
@@ -361,7 +361,7 @@ def _align(
     end = span.end - n_trailing
     if start >= end:
         info.add_problem(ONLY_SPACE, place, span_and_label)
-        return TokenSpan(0, 0, None)  # no tokens
+        return TokenSpan(0, 0, span=None)  # no tokens
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)
 
@@ -370,7 +370,7 @@ def _align(
         first_token, end_token = _touched_tokens(offsets, start, end)
         touched_text = doc[first_token:end_token].text
         info.add_problem(MISALIGNED, place, f"{span_and_label} in {touched_text!r}")
-        return TokenSpan(first_token, end_token, None)
+        return TokenSpan(first_token, end_token, span=None)
     return TokenSpan(doc_span.start, doc_span.end, span)
 
 
@@ -415,7 +415,7 @@ def _without_overlap(
             continue
         start = group[0].start
         end = max(token_span.end for token_span in group)
-        yield TokenSpan(start, end, None)
+        yield TokenSpan(start, end, span=None)
         # A stretch without a span was reported by `_align`. It is no problem that it overlaps, too.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
@@ -483,7 +483,13 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
             ids[ID_KEY] = ent.ent_id_
         spans.append(TaskSpan(ent.start_char, ent.end_char, ent.label_, ids))
 
-    task = Task(doc.text, None, tokens, has_unknown_spaces=doc.has_unknown_spaces, extra=extra)
+    task = Task(
+        doc.text,
+        spans=None,
+        tokens=tokens,
+        has_unknown_spaces=doc.has_unknown_spaces,
+        extra=extra,
+    )
     if is_missing.all() and not spans:  # nobody has annotated the doc
         return task
     return task._replace(spans=spans, missing=_missing_ranges(tokens, is_missing))

@@ -324,9 +324,9 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
             metadata[key] = value
 
     def make_doc_of_record() -> Doc:
-        tokens = None
-        if place.unit == "line":  # JSON. In Parquet, a column "tokens" is metadata.
-            tokens = record.get("tokens")
+        # Only JSON may have tokens. In Parquet, a column "tokens" is metadata.
+        is_json = place.unit == "line"
+        tokens = record.get("tokens") if is_json else None
         if not isinstance(text, str) or tokens is None:
             return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
@@ -339,7 +339,7 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
 def _text_row(row_id: Any, text: Any, make_doc_of_row: Callable[[], Doc]) -> TextRow:
     """Make a `TextRow`. Its text is None if the row has something other than a string there."""
     if not isinstance(text, str):
-        return TextRow(row_id, None, make_doc_of_row)
+        return TextRow(row_id, text=None, make_doc=make_doc_of_row)
     return TextRow(row_id, text, make_doc_of_row)
 
 
@@ -348,7 +348,7 @@ def require_pyarrow() -> Any:
 
     RAISES (ImportError): If it isn't installed.
     """
-    return require("pyarrow.parquet", "parquet", "Parquet requires pyarrow")
+    return require("pyarrow.parquet", extra="parquet", missing="Parquet requires pyarrow")
 
 
 def make_doc(nlp: Language, text: Any) -> Doc:
