@@ -36,7 +36,7 @@ from spacy_costner.readers.corpus import make_reader
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.objective import Objective
 from spacy_costner.training.online import Batch, read_batches, train
-from spacy_costner.training.pieces import batch_pieces, join, read_pieces
+from spacy_costner.training.pieces import batch_pieces, join_pieces, read_pieces
 from spacy_costner.training.segmentations import Segmentations, concatenate
 from spacy_costner.training.soft_targets import KEY, expectations
 from spacy_costner.training.targets import WEIGHT
@@ -362,7 +362,7 @@ def test_pieces_of_epochs_alternate_between_docs_and_sequences() -> None:
     assert [len(piece) for piece in pieces.by_doc] == [6, 3, 4, 2]
     assert [len(piece) for piece in pieces.by_sequence] == [2, 4, 3, 4, 2]
     for epoch in range(3):
-        features, targets = join(pieces.in_epoch(epoch)).read()
+        features, targets = join_pieces(pieces.in_epoch(epoch)).read()
         expected = ner.objective.targets_in_epoch(examples, ner.chain_tags, epoch)
         assert_array_equal(targets.lengths, expected.lengths)
         assert_array_equal(targets.gold.tags, expected.gold.tags)
@@ -420,7 +420,7 @@ def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
             assert_allclose(result.gradient.emissions, 0, atol=1e-5)
 
         pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
-        features, targets = join(pieces.by_doc).read()
+        features, targets = join_pieces(pieces.by_doc).read()
         assert features.lengths.tolist() == targets.lengths.tolist() == [2, 3, 1, 6]
         assert targets.soft is not None and targets.soft.weights.tolist() == [1, 1, 1, 1]
 
@@ -541,7 +541,7 @@ def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() 
 
     assert [len(segmentation) for segmentation in pieces.to_list()] == [1, 3]
     for segmentation in pieces.to_list():
-        in_training, _ = join(segmentation).read()
+        in_training, _ = join_pieces(segmentation).read()
         assert_array_equal(in_training.rows, without_starts.rows)
 
 
@@ -644,6 +644,6 @@ def test_sequences_have_the_weight_of_their_doc() -> None:
     pieces = read_pieces(ner.model, ner.objective, ner.chain_tags, examples)
     weights = []
     for of_segmentation in pieces.to_list():
-        _, targets = join(of_segmentation).read()
+        _, targets = join_pieces(of_segmentation).read()
         weights.append(targets.gold.weights.tolist())
     assert weights == [[2, 3, 5], [2, 2, 2, 3, 3, 3, 5, 5, 5]]

@@ -23,7 +23,7 @@ from spacy_costner.decoding import (
     make_threshold,
     make_viterbi,
 )
-from spacy_costner.decoding.min_cost import inner_nodes
+from spacy_costner.decoding.min_cost import find_inner_nodes
 from spacy_costner.decoding.posterior import best_sums
 from spacy_costner.tags import Tags
 from spacy_costner.types import Potentials
@@ -300,18 +300,18 @@ def test_inner_nodes_are_those_with_several_labels_below() -> None:
     """z has the same labels below as y, and "e" one: they say nothing that others don't."""
     tree = make_tree({"z": {"y": {"x": {"a": {}, "b": {}}, "c": {"d": {}}}}, "e": {"f": {}}}, "t")
 
-    assert inner_nodes(tree, ["a", "b", "c", "d", "f"]) == {
+    assert find_inner_nodes(tree, ["a", "b", "c", "d", "f"]) == {
         "y": ["a", "b", "c", "d"],
         "x": ["a", "b"],
     }
-    assert inner_nodes(tree, ["a", "f"]) == {}
+    assert find_inner_nodes(tree, ["a", "f"]) == {}
 
 
 def test_a_label_that_is_not_in_the_tree_is_named() -> None:
     tree = make_tree({"e": {"f": {}}}, "t")
 
     with pytest.raises(ValueError, match="'nowhere'"):
-        inner_nodes(tree, ["f", "nowhere"])
+        find_inner_nodes(tree, ["f", "nowhere"])
 
 
 def min_cost_of_file(file: Path, saved: Any = None) -> Decoding:

@@ -25,7 +25,7 @@ from spacy_costner.costs.tables import (
     make_zero_one_cost,
 )
 from spacy_costner.tags import SCHEMES, Tags
-from spacy_costner.training.incorrect_spans import IncorrectSpan, collapse, exclude
+from spacy_costner.training.incorrect_spans import IncorrectSpan, exclude_spans, sum_over_copies
 from spacy_costner.training.objective import gold_cost, to_loss_inputs
 from spacy_costner.training.targets import Targets
 from spacy_costner.types import Constraints, Cost, CostTable, Gold, Loss, LossResult, Potentials
@@ -201,7 +201,7 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
     targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(1))
     if spans:
         incorrect = [IncorrectSpan(0, *span, 0) for span in sorted(spans)]  # sequence 0, label 0
-        gold, constraints = exclude(incorrect, gold, tags.constraints, tags)
+        gold, constraints = exclude_spans(incorrect, gold, tags.constraints, tags)
         targets = targets._replace(gold=gold, constraints=constraints)
     targets, _ = targets.leave_out_impossible()
 
@@ -237,7 +237,7 @@ def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
     def compute(scores: Potentials) -> LossResult:
         value, gradient = loss.build().compute(*to_loss_inputs(targets, scores, cost_table))
         if targets.gold.tied_to is not None:
-            gradient = collapse(gradient, targets.gold.tied_to, len(tags))
+            gradient = sum_over_copies(gradient, targets.gold.tied_to, len(tags))
         return LossResult(value, gradient)
 
     def ends_incorrect(b: int, t: int, path: oracle.Tags) -> bool:

@@ -15,7 +15,7 @@ from spacy.util import minibatch
 from thinc.api import Adam
 
 from spacy_costner.ml import linear_part
-from spacy_costner.training.pieces import batch_pieces, join
+from spacy_costner.training.pieces import batch_pieces, join_pieces
 
 from .support.config import HAMMING
 from .support.fitting import initialized, loss_block, read_batches, read_pieces, train
@@ -103,10 +103,10 @@ def test_features_are_those_of_the_whole_doc() -> None:
     expected = template_features.find([eg.predicted for eg in examples]).rows
     rows_of_pieces = []
     for piece in pieces:
-        features, _ = join([piece]).read()
+        features, _ = join_pieces([piece]).read()
         rows_of_pieces.append(features.rows)
     assert_array_equal(numpy.concatenate(rows_of_pieces), expected)
-    features_of_batch, _ = join(pieces).read()
+    features_of_batch, _ = join_pieces(pieces).read()
     assert_array_equal(features_of_batch.rows, expected)
 
 
@@ -149,7 +149,7 @@ def test_joined_pieces_are_a_batch(
 
     pieces = read_pieces(ner, articles, most_words=1)
     assert len(pieces) == len(sentences)
-    features, targets = join(pieces).read()
+    features, targets = join_pieces(pieces).read()
     (batch,) = read_batches(ner, [sentences])
     _, expected_targets = batch.read()
     assert_array_equal(targets.lengths, expected_targets.lengths)
@@ -173,7 +173,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
     ner.cfg["n_examples"] = len(examples)
     pieces = read_pieces(ner, examples, most_words=3)
     assert len(pieces) > len(examples)
-    batches = [join(batch) for batch in minibatch_by_words(pieces, 6)]
+    batches = [join_pieces(batch) for batch in minibatch_by_words(pieces, 6)]
     for batch in batches:
         features, _ = batch.read()
         # spaCy lets a batch have a fifth more words.

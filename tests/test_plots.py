@@ -22,7 +22,7 @@ from spacy_costner.cli.plots import (
     reliability_diagram,
     save,
 )
-from spacy_costner.metrics.calibration import reliability, wilson
+from spacy_costner.metrics.calibration import reliability, wilson_interval
 
 POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
 """Values of a threshold, each with the precision and recall that it gives."""
@@ -224,17 +224,17 @@ def test_wilson_interval_by_hand() -> None:
     """Five of ten are right. 95 % of a normal distribution are within 1.96 standard deviations, and
     the interval is around 0.5."""
     half_width = 1.96 * math.sqrt(0.25 / 10 + 1.96**2 / 400) / (1 + 1.96**2 / 10)
-    assert wilson(0.5, 10) == pytest.approx((0.5 - half_width, 0.5 + half_width))
+    assert wilson_interval(0.5, 10) == pytest.approx((0.5 - half_width, 0.5 + half_width))
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_wilson_interval_of_one_is_within_0_and_1(share: float) -> None:
-    low, high = wilson(share, 1)
+    low, high = wilson_interval(share, 1)
     assert -1e-12 < low < high < 1 + 1e-12
 
 
 def test_wilson_interval_of_many_is_narrow() -> None:
-    low, high = wilson(0.3, 1000)
+    low, high = wilson_interval(0.3, 1000)
     assert high - low < 0.06
 
 

@@ -13,7 +13,7 @@ from spacy.training import Example
 
 from spacy_costner import chain
 from spacy_costner.tags import Tags
-from spacy_costner.training.pieces import join
+from spacy_costner.training.pieces import join_pieces
 from spacy_costner.training.soft_targets import (
     KEY,
     SoftTargets,
@@ -298,7 +298,7 @@ def test_docs_with_soft_targets_are_not_cut_into_pieces() -> None:
 def test_pieces_have_soft_targets() -> None:
     _, ner, examples = taught(n_taught=1)
     scores = ner.model.predict([eg.predicted for eg in examples])
-    _, targets_of_pieces = join(read_pieces(ner, examples, most_words=100)).read()
+    _, targets_of_pieces = join_pieces(read_pieces(ner, examples, most_words=100)).read()
     (batch,) = read_batches(ner, [examples])
     _, targets_of_docs = batch.read()
 
@@ -319,9 +319,9 @@ def test_pieces_have_the_weights_of_their_docs(monkeypatch: pytest.MonkeyPatch) 
         (pieces, [3, 1, 1]),
         (pieces[::-1], [1, 1, 3]),
     ):
-        _, targets = join(batch).read()
+        _, targets = join_pieces(batch).read()
         assert targets.gold.weights.tolist() == weights
-    _, targets = join(pieces[1:]).read()
+    _, targets = join_pieces(pieces[1:]).read()
     assert targets.gold.weights is None
 
 
@@ -364,7 +364,7 @@ def test_an_impossible_preset_leaves_a_doc_out(
 
     recwarn.clear()
     if in_pieces:
-        _, targets = join(read_pieces(ner, examples, most_words=100)).read()
+        _, targets = join_pieces(read_pieces(ner, examples, most_words=100)).read()
     else:
         targets = ner.objective.targets(examples, ner.chain_tags).finest
     messages = {str(warning.message) for warning in recwarn}

@@ -279,7 +279,7 @@ def max_messages(potentials: Potentials) -> MaxMessages:
     return MaxMessages(potentials)
 
 
-def _function(
+def _make_function(
     messages: Callable[[Potentials], MessagesT],
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
@@ -303,21 +303,21 @@ def _function(
     return function
 
 
-entity_probs = _function(forward_backward, ForwardBackward.entity_probs)
-entropy = _function(forward_backward, ForwardBackward.entropy)
-expectation = _function(forward_backward, ForwardBackward.expectation)
-likely_entities = _function(forward_backward, ForwardBackward.likely_entities)
-log_marginals = _function(forward_backward, ForwardBackward.log_marginals)
-log_partition = _function(forward_backward, ForwardBackward.log_partition)
-log_partition_excluding = _function(forward_backward, ForwardBackward.log_partition_excluding)
-marginals = _function(forward_backward, ForwardBackward.marginals)
-path_log_prob = _function(forward_backward, ForwardBackward.path_log_prob)
-sample_paths = _function(forward_backward, ForwardBackward.sample_paths)
-segment_log_probs = _function(forward_backward, ForwardBackward.segment_log_probs)
+entity_probs = _make_function(forward_backward, ForwardBackward.entity_probs)
+entropy = _make_function(forward_backward, ForwardBackward.entropy)
+expectation = _make_function(forward_backward, ForwardBackward.expectation)
+likely_entities = _make_function(forward_backward, ForwardBackward.likely_entities)
+log_marginals = _make_function(forward_backward, ForwardBackward.log_marginals)
+log_partition = _make_function(forward_backward, ForwardBackward.log_partition)
+log_partition_excluding = _make_function(forward_backward, ForwardBackward.log_partition_excluding)
+marginals = _make_function(forward_backward, ForwardBackward.marginals)
+path_log_prob = _make_function(forward_backward, ForwardBackward.path_log_prob)
+sample_paths = _make_function(forward_backward, ForwardBackward.sample_paths)
+segment_log_probs = _make_function(forward_backward, ForwardBackward.segment_log_probs)
 
-best_of_tied = _function(max_messages, MaxMessages.best_of_tied)
-max_marginals = _function(max_messages, MaxMessages.max_marginals)
-segment_max_scores = _function(max_messages, MaxMessages.segment_max_scores)
+best_of_tied = _make_function(max_messages, MaxMessages.best_of_tied)
+max_marginals = _make_function(max_messages, MaxMessages.max_marginals)
+segment_max_scores = _make_function(max_messages, MaxMessages.segment_max_scores)
 
 
 @on_host

@@ -21,7 +21,7 @@ from thinc.types import Floats2d
 from ..analysis.estimation import Estimate, Measure
 from ..analysis.explanation import TransitionWeights
 from ..metrics import f_beta
-from ..metrics.calibration import wilson
+from ..metrics.calibration import wilson_interval
 from ..validation import require
 
 COLOURS = {
@@ -523,7 +523,7 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     nonempty = [row for row in rows if row["n"] > 0]
     confidence = [row["confidence"] for row in nonempty]
     precision = [row["right"] for row in nonempty]
-    intervals = [wilson(row["right"], row["n"]) for row in nonempty]
+    intervals = [wilson_interval(row["right"], row["n"]) for row in nonempty]
     low, high = zip(*intervals)
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
     counts = [row["n"] for row in rows]

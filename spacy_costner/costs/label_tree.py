@@ -45,9 +45,9 @@ class Tree:
         """
         nodes = self.source
         if not isinstance(nodes, dict):
-            nodes = _read(nodes, self.where)
+            nodes = _read_nodes(nodes, self.where)
         lineages: dict[str, tuple[str, ...]] = {}
-        for lineage in _walk(nodes, (), self.where):
+        for lineage in _walk_lineages(nodes, (), self.where):
             node = lineage[-1]
             if node in lineages:
                 raise ValueError(f"{self.where}: expected each node once, got {node!r} twice")
@@ -118,7 +118,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
     return tree
 
 
-def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
+def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
     """Yield the lineage of each node of a tree, those of parents before those of their children.
 
     nodes (Any): Nodes with the same parent. It should be a mapping from each node to its children.
@@ -139,10 +139,10 @@ def _walk(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str,
         lineage = (*above, node)
         yield lineage
         if children is not None:  # null in a file: a leaf
-            yield from _walk(children, lineage, where)
+            yield from _walk_lineages(children, lineage, where)
 
 
-def _read(path: str | Path, where: str) -> Any:
+def _read_nodes(path: str | Path, where: str) -> Any:
     """Read the mappings of a JSON or YAML file."""
     try:
         if Path(path).suffix in (".yaml", ".yml"):

@@ -58,7 +58,7 @@ def zero_one_cost(tags: TagSet) -> CostTable:
     Higashiyama et al., eq 12.
     """
     n_labels_and_o = len(tags.labels) + 1
-    return _over_tags(1.0 - numpy.eye(n_labels_and_o), tags)
+    return _expand_to_tags(1.0 - numpy.eye(n_labels_and_o), tags)
 
 
 def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
@@ -90,7 +90,7 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     # Append a row and a column for O.
     table = numpy.pad(distances, (0, 1), constant_values=cost_with_o)
     table[-1, -1] = 0
-    return _over_tags(table, tags)
+    return _expand_to_tags(table, tags)
 
 
 KINDS = ("false_alarm", "miss", "wrong_label", "wrong_boundary")
@@ -181,7 +181,7 @@ def precision_recall_cost(
     table[outside, :outside] = false_alarm
     table[:outside, outside] = miss
     numpy.fill_diagonal(table[:outside, :outside], wrong_boundary)
-    return _over_tags(table, tags)
+    return _expand_to_tags(table, tags)
 
 
 def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Cost:
@@ -213,9 +213,9 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
     for gold in labels:
         rows.append([matrix.cost(gold, predicted) for predicted in labels])
     table = numpy.asarray(rows)
-    # The diagonal has correct labels with another prefix. `_over_tags` sets correct tags to 0.
+    # The diagonal has correct labels with another prefix. `_expand_to_tags` sets correct tags to 0.
     numpy.fill_diagonal(table, wrong_boundary)
-    return _over_tags(table, tags)
+    return _expand_to_tags(table, tags)
 
 
 def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BLOCK) -> Cost:
@@ -271,7 +271,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
     return table
 
 
-def _over_tags(table: Floats2d, tags: TagSet) -> CostTable:
+def _expand_to_tags(table: Floats2d, tags: TagSet) -> CostTable:
     """Expand a table over labels and O, which comes last, to a table over tags. Two tags have the
     cost of their labels. Two tags of the same label, such as B-x and I-x, thus have the cost on the
     diagonal, which is that of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""

@@ -92,7 +92,7 @@ class MinCost:
         """Decode a batch. There are no settings."""
         choices = self.choices(posterior.tags.collapsed)
         tags = Tags(choices.labels, posterior.tags.scheme.name)
-        path, scores = self._decide(posterior)
+        path, scores = self._choose_path(posterior)
         entities = tags.decode(path, scores.lengths)
         return DecodedSpans(entities, choices.labels, choices.covers)
 
@@ -101,10 +101,10 @@ class MinCost:
 
         sum_k p(y_t = k) cost[k, a_t]
         """
-        path, scores = self._decide(posterior)
+        path, scores = self._choose_path(posterior)
         return -scores.emissions[numpy.arange(len(path)), path]
 
-    def _decide(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
+    def _choose_path(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
         """Choose the path with the lowest expected cost.
 
         RETURNS (tuple[Ints1d, Potentials]): The predicted tags; and the scores of all A tags, which
@@ -182,7 +182,7 @@ class MinCost:
             has_these_labels = saved.get("chain") == list(tags.labels)
             if not is_of_this_config or not has_these_labels:
                 raise
-            choices = _read(saved, tags)
+            choices = _read_choices(saved, tags)
         self._choices[tags.names] = choices
         return choices
 
@@ -190,7 +190,7 @@ class MinCost:
         """Make the choices from the cost and the tree."""
         labels_below_node: dict[str, list[str]] = {}
         if self.tree is not None:
-            labels_below_node = inner_nodes(self.tree, tags.labels)
+            labels_below_node = find_inner_nodes(self.tree, tags.labels)
         labels = (*tags.labels, *labels_below_node)
         covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)  # a label covers itself
         for node, labels_below in labels_below_node.items():
@@ -234,7 +234,7 @@ def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., A
     return numpy.column_stack([table, *node_columns])
 
 
-def _read(saved: dict[str, Any], tags: Tags) -> Choices:
+def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
     """Read the choices that `MinCost.save` returned.
 
     saved (dict[str, Any]): What was saved.
@@ -255,7 +255,7 @@ def _read(saved: dict[str, Any], tags: Tags) -> Choices:
     return Choices(labels, covers, costs)
 
 
-def inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
+def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     """Find the nodes that can be predicted in place of a label: each node that is the lowest common
     ancestor of two labels, and not a label itself. (Other nodes above labels are not needed: they
     have the same labels below them as one of these nodes, or only one label.)

@@ -238,12 +238,12 @@ class Posterior:
 
     def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
         """Cut stretches of tokens where a sequence ends, so that each piece is within a sequence.
-        For the arguments see `outside_probs`."""
+        `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
         first, last = self._find_sequences(begin, end)
         # A piece for each stretch and each sequence that it has tokens of.
         stretch, sequence = ranges(first, last + 1)
-        piece_begin = numpy.maximum(begin[stretch], self._bounds[sequence])
-        piece_end = numpy.minimum(end[stretch], self._bounds[sequence + 1])
+        piece_begin = numpy.maximum(begin[stretch], self._sequence_bounds[sequence])
+        piece_end = numpy.minimum(end[stretch], self._sequence_bounds[sequence + 1])
         has_tokens = piece_begin < piece_end  # not so for sequences without tokens
         return Pieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
@@ -254,16 +254,17 @@ class Posterior:
         return first != last
 
     @cached_property
-    def _bounds(self) -> Ints1d:
-        """Sequence i has the tokens from `_bounds[i]` to `_bounds[i + 1]` - 1. Shape: (B + 1,)"""
+    def _sequence_bounds(self) -> Ints1d:
+        """Sequence i has the tokens from `_sequence_bounds[i]` to `_sequence_bounds[i + 1]` - 1.
+        Shape: (B + 1,)"""
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """Find the sequence of the first token of each stretch, and that of its last token. For the
-        arguments see `outside_probs`. Shapes: (E,)"""
+        """Find the sequence of the first token of each stretch of tokens, and that of its last
+        token. `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
         # A token is in the last sequence that begins at or before it.
-        first = numpy.searchsorted(self._bounds, begin, side="right") - 1
-        last = numpy.searchsorted(self._bounds, end - 1, side="right") - 1
+        first = numpy.searchsorted(self._sequence_bounds, begin, side="right") - 1
+        last = numpy.searchsorted(self._sequence_bounds, end - 1, side="right") - 1
         return first, last
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
@@ -321,7 +322,7 @@ class Posterior:
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
         next_word = words[numpy.searchsorted(words, segments.end)]
         sequence, _ = self._find_sequences(segments.begin, segments.end)
-        sequence_end = self._bounds[sequence + 1]
+        sequence_end = self._sequence_bounds[sequence + 1]
         last_end = numpy.minimum(next_word, sequence_end)
         # Each entity gets a segment for each end from its own to the last one. For example, an
         # entity that ends at 5 and may go on up to 7 gets segments that end at 5, 6 and 7.

@@ -26,7 +26,7 @@ def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
     return violation.clip(0), derivative
 
 
-def difference(
+def difference_of_scores(
     above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
     """Compute a loss that is a difference of two scores of each sequence, and its gradient. It is
@@ -99,6 +99,7 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
         no meaning. Shape of the tags: (N,)
     """
     path, scores = chain.best_path_excluding(potentials, gold.paths)
+    # `scores` have the minus infinity of sequences without such a path, but no gradient.
     _, backprop = chain.path_score(potentials, path)
     return _model_tags(path, gold), (scores, backprop)
 

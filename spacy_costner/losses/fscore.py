@@ -161,8 +161,8 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
 
     RETURNS (CountsWithVjp): The counts, and their vector-Jacobian product.
     """
-    gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
-    sequence_weight, entity_weight = _weights(gold, potentials, gold_entities)
+    gold_entities = _find_entities(to_numpy(gold.tags), gold, potentials)
+    sequence_weight, entity_weight = _find_weights(gold, potentials, gold_entities)
     paths = chain.forward_backward(potentials)
     log_p, backprop_log_p = paths.segment_log_probs(gold_entities)
     xp = get_array_module(log_p)
@@ -206,12 +206,14 @@ def best_counts(
 
     RETURNS (CountsWithVjp): The counts, and their vector-Jacobian product.
     """
-    gold_entities = _entities(to_numpy(gold.tags), gold, potentials)
+    gold_entities = _find_entities(to_numpy(gold.tags), gold, potentials)
     false_positives = wrong_entities(gold, potentials, gold_entities)
     segments, group_of_segment = segments_in_places(false_positives, gold, potentials)
     # Row 0 has the score of the best path with each segment, row 1 that of the best path without
     # it. The columns of the gold entities come first. Shape: (2, gold entities + segments)
-    scores, backprop_scores = chain.segment_max_scores(potentials, _join(gold_entities, segments))
+    scores, backprop_scores = chain.segment_max_scores(
+        potentials, _concatenate(gold_entities, segments)
+    )
     xp = get_array_module(scores)
     n_gold = len(gold_entities.begin)
     n_wrong = len(false_positives.begin)
@@ -227,8 +229,8 @@ def best_counts(
     d = with_and_without[1] - with_and_without[0]
     losses, slopes = sigmoid(d, slope=slope, offset=offset)
 
-    _, gold_weight = _weights(gold, potentials, gold_entities)
-    _, wrong_weight = _weights(gold, potentials, false_positives)
+    _, gold_weight = _find_weights(gold, potentials, gold_entities)
+    _, wrong_weight = _find_weights(gold, potentials, false_positives)
     weights = xp.concatenate([gold_weight, wrong_weight])
     fn = float((weights * losses)[:n_gold].sum())
     fp = float((weights * losses)[n_gold:].sum())
@@ -275,9 +277,9 @@ def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) 
     # If gold is the only possible path of a sequence, there is no competitor: its tags are -1.
     has_competitor = numpy.isfinite(to_numpy(scores))
     is_known = numpy.repeat(has_competitor, potentials.lengths)
-    predicted = _entities(numpy.where(is_known, tags, -1), gold, potentials)
+    predicted = _find_entities(numpy.where(is_known, tags, -1), gold, potentials)
     is_gold = numpy.isin(
-        _entity_numbers(predicted, n_tokens), _entity_numbers(gold_entities, n_tokens)
+        _number_entities(predicted, n_tokens), _number_entities(gold_entities, n_tokens)
     )
     is_annotated = to_numpy(gold.tags) >= 0
     is_wrong = is_annotated[predicted.begin] & ~is_gold
@@ -331,12 +333,14 @@ def segments_in_places(
     segments: list[Segments] = []
     groups: list[Ints1d] = []
 
-    def agrees(tokens: Ints1d) -> Array2d:
+    def agrees_with_gold(tokens: Ints1d) -> Array2d:
         """For each of R tokens, return True at the tags that count as its gold tag.
         Shapes: (R,) to (R, K)"""
         return counts_as[gold_tags[tokens]][:, None] == counts_as
 
-    def add(places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool) -> None:
+    def add_segments(
+        places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool
+    ) -> None:
         """Add R segments of the same length, T tokens.
 
         places (Ints1d): The number of the place of each segment. Shape: (R,)
@@ -356,26 +360,26 @@ def segments_in_places(
 
     # Grow paths that agree with gold by one token at a time, in all places at once. Row r of
     # `paths` is the beginning of a path, in the place `places[r]`. Start with one tag.
-    places, tags = numpy.nonzero(~agrees(begin))
-    add(places, tags[:, None], is_gold=False)
-    places, tags = numpy.nonzero(agrees(begin))
+    places, tags = numpy.nonzero(~agrees_with_gold(begin))
+    add_segments(places, tags[:, None], is_gold=False)
+    places, tags = numpy.nonzero(agrees_with_gold(begin))
     paths = tags[:, None]
     while len(places):
         # A path that agrees with gold up to the end of its place is complete.
         is_complete = begin[places] + paths.shape[1] == end[places]
-        add(places[is_complete], paths[is_complete], is_gold=True)
+        add_segments(places[is_complete], paths[is_complete], is_gold=True)
         places = places[~is_complete]
         paths = paths[~is_complete]
         # The other paths have a wrong tag next, and are added, or grow by a tag that agrees.
-        agrees_next = agrees(begin[places] + paths.shape[1])
-        add(places, paths, ~agrees_next, is_gold=False)
+        agrees_next = agrees_with_gold(begin[places] + paths.shape[1])
+        add_segments(places, paths, ~agrees_next, is_gold=False)
         rows, tags = numpy.nonzero(agrees_next & is_legal[paths[:, -1]])
         places = places[rows]
         paths = numpy.column_stack([paths[rows], tags])
-    return _join(*segments), numpy.concatenate(groups)
+    return _concatenate(*segments), numpy.concatenate(groups)
 
 
-def _entity_numbers(entities: Segments, n_tokens: int) -> Ints1d:
+def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
     """Compute a number for each entity. Entities with the same tokens and the same first tag have
     the same number. Shape: (S,)"""
     n_tokens_of_entity = entities.end - entities.begin
@@ -385,7 +389,7 @@ def _entity_numbers(entities: Segments, n_tokens: int) -> Ints1d:
     return tag_and_begin * (n_tokens + 1) + entities.end
 
 
-def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
+def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     """Find the entities of a path, as segments. The tag after a segment may not be one that
     continues an entity: the entity would be longer.
 
@@ -402,14 +406,16 @@ def _entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     return Segments(begin, end, tags[tokens], may_follow)
 
 
-def _join(*segments: Segments) -> Segments:
+def _concatenate(*segments: Segments) -> Segments:
     """Concatenate several groups of segments."""
     # The arrays `begin` of all groups, then those of `end`, `tags` and `after`.
     columns = zip(*segments)
     return Segments._make(numpy.concatenate(column) for column in columns)
 
 
-def _weights(gold: Gold, potentials: Potentials, entities: Segments) -> tuple[Floats1d, Floats1d]:
+def _find_weights(
+    gold: Gold, potentials: Potentials, entities: Segments
+) -> tuple[Floats1d, Floats1d]:
     """Return the weight of each sequence, and that of each entity, which is the weight of its
     sequence. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)

@@ -19,7 +19,7 @@ from .composition import (
     best_competitor,
     best_gold,
     cost_augment,
-    difference,
+    difference_of_scores,
     hinge,
     sequence_weights,
 )
@@ -87,7 +87,7 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
     raised = cost_augment(potentials, gold, multiplier)
     _, above = best_competitor(raised, gold)
     _, below = best_gold(potentials, gold)
-    return difference(above, below, gold, hinge)
+    return difference_of_scores(above, below, gold, hinge)
 
 
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
@@ -120,4 +120,4 @@ def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float =
     Gimpel & Smith (2010), section 3.1.
     """
     raised = cost_augment(potentials, gold, multiplier)
-    return difference(chain.log_partition(raised), chain.log_partition(potentials), gold)
+    return difference_of_scores(chain.log_partition(raised), chain.log_partition(potentials), gold)

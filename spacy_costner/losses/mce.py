@@ -15,7 +15,7 @@ from ..validation import above, finite, number, one_of
 from .composition import (
     best_competitor,
     best_gold,
-    difference,
+    difference_of_scores,
     gold_score,
     sharpen,
     uniform_over_legal,
@@ -82,7 +82,7 @@ def mce(
     if psi == math.inf:
         _, best_wrong = best_competitor(potentials, gold)
         _, best_right = best_gold(potentials, gold)
-        return difference(best_wrong, best_right, gold, transform)
+        return difference_of_scores(best_wrong, best_right, gold, transform)
 
     # The log-sums of psi times the scores, over the wrong paths and over the right ones.
     right_paths = gold.paths
@@ -103,7 +103,7 @@ def mce(
     # log-sum by psi cancel out.
     wrong_score = (wrong_sum / psi, backprop_wrong)
     right_score = (right_sum / psi, backprop_right)
-    return difference(wrong_score, right_score, gold, transform)
+    return difference_of_scores(wrong_score, right_score, gold, transform)
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:

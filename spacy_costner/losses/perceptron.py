@@ -19,7 +19,7 @@ from .composition import (
     best_competitor,
     best_gold,
     cost_augment,
-    difference,
+    difference_of_scores,
     hinge,
     sequences_of_tokens,
 )
@@ -111,7 +111,7 @@ def mira(
         steps = xp.minimum(aggressiveness, h / xp.maximum(n, NO_DISTANCE))
         return steps * h - steps**2 * n / 2, steps
 
-    return difference(competitor_score, gold_path_score, gold, step)
+    return difference_of_scores(competitor_score, gold_path_score, gold, step)
 
 
 def squared_distance(

@@ -58,16 +58,16 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     covariance = backprop_mean(weights)
     # The features of gold minus the mean features of all paths, summed over the batch.
     feature_lead = add_to(backprop_log_z(-weights), gold_features(potentials, gold, weights))
-    score_lead = dot(feature_lead, scores)  # sum (s(y*) - mu)
-    variance = dot(covariance, scores)  # sum sigma^2
+    score_lead = inner_product(feature_lead, scores)  # sum (s(y*) - mu)
+    variance = inner_product(covariance, scores)  # sum sigma^2
     # 1 / sqrt(sum sigma^2), but 0 if all legal paths have the same score.
     inverse_deviation = 0.0
     if variance > largest_rounding(scores):
         inverse_deviation = variance**-0.5
     z = inverse_deviation * score_lead
     # The gradient of `score_lead` is `feature_lead`. That of `variance` is 2 `covariance`.
-    term_of_lead = scaled(-inverse_deviation, feature_lead)
-    term_of_variance = scaled(inverse_deviation**2 * z, covariance)
+    term_of_lead = scale(-inverse_deviation, feature_lead)
+    term_of_variance = scale(inverse_deviation**2 * z, covariance)
     return LossResult(-z, add_to(term_of_lead, term_of_variance))
 
 
@@ -98,11 +98,11 @@ def gold_features(potentials: Potentials, gold: Gold, weights: Floats1d) -> Pote
     return backprop(weights)
 
 
-def dot(gradient: Potentials, scores: Potentials) -> float:
+def inner_product(gradient: Potentials, scores: Potentials) -> float:
     """Compute the inner product of a gradient and scores, over all four arrays."""
     return sum(float(d.ravel() @ s.ravel()) for d, s in zip(gradient[:4], scores[:4]))
 
 
-def scaled(factor: float, gradient: Potentials) -> Potentials:
+def scale(factor: float, gradient: Potentials) -> Potentials:
     """Multiply a gradient by a number."""
     return map_scores(lambda array: factor * array, gradient)

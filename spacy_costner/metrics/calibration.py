@@ -24,7 +24,7 @@ def reliability(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) -> lis
         and "to" (excluded, except 1), the number "n" of its predictions, their mean "confidence",
         and the share of correct ones, "right". The last two are None for an empty bin.
     """
-    bin_of_prediction = _bins(probs, n_bins)
+    bin_of_prediction = _find_bins(probs, n_bins)
     rows: list[dict[str, Any]] = []
     for i in range(n_bins):
         is_in_bin = bin_of_prediction == i
@@ -61,18 +61,18 @@ def calibration_error(probs: Floats1d, right: Array1d, *, n_bins: int = N_BINS) 
     """
     # n_bin times the difference of the two means is the sum of all differences in the bin, which
     # `bincount` computes with weights. Shape: (n_bins,)
-    differences = numpy.bincount(_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
+    differences = numpy.bincount(_find_bins(probs, n_bins), weights=probs - right, minlength=n_bins)
     return float(numpy.abs(differences).sum() / len(probs))
 
 
-def _bins(probs: Floats1d, n_bins: int) -> Ints1d:
+def _find_bins(probs: Floats1d, n_bins: int) -> Ints1d:
     """Find the bin of each probability. Bins have equal width. A probability of 1 is in the last
     one. Shape: (E,)"""
     rounded_down = (numpy.asarray(probs) * n_bins).astype("int64")
     return numpy.minimum(rounded_down, n_bins - 1)
 
 
-def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
+def wilson_interval(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
     """Compute the confidence interval of a share: the Wilson score interval.
 
         (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)

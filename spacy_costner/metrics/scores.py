@@ -89,7 +89,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
     sums = []
     for begin in range(0, n_samples, block_size):
         n_in_block = min(block_size, n_samples - begin)
-        times_drawn = _times_drawn(rng, n_docs, n_in_block)
+        times_drawn = _draw_samples(rng, n_docs, n_in_block)
         sums.append(times_drawn @ counts)
     return numpy.concatenate(sums)
 
@@ -115,17 +115,19 @@ def bootstrap_intervals(counts: Floats2d, *, n_samples: int = 2_000) -> ScoreInt
     """
     tp, fp, fn = bootstrap(counts, n_samples=n_samples).T
     return ScoreIntervals(
-        _middle(precision(tp, fp)), _middle(recall(tp, fn)), _middle(f_score(tp, fp, fn))
+        _middle_95_percent(precision(tp, fp)),
+        _middle_95_percent(recall(tp, fn)),
+        _middle_95_percent(f_score(tp, fp, fn)),
     )
 
 
-def _middle(sampled: Floats1d) -> tuple[float, float]:
+def _middle_95_percent(sampled: Floats1d) -> tuple[float, float]:
     """Return the bounds of the middle 95 % of some numbers. Shape: (n,)"""
     low, high = numpy.percentile(sampled, [2.5, 97.5]).tolist()
     return low, high
 
 
-def _times_drawn(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
+def _draw_samples(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> Floats2d:
     """Draw bootstrap samples of docs, and count how often each sample has each doc.
     Shape: (n_samples, D)"""
     drawn_docs = rng.integers(n_docs, size=(n_samples, n_docs))
@@ -141,6 +143,8 @@ def difference(value: float, sampled: Floats1d) -> Difference:
 
         p = min(1, 2 (1 + min(#(d_i <= 0), #(d_i >= 0))) / (1 + n))
 
+    # counts the samples, of n, for which a condition holds.
+
     value (float): The difference on the test docs.
     sampled (Floats1d): The differences on n bootstrap samples of these docs, d_i. Shape: (n,)
     RETURNS (Difference): The difference, its interval and its p-value.
@@ -148,7 +152,7 @@ def difference(value: float, sampled: Floats1d) -> Difference:
     n_not_above = int((sampled <= 0).sum())
     n_not_below = int((sampled >= 0).sum())
     p = 2 * (1 + min(n_not_above, n_not_below)) / (1 + len(sampled))
-    low, high = _middle(sampled)
+    low, high = _middle_95_percent(sampled)
     return Difference(value, low, high, min(1.0, p))
 
 

@@ -175,7 +175,7 @@ def forward(
     if not is_train:
         features = find_features(model, docs, by_word=True)
         scores = trained_parts(model).potentials(features)
-        return _on_device(model, scores), lambda gradient: docs
+        return _copy_to_device(model, scores), lambda gradient: docs
 
     features = find_features(model, docs, is_train=True)
     scores, backprop_scores = score_features(model, features)
@@ -195,16 +195,16 @@ def score_features(
     features, weights = linear_part(model)
     if weights.emissions_of_folds:
         # The weights were trained at initialization, and don't change any more.
-        return _on_device(model, weights.score_held_out(batch)), lambda gradient: None
+        return _copy_to_device(model, weights.score_held_out(batch)), lambda gradient: None
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
 
     def backprop(gradient: Potentials) -> None:
         add_gradient(map_scores(to_numpy, gradient))
 
-    return _on_device(model, scores), backprop
+    return _copy_to_device(model, scores), backprop
 
 
-def _on_device(model: Model, scores: Potentials) -> Potentials:
+def _copy_to_device(model: Model, scores: Potentials) -> Potentials:
     """Copy scores to the device of a model. The sparse weights themselves stay on the CPU."""
     if isinstance(model.ops, NumpyOps):
         return scores

@@ -9,7 +9,7 @@ from thinc.types import Ints1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..training.incorrect_spans import expand
+from ..training.incorrect_spans import copy_scores
 from ..training.soft_targets import SoftTargets, divergence
 from ..types import Constraints, Potentials, map_scores
 
@@ -62,7 +62,7 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     # The other tags need some scores, too, and get those of the teacher's last tag. As the
     # constraints forbid these tags, the scores don't matter.
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)
-    potentials = chain.constrain(expand(teacher, teacher_tag_of), constraints)
+    potentials = chain.constrain(copy_scores(teacher, teacher_tag_of), constraints)
 
     sequence_weights = xp.ones(len(teacher.lengths))
     # The gradient of log Z with respect to a potential is the expected number of times that a path

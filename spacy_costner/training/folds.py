@@ -105,10 +105,10 @@ def train_first_pass(
         recounted_features = features
         if left_out_fold is not None:
             recounted_features = recount_labels(features, objective, tags, batches)
-        rows = _train_anew(
+        rows = _train_from_zero(
             first_pass.weights,
             likelihood,
-            find_features(recounted_features, batches),
+            find_features_of_batches(recounted_features, batches),
             max_epochs=first_pass.n_epochs,
             shuffle=random.Random(0).shuffle,
             desc=f"first pass {number}/{N_FIRST_PASS_FOLDS + 1}",
@@ -174,7 +174,7 @@ def recount_labels(
     return features.recount(docs)
 
 
-def find_features(features: Features, batches: Sequence[FoldBatch]) -> Batches:
+def find_features_of_batches(features: Features, batches: Sequence[FoldBatch]) -> Batches:
     """Find the features of batches, and make batches of training from them."""
     training_batches: list[Batches] = []
     for batch in batches:
@@ -232,7 +232,7 @@ def train_linear_part(
     # The first training leaves out no fold. Each other training leaves out one fold.
     for number, left_out_fold in enumerate([None, *range(N_LINEAR_FOLDS)], start=1):
         other_folds = [batches for i, batches in enumerate(batches_of_folds) if i != left_out_fold]
-        rows = _train_anew(
+        rows = _train_from_zero(
             weights,
             objective,
             concatenate(other_folds),
@@ -277,7 +277,7 @@ def divide_by_words(
     return folds, fold_of_text
 
 
-def _train_anew(
+def _train_from_zero(
     weights: SparseWeights,
     objective: Objective,
     batches: Batches,

@@ -80,7 +80,7 @@ def read_incorrect_spans(
     return incorrect_spans
 
 
-def exclude(
+def exclude_spans(
     spans: Sequence[IncorrectSpan], gold: Gold, constraints: Constraints, tags: Tags
 ) -> tuple[Gold, Constraints]:
     """Exclude the paths with an incorrect span from gold. They stay possible paths, which a loss
@@ -183,6 +183,7 @@ def _number_copies(
     for label in sorted(n_copies):
         for copy in range(n_copies[label]):
             first_tag_of[label, copy] = len(tied_to)
+            # The prefixes of the scheme are in the order FIRST, MIDDLE, LAST, ONLY.
             for prefix in tags.scheme.prefixes:
                 tied_to.append(int(tags.index(prefix, label)))
     return tied_to, first_tag_of
@@ -241,7 +242,7 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     )
 
 
-def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
+def copy_scores(potentials: Potentials, tied_to: Ints1d) -> Potentials:
     """Make the scores of the tags of the chain and their copies. A copy has the scores of its
     original.
 
@@ -259,12 +260,12 @@ def expand(potentials: Potentials, tied_to: Ints1d) -> Potentials:
     )
 
 
-def collapse(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
+def sum_over_copies(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
     """Compute the gradient of the scores of the chain from that of the scores with copies: the
-    backward pass of `expand`. The gradients of a tag and of its copies are summed.
+    backward pass of `copy_scores`. The gradients of a tag and of its copies are summed.
 
     gradient (Potentials): The gradient with respect to the scores of K' tags.
-    tied_to (Ints1d): As in `expand`. Shape: (K',)
+    tied_to (Ints1d): As in `copy_scores`. Shape: (K',)
     n_tags (int): The number of tags of the chain, K.
     RETURNS (Potentials): The gradient with respect to the scores of K tags.
     """

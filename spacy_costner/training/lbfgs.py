@@ -86,7 +86,7 @@ PENALTY_OF_MANY_LABELS = Penalty(features=1.0, vectors=1.0)
 class BatchTargets(NamedTuple):
     """The targets of a batch in one segmentation of its docs.
 
-    rows (Ints2d): For each token the rows of `TotalLoss.table` whose sum is its scores, -1 for
+    rows (Ints2d): For each token the rows of `TotalLoss.make_table` whose sum is its scores, -1 for
         none. Shape: (N, S)
     targets (Targets): The targets.
     share (float): The weight of their loss: 1, or less if there are two segmentations. See
@@ -143,20 +143,21 @@ class TotalLoss:
         self.c2 = numpy.full((self.shape[0], 1), c2)
         if c2_of_vectors is not None:
             self.c2[self.n_groups : self.first_chain_row] = c2_of_vectors
-        self.batches = self._make_batches(examples, self._table_rows())
+        self.batches = self._make_batches(examples, self._find_table_rows())
 
-    def _table_rows(self) -> Ints2d:
-        """Find the rows of `table` whose sum is the scores of each token: those of its groups of
-        features, and those of the static vectors in its window. -1 is for none. Shape: (N, S)"""
+    def _find_table_rows(self) -> Ints2d:
+        """Find the rows of `make_table` whose sum is the scores of each token: those of its groups
+        of features, and those of the static vectors in its window. -1 is for none. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows
-        # In `table` the products of vectors stand below the groups: row 0 is row `n_groups` there.
+        # In `make_table` the products of vectors stand below the groups: row 0 is row `n_groups`
+        # there.
         rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
         return numpy.concatenate([self.merged.rows, rows_of_products.astype("int32")], axis=1)
 
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
-        """Divide examples into batches. `rows` has the rows of `table` of all their tokens, as
-        `_table_rows` finds them. Shape: (N, S)"""
+        """Divide examples into batches. `rows` has the rows of `make_table` of all their tokens, as
+        `_find_table_rows` finds them. Shape: (N, S)"""
         batch_size = BATCH_SIZE
         if self.objective.loss.stage_at(Progress()).is_ratio:
             # A ratio over the batch is not the sum of those of parts of it.
@@ -180,7 +181,7 @@ class TotalLoss:
         self.objective.loss.stage_at(Progress()).forget()
         weights = vector.reshape(self.shape)
         value = float((self.c2 * weights**2).sum())
-        sums = self._no_gradient()
+        sums = self._zero_gradient()
         # One batch after another, so that the scores of only one batch are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
@@ -188,12 +189,12 @@ class TotalLoss:
             gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
             self._add_gradient(sums, batch, gradient)
         d_penalty = 2 * self.c2 * weights
-        return value, self._to_vector(sums) + d_penalty.reshape(-1)
+        return value, self._gradient_of_vector(sums) + d_penalty.reshape(-1)
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
         """Yield the scores of each batch by the weights of a vector. Shape: (D,)"""
         weights = vector.reshape(self.shape).astype("float32")
-        table = self.table(weights)
+        table = self.make_table(weights)
         for batch in self.batches:
             yield Potentials(
                 emissions=sparse.sum_rows(batch.rows, table),
@@ -203,7 +204,7 @@ class TotalLoss:
                 lengths=batch.targets.lengths,
             )
 
-    def table(self, weights: Floats2d) -> Floats2d:
+    def make_table(self, weights: Floats2d) -> Floats2d:
         """Make the table whose rows add up to the scores of tokens: a row for each group of
         features and, below, a row for each product of a static vector with the weights of an
         offset (see `VectorInputs`). Shapes: (G + M + K + 2, K) to (G + U O, K)"""
@@ -217,14 +218,14 @@ class TotalLoss:
     def sum_gradients(self, gradients: Iterable[Potentials]) -> Floats1d:
         """Compute the gradient with respect to the vector, (D,), from the gradients with respect to
         the scores of each batch."""
-        sums = self._no_gradient()
+        sums = self._zero_gradient()
         for batch, gradient in zip(self.batches, gradients):
             self._add_gradient(sums, batch, gradient)
-        return self._to_vector(sums)
+        return self._gradient_of_vector(sums)
 
-    def _no_gradient(self) -> Floats2d:
-        """Make a gradient of 0: with respect to `table` and, below, the K + 2 rows of the chain.
-        Shape: (G + U O + K + 2, K)"""
+    def _zero_gradient(self) -> Floats2d:
+        """Make a gradient of 0: with respect to `make_table` and, below, the K + 2 rows of the
+        chain. Shape: (G + U O + K + 2, K)"""
         n_tags = len(self.tags)
         n_products = 0
         if self.vectors is not None:
@@ -233,7 +234,7 @@ class TotalLoss:
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
         """Add the gradient with respect to the scores of a batch to `sums`, in place. The rows of
-        `sums` are those of `_no_gradient`."""
+        `sums` are those of `_zero_gradient`."""
         n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
         sparse.add_rows(batch.rows, emissions, sums)
@@ -241,11 +242,11 @@ class TotalLoss:
         sums[-2] += gradient.start
         sums[-1] += gradient.end
 
-    def _to_vector(self, sums: Floats2d) -> Floats1d:
+    def _gradient_of_vector(self, sums: Floats2d) -> Floats1d:
         """Compute the gradient with respect to the vector, (D,), from the sums over all batches.
-        The rows of `sums` are those of `_no_gradient`."""
+        The rows of `sums` are those of `_zero_gradient`."""
         first_chain_row = len(sums) - len(self.tags) - 2
-        # The backward pass of `table`, with the same factor sqrt(c).
+        # The backward pass of `make_table`, with the same factor sqrt(c).
         parts = [sums[: self.n_groups] * self.merged.roots[:, None]]
         if self.vectors is not None:
             d_products = sums[self.n_groups : first_chain_row]

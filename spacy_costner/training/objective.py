@@ -29,7 +29,7 @@ from ..types import (
     Progress,
     add_to,
 )
-from .incorrect_spans import collapse, expand
+from .incorrect_spans import copy_scores, sum_over_copies
 from .segmentations import Segmentations, cuts_docs
 from .soft_targets import divergence
 from .targets import AnnotatedBatch, Targets, Weights, make_targets, read_annotation
@@ -90,7 +90,7 @@ class Objective:
         RAISES (ValueError): If there are soft targets with labels that the tags don't have, or soft
             targets and a loss that is a ratio over the batch.
         """
-        batch = self._read(examples, tags)
+        batch = self._read_annotation(examples, tags)
         is_border = self.annotation.find_training_borders(examples)
         by_doc = make_targets(batch, numpy.zeros_like(is_border), features)
         self._refuse_ratio(by_doc)
@@ -115,7 +115,7 @@ class Objective:
         RETURNS (Targets): The targets.
         RAISES (ValueError): As in `targets`.
         """
-        batch = self._read(examples, tags)
+        batch = self._read_annotation(examples, tags)
         if cuts_docs(epoch):
             is_border = self.annotation.find_training_borders(examples)
         else:
@@ -124,7 +124,7 @@ class Objective:
         self._refuse_ratio(targets)
         return targets
 
-    def _read(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
+    def _read_annotation(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
         """Read the annotation of a batch with the settings of the component."""
         return read_annotation(
             examples, tags, self.strings, self.annotation, self.weights, self._warned
@@ -162,7 +162,7 @@ class Objective:
 
         if targets.gold.tied_to is not None:
             # With incorrect spans the loss saw several copies of each tag: sum their gradients.
-            gradient = collapse(gradient, targets.gold.tied_to, len(targets.tags))
+            gradient = sum_over_copies(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
             from_teacher = divergence(sequence_scores, targets.soft)
             value += from_teacher.value
@@ -277,7 +277,7 @@ def to_loss_inputs(
 
     # With incorrect spans the chain has copies of tags, with the scores of their originals.
     if targets.gold.tied_to is not None:
-        scores = expand(scores, targets.gold.tied_to)
+        scores = copy_scores(scores, targets.gold.tied_to)
     return chain.constrain(scores, targets.constraints), gold
 
 

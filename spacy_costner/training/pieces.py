@@ -106,7 +106,7 @@ def batch_pieces(
 
     def make_batches(pieces: list[Piece]) -> list[Batch]:
         shuffle(pieces)
-        return [join(batch) for batch in batcher(pieces)]
+        return [join_pieces(batch) for batch in batcher(pieces)]
 
     segmentations = read_pieces(model, objective, tags, examples, cache=cache)
     return segmentations.map(make_batches)
@@ -265,7 +265,7 @@ def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[
     return cuts
 
 
-def join(pieces: Sequence[Piece]) -> Batch:
+def join_pieces(pieces: Sequence[Piece]) -> Batch:
     """Join pieces of the same store into a batch of training. There has to be at least one piece.
 
     To save memory, the features and targets of a batch are made anew each time that it is used.
@@ -425,11 +425,11 @@ class PieceStore:
         if examples:
             lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
 
-        weights = self._weights_of(pieces)
-        possible = self._possible(tokens)
+        weights = self._read_weights(pieces)
+        possible = self._read_possible_tags(tokens)
         gold = self._template.gold._replace(
             tags=self.columns["tags"][tokens],
-            allowed=self._allowed(tokens),
+            allowed=self._read_allowed_tags(tokens),
             token_weights=self.tokens.columns.read("token_weights", tokens),
             weights=None if weights is None else weights[piece_of],
             features=features.rows,
@@ -467,7 +467,7 @@ class PieceStore:
             return features, tokens
         return features.select_tokens(is_in_piece), tokens[is_in_piece]
 
-    def _allowed(self, tokens: Ints1d) -> Array2d | None:
+    def _read_allowed_tags(self, tokens: Ints1d) -> Array2d | None:
         """Return a mask of the tags that agree with gold, for tokens of the corpus. None if all of
         them have complete gold: then the column "tags" has all there is.
         Shapes: (N,) to (N, K)"""
@@ -480,7 +480,7 @@ class PieceStore:
         allowed[is_complete] = chain.to_mask(gold_tags, len(self.tags))
         return allowed
 
-    def _possible(self, tokens: Ints1d) -> Array2d | None:
+    def _read_possible_tags(self, tokens: Ints1d) -> Array2d | None:
         """Return a mask of the tags that are possible, for tokens of the corpus. None if all tags
         are possible. Shapes: (N,) to (N, K)"""
         possible = self.tokens.columns.read("possible", tokens)
@@ -491,7 +491,7 @@ class PieceStore:
         possible[~possible.any(axis=1)] = True
         return possible
 
-    def _weights_of(self, pieces: Ints1d) -> Floats1d | None:
+    def _read_weights(self, pieces: Ints1d) -> Floats1d | None:
         """Return the weights of pieces, from their numbers. None if none of their docs has a
         weight. Shapes: (B,)"""
         weights = numpy.frombuffer(self._weights)[pieces]

@@ -225,7 +225,7 @@ class TaughtDoc(NamedTuple):
     tokens (slice): Its tokens, counted over the batch.
     saved (Saved): Its soft targets.
     to_student (Array2d): For each of the finest tags, True at the tag of the student that it counts
-        as: see `_to_student`. Shape: (K', K)
+        as: see `_map_to_student_tags`. Shape: (K', K)
     """
 
     example_number: int
@@ -265,7 +265,7 @@ def read_soft_targets(
         mask, True for the examples that are left out. Shape: (D,)
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
-    taught_docs = _find_taught(examples, tags, lengths, doc_of)
+    taught_docs = _find_taught_docs(examples, tags, lengths, doc_of)
     is_left_out = numpy.zeros(len(examples), dtype=bool)
     if not taught_docs:
         return None, is_left_out
@@ -304,7 +304,7 @@ def read_soft_targets(
     return soft_targets, is_left_out
 
 
-def _find_taught(
+def _find_taught_docs(
     examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of: Ints1d
 ) -> list[TaughtDoc]:
     """Find the taught docs of a batch. For the arguments see `read_soft_targets`."""
@@ -321,13 +321,13 @@ def _find_taught(
                 example_number=i,
                 tokens=slice(begin, end),
                 saved=saved,
-                to_student=_to_student(saved, tags),
+                to_student=_map_to_student_tags(saved, tags),
             )
             taught_docs.append(taught_doc)
     return taught_docs
 
 
-def _to_student(saved: Saved, tags: Tags) -> Array2d:
+def _map_to_student_tags(saved: Saved, tags: Tags) -> Array2d:
     """Map the finest tags, which soft targets are saved for, to the tags of a student. Several of
     the finest tags may count as the same tag of the student.
 

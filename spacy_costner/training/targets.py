@@ -30,7 +30,7 @@ from ..tags import OUTSIDE, Entities, Tags
 from ..token_attrs import first_words, possible_paths, read_reference
 from ..types import Constraints, Gold
 from ..validation import check_cost
-from .incorrect_spans import exclude, read_incorrect_spans
+from .incorrect_spans import exclude_spans, read_incorrect_spans
 from .soft_targets import SoftTargets, cut_as_taught, read_soft_targets
 
 NEGATED = "!"
@@ -381,7 +381,7 @@ def make_targets(
     if spans_key is not None:
         spans = read_incorrect_spans(batch.examples, spans_key, tags, batch.lengths)
         if spans:
-            gold, constraints = exclude(spans, gold, constraints, tags)
+            gold, constraints = exclude_spans(spans, gold, constraints, tags)
 
     targets = Targets(tags, gold, constraints, lengths, doc_of, soft)
     targets, is_left_out = targets.leave_out_impossible()
