@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy
-from thinc.types import Array1d, Array2d, Floats1d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d
 
 from .. import chain
 from ..costs.label_tree import Tree, TreeSource, make_tree
@@ -130,13 +130,8 @@ class MinCost:
         allowed = with_nodes(is_possible, masks, numpy.any)
         scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=allowed))
 
-        # Of tied paths the one with the highest sum of `log_probs` wins. A single node lowers that
-        # sum by more than all labels of the longest sequence can. So a path with fewer nodes wins.
-        probs = with_nodes(marginals, masks, numpy.sum)
-        log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
-        longest = int(lengths.max(initial=0))
-        log_probs[:, len(chain_tags) :] += numpy.log(LEAST_PROB_IN_TIE) * (longest + 1)
         tolerance = TIE_TOLERANCE * float(choices.costs.max(initial=0.0))
+        log_probs = tie_log_probs(marginals, masks, lengths)
         return chain.best_of_tied(scores, log_probs, tolerance), scores
 
     def save(self, tags: Tags) -> dict[str, Any]:
@@ -219,6 +214,24 @@ def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
         # O, whose label is -1, takes the last label here. But O doesn't have the prefix.
         masks.append(has_prefix & is_label_below[chain_tags.label_of])
     return masks
+
+
+def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d) -> Floats2d:
+    """Compute what decides between tied paths: the path with the highest sum of these numbers wins.
+    They are the log-probabilities of tags. Those of nodes are lowered so far that a single node
+    costs more than all labels of the longest sequence can. So a path with fewer nodes wins.
+
+    marginals (Floats2d): The probabilities of the tags of the chain. Shape: (N, K)
+    masks (Sequence[Array1d]): For each tag of a node the tags that it stands for: see `node_masks`.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    RETURNS (Floats2d): The numbers. Shape: (N, A)
+    """
+    probs = with_nodes(marginals, masks, numpy.sum)
+    log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
+    n_chain_tags = marginals.shape[1]
+    longest = int(lengths.max(initial=0))
+    log_probs[:, n_chain_tags:] += numpy.log(LEAST_PROB_IN_TIE) * (longest + 1)
+    return log_probs
 
 
 def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]) -> Array2d:

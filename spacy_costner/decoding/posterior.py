@@ -268,12 +268,12 @@ class Posterior:
         return first, last
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
-        """Compute the log-probabilities of entities, with their gradient.
+        """Compute the log-probabilities of the segments of entities, with their gradient. The
+        probability of an entity is the sum over its segments.
 
-        A path can have the same entity in several ways if white space follows it. The tags of the
-        entity may end with its last word, or go on into the white space. Each way is a segment. The
-        probability of the entity is the sum over its segments. Memory grows with the number of
-        tokens of all segments.
+        An entity has several segments if white space follows it: the tags of the entity may end
+        with its last word, or go on into the white space. Memory grows with the number of tokens of
+        all segments.
 
         entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
         RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
@@ -286,10 +286,11 @@ class Posterior:
         segments = entities.select(entity_number)
 
         next_tags = None  # which tags the token after a segment may have; None: all. Shape: (S, K)
+        # In IOB2 the last tag of an entity, I-x, may also stand inside of it. Only the tag of the
+        # next token, which is not I-x, says that the entity is over. In BILUO, L-x says it.
         inner_prefixes = {prefix for prefix, _ in tags.scheme.within}
-        if not inner_prefixes.isdisjoint(tags.scheme.closing):
-            # In IOB2 the last tag of an entity, I-x, may also stand inside of it. Only the tag of
-            # the next token, which is not I-x, says that the entity is over.
+        next_tag_ends_entity = not inner_prefixes.isdisjoint(tags.scheme.closing)
+        if next_tag_ends_entity:
             if self.is_space.any():
                 entity_number, segments = self._extend_into_space(entity_number, segments)
             continues_label = tags.continuing & (tags.label_of == segments.label[:, None])

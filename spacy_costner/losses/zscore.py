@@ -65,7 +65,8 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     if variance > largest_rounding(scores):
         inverse_deviation = variance**-0.5
     z = inverse_deviation * score_lead
-    # The gradient of `score_lead` is `feature_lead`. That of `variance` is 2 `covariance`.
+    # d loss = - variance^(-1/2) d score_lead + 1/2 score_lead variance^(-3/2) d variance. The
+    # gradient of `score_lead` is `feature_lead`, and that of `variance` is 2 `covariance`.
     term_of_lead = scale(-inverse_deviation, feature_lead)
     term_of_variance = scale(inverse_deviation**2 * z, covariance)
     return LossResult(-z, add_to(term_of_lead, term_of_variance))

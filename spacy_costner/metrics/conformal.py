@@ -79,19 +79,20 @@ def miss_losses(
         probabilities: see `threshold`. None: all have the weight 1. Shape: (D,)
     RETURNS (Losses): The losses.
     """
-    # Number the docs with entities anew, from 0 to n - 1. `docs` has their old numbers, (n,), `doc`
-    # the new number of the doc of each entity, (E,), `n_entities` the number of entities, (n,).
-    docs, doc, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
+    # Number the docs with entities anew, from 0 to n - 1. `docs` has their old numbers, (n,), and
+    # `n_entities` how many entities each has, (n,). `row` is the new number of the doc of each
+    # entity. Shape: (E,)
+    docs, row, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
     n: float = len(n_entities)
     weights = numpy.ones(len(docs))
     if doc_weights is not None:
         weights = doc_weights[docs]
         n = float(weights.sum())
     if by == "doc":
-        return Losses(score, weight=(weights / n_entities)[doc], n=n)
+        return Losses(score, weight=(weights / n_entities)[row], n=n)
     # The loss of a doc is 1 as soon as the entity with the lowest score is missed, so only that one
     # counts. When sorted by doc, then by score, it is the first entity of its doc.
-    order = numpy.lexsort((score, doc))
+    order = numpy.lexsort((score, row))
     begin_of_doc = numpy.cumsum(n_entities) - n_entities
     lowest_of_doc = order[begin_of_doc]
     return Losses(score[lowest_of_doc], weight=weights, n=n, binary=True)

@@ -265,7 +265,7 @@ class HiddenLayer(Shim):
 
     def copy(self) -> "HiddenLayer":
         """Make a copy with a new id, as optimizers keep averages by id."""
-        copied = super().copy()
+        copied = super().copy()  # this one has the same id
         copied.id = HiddenLayer(0).id
         return copied
 

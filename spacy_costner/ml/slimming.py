@@ -155,7 +155,8 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
     """
     n_rows, n_tags = rows.shape
     exponent = saved["exponent"]
-    # Floats of 32 bits are below 2^128. (`isinstance` would accept True and False as integers.)
+    # A weight is a number of `N_BITS` bits times 2^exponent, and below 2^128 as a float of 32 bits.
+    # (`isinstance` would accept True and False as integers.)
     if type(exponent) is not int or exponent > 128 - N_BITS:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
     used_rows = unpack(saved["used"])

@@ -527,6 +527,7 @@ class SparseWeights(Shim):
 
         rows (Ints2d | None): The numbers of the rows, -1 for none. None: all rows.
         """
+        # Nothing is pending in an average, or before the first step.
         if not self.settings.is_regularised or self._uses_average or not self.step:
             return
         if rows is None:
@@ -559,7 +560,7 @@ class SparseWeights(Shim):
 
     def copy(self) -> "SparseWeights":
         """Make a copy with a new id, as optimizers keep averages by id."""
-        copied = super().copy()
+        copied = super().copy()  # this one has the same id
         copied.id = SparseWeights().id
         return copied
 

@@ -1,1 +1,1 @@
-"""Training of the linear model and the targets of every model: arrays, without a component."""
+"""Training: the targets and objective of every model, and the training of the linear model."""

@@ -150,8 +150,7 @@ class TotalLoss:
         of features, and those of the static vectors in its window. -1 is for none. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows
-        # In `make_table` the products of vectors stand below the groups: row 0 is row `n_groups`
-        # there.
+        # In the table, the products of vectors stand below the groups: product 0 is row `n_groups`.
         rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
         return numpy.concatenate([self.merged.rows, rows_of_products.astype("int32")], axis=1)
 
