@@ -41,7 +41,7 @@ class Query(NamedTuple):
 
 
 def sequence_and_position(potentials: Potentials) -> list[tuple[int, int]]:
-    """For each token the index of its sequence, and its position in that."""
+    """For each token, return the number of its sequence, and its position in the sequence."""
     return [(b, t) for b, n in enumerate(potentials.lengths.tolist()) for t in range(n)]
 
 
@@ -321,7 +321,7 @@ def test_sequences_do_not_disturb_each_other(name: str) -> None:
 
 @given(potentials_NK())
 def test_marginals_are_the_expected_numbers_of_tags(potentials: Potentials) -> None:
-    """And the potentials stay as they are."""
+    """The potentials are not changed."""
     copies = [array.copy() for array in potentials]
 
     marginals = chain.marginals(potentials)
@@ -351,7 +351,7 @@ def test_a_constraint_forbids_what_it_says_and_nothing_else(
 def test_restricted_potentials_have_the_paths_through_allowed_tags(
     potentials: Potentials, data: st.DataObject
 ) -> None:
-    """Of those that constraints allow."""
+    """The paths are those that constraints allow, too."""
     constraints = data.draw(constraints_NK(*potentials.emissions.shape))
     constrained = chain.constrain(potentials, constraints)
     allowed = data.draw(allowed_NK(potentials))
@@ -602,7 +602,7 @@ def test_the_gradient_of_several_queries_is_the_sum_of_their_gradients() -> None
 
 
 def test_marginals_agree_with_log_marginals_of_the_same_messages() -> None:
-    """Of tag 0 at each token. They are 0 in the sequence without legal path."""
+    """The marginals of tag 0 at each token. They are 0 in the sequence without a legal path."""
     potentials = mixed_batch()
     messages = chain.forward_backward(potentials)
 

@@ -223,7 +223,7 @@ def test_with_delta_a_risk_is_above_the_limit_as_rarely_as_delta_says(
 def test_false_alarm_risk_is_the_mean_share_of_wrong_spans_above_the_threshold(
     rng: numpy.random.Generator,
 ) -> None:
-    """Over all docs: 0 where a doc has no span above it."""
+    """The mean is over all docs. A doc without a span above the threshold has the share 0."""
     thresholds = numpy.asarray([0.9, 0.5, 0.3])
     n_docs = 4
     n_spans = int(rng.integers(0, 20))
@@ -293,9 +293,9 @@ def test_a_doc_of_the_weight_two_counts_as_two_docs(
 def test_weighted_docs_keep_the_promise_in_the_mean_over_all_drawings(
     probs: tuple[float, ...], limit: float
 ) -> None:
-    """By enumeration of all samples of four docs of one entity each, those that are drawn rarely
-    with the lowest scores: the mean risk over the docs, each with the same weight. With no
-    threshold nothing is promised. Without weights the risk would be above the limit."""
+    """There are four docs of one entity each. Docs that are drawn rarely have the lowest scores.
+    The mean is over all samples of five draws, by their probability, of the risk of all four docs.
+    If there is no threshold, nothing is promised. Without weights the risk would be higher."""
     scores = numpy.asarray([0.1, 0.2, 0.8, 0.9])
     docs = numpy.arange(4)
     means = {}

@@ -99,7 +99,7 @@ def all_stretches(posterior: Posterior) -> list[tuple[int, int]]:
 def test_outside_probs_are_those_of_paths_without_an_entity_in_the_stretch(
     posterior: Posterior,
 ) -> None:
-    """Over a border of sequences: in both of them."""
+    """A stretch may have tokens of two sequences."""
     stretches = all_stretches(posterior)
     begin, end = numpy.asarray(stretches, dtype="int64").reshape(-1, 2).T
 
@@ -136,7 +136,7 @@ def test_no_entity_crosses_a_border_of_sequences(posterior: Posterior) -> None:
 def test_likely_entities_are_all_above_the_floor_the_most_probable_first(
     posterior: Posterior, floor: float
 ) -> None:
-    """In the order of their tokens. A floor below LEAST_PROB is LEAST_PROB."""
+    """They are ordered by their tokens. A floor below LEAST_PROB is raised to it."""
     entities, probs = posterior.likely_entities(floor)
 
     expected = probs_of_entities(posterior)
@@ -254,7 +254,7 @@ def test_threshold_predicts_the_entities_that_gain_most(
 
 @pytest.mark.parametrize("label", ["a", "b", "c"])
 def test_an_entity_as_probable_as_its_threshold_is_predicted(label: str) -> None:
-    """And with the next larger number as threshold it isn't. Three tokens, an entity each."""
+    """With the next larger number as threshold it isn't. There are three tokens, each an entity."""
     posterior = sure({"a": 0.5, "O": 0.5}, {"b": 0.75, "O": 0.25}, {"c": 0.25, "O": 0.75})
     _, probs = posterior.likely_entities(0.0)
     assert probs.tolist() == pytest.approx([0.5, 0.75, 0.25])

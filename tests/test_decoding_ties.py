@@ -150,8 +150,9 @@ def cost_of_answers(costs: dict[str, dict[str, float]], otherwise: float) -> Any
 @pytest.mark.parametrize("gaps", [(6.5e-5, 2e-6, 5e-7), (2e-6, 6.5e-5, 5e-7), (5e-7, 2e-6, 5e-7)])
 @pytest.mark.parametrize("lengths", [[1, 1, 1], [3]])
 def test_no_probability_makes_up_for_a_cost(gaps: tuple[float, ...], lengths: list[int]) -> None:
-    """Three tokens are a, with the probability 1 - gap, or O. The answer a costs the gap. b has no
-    probability, but costs nothing. A gap of less than 1e-6 is nothing: there a is answered."""
+    """Each of three tokens has the label a, with the probability 1 - gap, or is O. To predict a
+    costs the gap, to predict b costs nothing, though b has the probability 0. A gap of less than
+    1e-6 counts as a tie: then a is predicted, else b."""
     decoding = make_min_cost(cost=cost_of_answers({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))
     posterior = sure(*({"a": 1 - gap, "O": gap} for gap in gaps))
     posterior.scores = posterior.scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))

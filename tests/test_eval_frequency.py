@@ -79,7 +79,7 @@ def test_steps_are_counted(corpus: Path, limits: dict[str, int], n_steps: int | 
 
 @pytest.mark.parametrize("limits", [{"max_epochs": 4}, {"max_steps": 20}])
 def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str, int]) -> None:
-    """And counted steps are those of training."""
+    """The counted steps are those that training takes."""
     each_step = config_of(corpus, eval_frequency=1, **limits)
     found = read_evaluations(each_step)
     assert found is not None and found.objection() == ""

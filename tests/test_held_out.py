@@ -81,7 +81,7 @@ def test_scores_are_of_docs_that_were_held_out(fitted: Fitted) -> None:
 
 
 def test_the_final_model_is_trained_on_all_docs(fitted: Fitted, corpus: Path) -> None:
-    """So it knows nearly all of the 80 labels."""
+    """So the model knows nearly all of the 80 labels."""
     n_right = 0
     for doc in DocBin().from_disk(corpus).get_docs(fitted.nlp.vocab):
         if len(doc):

@@ -160,7 +160,7 @@ def initialized(
 
 @pytest.mark.parametrize("name", declared("thinc_losses"))
 def test_a_pipeline_learns_the_training_texts_with_any_loss(name: str) -> None:
-    """From random weights, as the gradient of some losses is 0 at weights of 0."""
+    """Training starts from random weights, as the gradient of some losses is 0 at weights of 0."""
     loss = {"@losses": name, **REQUIRED.get(name, {})}
     nlp, batch, weights = initialized(loss=loss, learn_rate=0.2, eps=0.1)
     weights.rows[:] = numpy.random.default_rng(0).normal(size=weights.rows.shape) / 10
@@ -297,7 +297,7 @@ def test_lazy_regularisation_gives_the_same_weights_when_they_are_read_between_s
 
 
 def test_weights_of_a_copied_model_are_its_own() -> None:
-    """And have another id, by which an optimizer keeps its averages."""
+    """The copy has another id, by which an optimizer keeps its averages."""
     model = crf()
     weights = linear_part(model)[1]
     copied_weights = linear_part(model.copy())[1]
@@ -372,7 +372,7 @@ def test_sums_of_words_follow_weights_that_are_written() -> None:
 
 
 def test_sums_of_words_are_of_the_weights_in_use() -> None:
-    """Also where averages take the place of the weights, with the same words."""
+    """They are right, too, where averages take the place of the weights, with the same words."""
     model = crf()
     _, weights = linear_part(model)
     optimizer = Optimizer(0.1, use_averages=True)
@@ -471,7 +471,7 @@ def test_a_label_that_is_added_to_a_trained_model_changes_no_score_and_is_learne
 
 
 def test_dropout_leaves_the_mean_of_scores_as_it_is() -> None:
-    """And scores of predictions."""
+    """Predictions have no dropout: their scores are always the same."""
     numpy.random.seed(0)
     model = crf(dropout=0.5)
     expected = model.predict(DOCS).emissions
@@ -549,7 +549,7 @@ def test_part_dropout_leaves_out_a_part_of_the_hybrid_in_some_docs() -> None:
 
 
 def test_gradients_of_the_dense_part_of_a_hybrid_are_central_differences() -> None:
-    """Of a sum of emissions with random weights, for three parameters."""
+    """The loss is a sum of emissions with random weights. Three parameters are tested."""
     nlp = pipeline(model=HYBRID)
     train(nlp, steps=3)
     ner = nlp.get_pipe("ner")

@@ -102,7 +102,7 @@ each_loss = pytest.mark.parametrize("name", LOSSES)
 
 
 def test_every_registered_loss_has_its_definition_in_the_oracle() -> None:
-    """But a schedule, which is of losses."""
+    """A schedule has none: it is made of losses."""
     defined = {f"spacy_costner.{name.split(',')[0]}.v1" for name in LOSSES}
 
     assert {*declared("thinc_losses")} == {*defined, "spacy_costner.Schedule.v1"}
@@ -262,7 +262,7 @@ def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
 @given(data=st.data())
 @settings(max_examples=10)
 def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
-    """Where nothing has a tie, which rounding would decide."""
+    """Only where nothing is tied: rounding would decide a tie."""
     loss = LOSSES[name]
     batch = data.draw(annotated_NK())
     in_float32 = in_precision(batch.potentials, "float32")
@@ -372,7 +372,7 @@ def test_sequences_whose_gold_is_impossible_are_left_out(
 
 @each_loss
 def test_losses_of_long_sequences_with_large_scores_are_finite(name: str) -> None:
-    """And in float32 as in float64, for partial gold."""
+    """With partial gold, values in float32 are those in float64, too."""
     potentials, complete, partial_gold = example([2_000], 5, "float32", 50.0)
 
     value_of_complete, gradient_of_complete = LOSSES[name].compute(potentials, complete)

@@ -191,7 +191,7 @@ MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST)
 def test_paths_with_incorrect_spans_are_wrong(
     name: str, settings: Any, define: Any, missing: list[int], spans: list[Any], outside: str
 ) -> None:
-    """With O split, gold O before a missing token may be before an entity or not."""
+    """If the chain has several tags for O, a gold O before a missing token may be any of them."""
     loss = loss_block(name, **settings)
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
     batch = with_spans(examples_of(ner, SENTENCES), spans)

@@ -252,7 +252,8 @@ def test_small_numbers_take_few_bytes() -> None:
 def test_what_is_evaluated_is_saved(
     kind: dict[str, Any], features: dict[str, Any], tmp_path: Path
 ) -> None:
-    """As `spacy train` saves: with the averages. All scores are equal, to the last bit."""
+    """A model is saved with its averages, as `spacy train` saves it. All scores are equal, to the
+    last bit."""
     nlp, optimizer = trained(kind, features)
     with nlp.use_params(optimizer.averages):
         expected = scores_of(nlp)
@@ -287,7 +288,7 @@ def test_weights_of_vectors_are_rounded_only(tmp_path: Path) -> None:
 def test_a_slim_model_with_vectors_predicts_as_the_whole_one(
     kind: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Of words that have a vector and occur often, probabilities differ little."""
+    """For words that have a vector and occur often, probabilities differ little."""
     nlp, optimizer = trained(kind, FEATURES_AND_VECTORS)
     model = nlp.get_pipe("ner").model
     whole_model = model.copy()
@@ -303,7 +304,7 @@ def test_a_slim_model_with_vectors_predicts_as_the_whole_one(
 
 
 def test_saving_does_not_change_what_training_goes_on_with(tmp_path: Path) -> None:
-    """Of two equal pipelines one is saved between two updates."""
+    """There are two equal pipelines. One of them is saved between two updates."""
     rows_of_both = []
     averages_of_both = []
     for is_saved in (True, False):
@@ -376,7 +377,7 @@ def test_slim_models_are_saved_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_slim_model_goes_on_learning(tmp_path: Path) -> None:
-    """Also a new label, of words that it knew."""
+    """It even learns a new label for a word that it knew."""
     nlp, optimizer = trained()
     with nlp.use_params(optimizer.averages):
         nlp.to_disk(tmp_path)

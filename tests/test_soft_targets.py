@@ -163,7 +163,7 @@ def test_divergence_from_several_teachers_is_the_mean() -> None:
 
 
 def test_a_student_has_the_labels_of_its_teacher() -> None:
-    """Also Y, which no entity of the examples has."""
+    """The label Y is among them, which no entity of the examples has."""
     nlp, examples = initialized()
     tags = Tags(["X", "Y"])
     teach(examples[0], tags, seed=0)

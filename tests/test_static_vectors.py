@@ -363,7 +363,7 @@ def initialized(**settings: Any) -> tuple[Language, list[Example]]:
 
 @pytest.mark.parametrize("outside", ["single", "before"])
 def test_gradients_of_the_total_loss_are_central_differences(outside: str) -> None:
-    """By central differences in some directions, with penalties of their own."""
+    """They are checked in some directions. Weights of vectors have a penalty of their own."""
     nlp, examples = initialized(outside=outside)
     ner = nlp.get_pipe("ner")
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.1, c2_of_vectors=0.4)

@@ -131,7 +131,7 @@ def test_gradients_are_central_differences(name: str, outside: str) -> None:
 
 
 def test_several_batches_have_the_loss_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But a loss that is a ratio is of one batch."""
+    """A loss that is a ratio has only one batch."""
     in_one_batch = make_total()
     monkeypatch.setattr("spacy_costner.training.lbfgs.BATCH_SIZE", 2)
     in_two_batches = make_total()
@@ -350,7 +350,8 @@ def test_few_docs_with_few_weights_and_a_smooth_loss_are_trained_at_once(
 
 @outsides
 def test_training_at_once_ends_near_a_minimum(outside: str) -> None:
-    """With O split, at the mean of two minima: that of its own tags, and that of a single O."""
+    """If the chain has several tags for O, it ends at the mean of two minima: that of these tags,
+    and that of a single O."""
     nlp, examples = initialized(outside=outside)
     ner = nlp.get_pipe("ner")
     tags = ner.chain_tags

@@ -120,7 +120,7 @@ def test_contexts_are_the_most_frequent_words() -> None:
 
 
 def test_large_matrices_are_iterated_to_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As small ones are decomposed to. The seed changes only the last digits."""
+    """Small matrices are decomposed wholly. The seed changes only the last digits."""
     rng = numpy.random.default_rng(0)
     scales = 1 / numpy.arange(1, 61)
     dense = rng.normal(size=(60, 80)) * scales[:, None]
