@@ -1,7 +1,9 @@
-// The queries of the distribution of paths that are short, and all of them by name.
+// Queries of the distribution of paths whose code is short; longer ones have files of their own. At the end,
+// `make_query` makes any query by its name. forward.hpp defines the messages alpha and beta, the matrix M and E;
+// propagation.hpp defines mass and the sources s and s'.
 
-// log Z, or log p(y) = s(y) - log Z of the path with the given tags. The gradient of log Z is the marginals,
-// mass that needs no propagation, nor beta where it is all.
+// log Z, or log p(y) = s(y) - log Z of the path y with the given tags. The gradient of log Z is the marginals. This
+// mass needs no propagation. If no other query is asked for its gradient, beta need not be kept, either.
 template <class Real>
 class LogPartition final : public QueryBase<Real> {
   public:
@@ -49,7 +51,8 @@ class LogPartition final : public QueryBase<Real> {
             if (possible_[s]) add_path(this->chain_, s, tags_, d_values[s], d_emissions, d_transitions);
     }
 
-    // What the marginals of a sequence are multiplied by in the gradient: that of log p(y) is the path minus these.
+    // The factor of the marginals of a sequence in the gradient. The gradient of log p(y) is the counts of the path
+    // minus the marginals.
     double weight(int64_t s, const double* d_values) const {
         if (!tags_) return d_values[s];
         return possible_[s] ? -d_values[s] : 0;
@@ -59,7 +62,7 @@ class LogPartition final : public QueryBase<Real> {
     std::vector<char> possible_;
 };
 
-// p(y_t = k), (N, K), in the type of the scores. It has no gradient: log_marginals has.
+// The marginals p(y_t = k), (N, K), in the type of the scores. They have no gradient: log_marginals has one.
 template <class Real>
 class Marginals final : public QueryBase<Real> {
   public:
@@ -76,17 +79,18 @@ class Marginals final : public QueryBase<Real> {
     }
 };
 
-// Paths from p(y): the last tag is drawn from alpha_T, then each tag given the next one,
+// Paths that are drawn from p(y). The last tag is drawn from alpha_T, then each tag given the next one,
 //
 //     y_{t-1} ~ alpha_{t-1}[i] M[i, y_t]
 //
-// each by a number that is uniform in [0, 1).
+// A tag is drawn by a random number that is uniform in [0, 1).
 template <class Real>
 class SampledPaths final : public QueryBase<Real> {
   public:
     SampledPaths(const ForwardBackward<Real>& owner, const Samples& samples)
         : QueryBase<Real>(owner, owner.forward.underflow) {
-        // Not those that are left out, which the narrower type has sampled: they have no messages here.
+        // Sequences that don't underflow in a narrower type were sampled there. They have no messages here, and
+        // `for_sequences` leaves them out.
         this->for_sequences([&](int64_t s) {
             Weights weights(owner.chain.n_tags);
             for (int64_t i = 0; i < samples.n; i++) {
@@ -112,7 +116,8 @@ class SampledPaths final : public QueryBase<Real> {
         }
     }
 
-    // The first tag at which the weights add up to more than a share of all; none of weight 0.
+    // Draws a tag: the first one up to which the weights add up to more than a share of their sum. A tag of weight 0
+    // is never drawn.
     static int draw(const Weights& weights, double share) {
         Wide<Real> rest = 0;
         for (const Wide<Real>& weight : weights) rest += weight;
@@ -128,12 +133,12 @@ class SampledPaths final : public QueryBase<Real> {
     }
 };
 
-// log p(y_t in S_t). With weight w its gradient is the mass
-// w (p(y_t = k | y_t in S_t) - p(y_t = k)), so that
+// log p(y_t in S_t), where S_t is a set of tags. With weight w its gradient is the mass
+// w (p(y_t = k | y_t in S_t) - p(y_t = k)), so that the sources are
 //
 //     s_t[k] = w (1[k in S_t] / p - 1) beta_t[k],  p = sum_{k in S_t} alpha_t[k] beta_t[k]
 //
-// and s' the same with alpha.
+// and s'_t, which is the same with alpha in place of beta.
 template <class Real>
 class LogMarginals final : public QueryBase<Real> {
   public:
@@ -172,7 +177,7 @@ class LogMarginals final : public QueryBase<Real> {
         }
     }
 
-    // Adds a message times one weight on a set, and times another elsewhere.
+    // Adds a message to a row: times `on_set` at the tags of a set, times `elsewhere` at all other tags.
     void add_on(const Places& set, const Real* message, Wide<Real> on_set, Wide<Real> elsewhere, Real* to,
                 Real* before) const {
         for (const int& k : set) before[&k - set.first] = to[k];
@@ -184,7 +189,7 @@ class LogMarginals final : public QueryBase<Real> {
     std::vector<Wide<Real>> p_;
 };
 
-// A query by its name.
+// Makes a query by its name.
 template <class Real>
 std::unique_ptr<QueryBase<Real>> make_query(const ForwardBackward<Real>& owner, const std::string& name,
                                                    const Arguments& arguments, double* values) {
