@@ -339,7 +339,7 @@ class SparseWeights(Shim):
 
         def add_gradient(gradient: Potentials) -> None:
             d_emissions = (gradient.emissions * scale).astype("float32")
-            # As in `rows`: the tokens first, then the chain. Shape: (N + K + 2, K)
+            # In the order of `PendingGradient.rows`: tokens, then the chain. Shape: (N + K + 2, K)
             d_scores = numpy.concatenate(
                 [d_emissions, gradient.transitions, gradient.start[None], gradient.end[None]]
             )
