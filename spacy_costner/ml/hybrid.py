@@ -37,8 +37,8 @@ def build_hybrid_crf(
     keep_all: bool = False,
     nO: int | None = None,
 ) -> Model[list[Doc], Potentials]:
-    """Build a linear-chain CRF whose emissions are the sum of those of sparse features and those
-    of a Tok2Vec.
+    """Build a linear-chain CRF on sparse features and a Tok2Vec. Its emissions are the sum of the
+    emissions of both parts.
 
     tok2vec (Model[list[Doc], list[Floats2d]]): Any Tok2Vec or listener. It is trained by the
         optimizer of the config.

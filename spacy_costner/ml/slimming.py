@@ -78,7 +78,8 @@ def find_rows_that_matter(rows: Floats2d) -> Array1d:
 
 
 def rounding_step(weights: Floats2d) -> numpy.float32:
-    """Choose the power of 2 to whose multiples weights are rounded. Shape: (V, K)"""
+    """Choose the step of rounding: weights are rounded to multiples of this power of 2.
+    Shape: (V, K)"""
     n_used = numpy.count_nonzero(weights)
     if not n_used:
         return numpy.float32(1)

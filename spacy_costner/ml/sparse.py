@@ -242,8 +242,8 @@ def find_features(
     is_train: bool = False,
     by_word: bool = False,
 ) -> FeatureBatch:
-    """Find the features of the tokens of docs: see `Features.find`, whose arguments these are. If
-    the model has a first pass, the labels that it predicts are among the features."""
+    """Find the features of the tokens of docs. The arguments are those of `Features.find`. If the
+    model has a first pass, there are features of the labels that it predicts, too."""
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)

@@ -149,8 +149,8 @@ class WordSums(NamedTuple):
     def _add_words_without_sums(
         self, scores: Floats2d, word_ids: Ints1d, has_sums: Array1d, lengths: Ints1d
     ) -> None:
-        """Add the weights of the words without sums, for which there was no room, to the scores of
-        the tokens in whose windows they are, in place.
+        """Add the weights of the words without sums, for which there was no room, to scores, in
+        place. Such a word adds to the scores of all tokens that have it in their window.
 
         scores (Floats2d): The scores of tokens so far. Shape: (N, K)
         word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)

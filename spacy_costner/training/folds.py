@@ -94,7 +94,7 @@ def train_first_pass(
     first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
-    # For each training the features, whose label memory differs, and the trained weights.
+    # For each training its features, which differ in their label memory, and the trained weights.
     features_and_rows: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold. Each other training leaves out one fold.
     for number, left_out_fold in enumerate([None, *range(N_FIRST_PASS_FOLDS)], start=1):

@@ -86,8 +86,8 @@ PENALTY_OF_MANY_LABELS = Penalty(features=1.0, vectors=1.0)
 class BatchTargets(NamedTuple):
     """The targets of a batch in one segmentation of its docs.
 
-    rows (Ints2d): For each token the rows of `TotalLoss.make_table` whose sum is its scores, -1 for
-        none. Shape: (N, S)
+    rows (Ints2d): For each token the rows of the table of `TotalLoss.make_table` that add up to its
+        scores, -1 for none. Shape: (N, S)
     targets (Targets): The targets.
     share (float): The weight of their loss: 1, or less if there are two segmentations. See
         `Segmentations.shares`.
@@ -146,8 +146,9 @@ class TotalLoss:
         self.batches = self._make_batches(examples, self._find_table_rows())
 
     def _find_table_rows(self) -> Ints2d:
-        """Find the rows of `make_table` whose sum is the scores of each token: those of its groups
-        of features, and those of the static vectors in its window. -1 is for none. Shape: (N, S)"""
+        """Find, for each token, the rows of the table of `make_table` that add up to its scores:
+        the rows of its groups of features and of the static vectors in its window. -1 stands for
+        none. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows
         # In the table, the products of vectors stand below the groups: product 0 is row `n_groups`.
@@ -461,7 +462,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
     the inverse of the Hessian from the last steps. H itself is never made. The first direction,
     before any step, is - g, shortened to length 1 if it is longer.
 
-    Algorithm 7.4 of Nocedal & Wright (2006), whose letters these are.
+    Algorithm 7.4 of Nocedal & Wright (2006). The letters are those of the book.
 
     gradient (Floats1d): The gradient, g. Shape: (D,)
     steps (Sequence[Step]): The last steps, the latest at the end.
