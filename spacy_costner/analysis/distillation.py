@@ -43,6 +43,7 @@ from ..token_attrs import first_words
 from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fitting import train_pipeline
+from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
 from .predictions import check_ents
 from .preparation import FACTORY, Corpus, can_be_fitted, component_block
 from .runs import fingerprint
@@ -85,6 +86,7 @@ class CorpusCounts(NamedTuple):
     n_docs: int
     n_entities: int  # those to learn from
     n_missing: int  # those that became missing annotation, as their confidence is too low
+    n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
 
 
 class Distilled(NamedTuple):
@@ -94,6 +96,7 @@ class Distilled(NamedTuple):
     n_docs: int  # those with answers
     n_entities: int  # those that the student learned from
     n_missing: int  # those that became missing annotation, as their confidence is too low
+    n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
     rows: list[Evaluation]  # of each teacher, of all of them if there are several, of the student
 
 
@@ -104,6 +107,7 @@ def distill(
     output_path: Path,
     *,
     soft: bool = False,
+    incomplete: bool = False,
     min_confidence: float = 0.0,
     gold_path: Path | None = None,
     gold_weight: float = 1.0,
@@ -117,6 +121,8 @@ def distill(
     raw_paths (Sequence[Path]): The text: see `read_texts`. None with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
     soft (bool): Learn the probabilities of the teachers, not their entities.
+    incomplete (bool): The teachers find only some of the entities, as rules do. Tokens of other
+        words than those that are surely outside are missing annotation, not O.
     min_confidence (float): The tokens of less certain entities are missing annotation, not O.
     gold_path (Path | None): Annotated corpus to learn from, too.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
@@ -125,7 +131,9 @@ def distill(
     RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
     """
     # Check all that can be checked before teachers are asked
-    has_file = check_teachers(teachers, raw_paths, soft=soft, min_confidence=min_confidence)
+    has_file = check_teachers(
+        teachers, raw_paths, soft=soft, incomplete=incomplete, min_confidence=min_confidence
+    )
     if n_seeds > 1 and not can_be_fitted(config):
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
     check_student(config, soft=soft)
@@ -135,13 +143,20 @@ def distill(
     # Make the training corpus of the answers
     blank = load_without_components(config)
     pipelines: list[Language] = []
-    if has_file:
-        answers = read_answers(blank, Path(teachers[0]))
-    else:
+    if not has_file:
         pipelines = [load_teacher(name) for name in teachers]
-        answers = save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)
+
+    def read_all() -> Iterator[Doc]:
+        # Teachers answer the first time. Then their answers are read from their files.
+        if has_file:
+            return read_answers(blank, Path(teachers[0]))
+        return save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)
+
+    outside_words: set[str] | None = None  # all words that the teachers don't find are outside
+    if incomplete:
+        outside_words = find_outside_words(read_all())
     corpus_path = output_path / "train"
-    counts = save_corpus(corpus_path, answers, min_confidence)
+    counts = save_corpus(corpus_path, read_all(), min_confidence, outside_words)
     if gold_path is not None:
         save_gold(corpus_path, read_docs(blank, gold_path), gold_weight)
 
@@ -151,7 +166,7 @@ def distill(
     path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
     rows = evaluate_all(teacher_names, pipelines, path)
-    return Distilled(path, counts.n_docs, counts.n_entities, counts.n_missing, rows)
+    return Distilled(path, *counts, rows)
 
 
 def evaluate_all(
@@ -180,7 +195,12 @@ def evaluate_all(
 
 
 def check_teachers(
-    teachers: Sequence[str], raw_paths: Sequence[Path], *, soft: bool, min_confidence: float
+    teachers: Sequence[str],
+    raw_paths: Sequence[Path],
+    *,
+    soft: bool,
+    incomplete: bool,
+    min_confidence: float,
 ) -> bool:
     """Check that teachers, text and options go together.
 
@@ -199,6 +219,8 @@ def check_teachers(
     if soft and (has_file or min_confidence):
         got = teachers[0] if has_file else f"min_confidence {min_confidence}"
         raise ValueError(f"soft: expected pipelines as teachers and no min_confidence, got {got}")
+    if soft and incomplete:
+        raise ValueError("soft: expected teachers that find all entities, got incomplete")
     return has_file
 
 
@@ -463,12 +485,15 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
             yield doc
 
 
-def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> CorpusCounts:
+def save_corpus(
+    folder: Path, docs: Iterable[Doc], min_confidence: float, outside_words: set[str] | None = None
+) -> CorpusCounts:
     """Make a training corpus of answers.
 
     folder (Path): The folder. Its corpus of an earlier run is removed.
     docs (Iterable[Doc]): The answers.
     min_confidence (float): See `leave_out_uncertain`.
+    outside_words (set[str] | None): See `leave_out_unknown`. None: the teachers find all entities.
     RETURNS (CorpusCounts): What the corpus has.
     RAISES (ValueError): If there are no answers, or all are of confidence 1 and may not be.
     """
@@ -477,11 +502,14 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Cor
     n_docs = 0
     n_entities = 0
     n_missing = 0
+    n_unknown = 0
     has_confidences = False
     for i, batch in enumerate(minibatch(docs, DOCS_PER_FILE)):
         for doc in batch:
             if any(score < 1 for score in read_scores(doc).values()):
                 has_confidences = True
+            if outside_words is not None:
+                n_unknown += leave_out_unknown(doc, outside_words)
             counts = leave_out_uncertain(doc, min_confidence)
             n_docs += 1
             n_entities += counts.n_sure
@@ -489,12 +517,15 @@ def save_corpus(folder: Path, docs: Iterable[Doc], min_confidence: float) -> Cor
         save_docs(folder / f"{i:06}.spacy", batch)
     if not n_docs:
         raise ValueError("expected text for the teacher to annotate, got no docs")
+    if outside_words is not None and not outside_words:
+        expected = f"expected words without capitals that are in the texts {OFTEN} times"
+        raise ValueError(f"incomplete: {expected}, got none: all tokens would be unknown")
     if min_confidence and not has_confidences:
         raise ValueError(
             "min_confidence: expected a teacher with confidences, such as a cost_sensitive_ner, "
             "several teachers, or spans with a score in JSONL, got none below 1"
         )
-    return CorpusCounts(n_docs, n_entities, n_missing)
+    return CorpusCounts(n_docs, n_entities, n_missing, n_unknown)
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:

@@ -92,6 +92,8 @@ def distilled_text(distilled: Distilled) -> str:
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
         text += f"; {distilled.n_missing:,} are missing, being uncertain"
+    if distilled.n_unknown:
+        text += f"; {distilled.n_unknown:,} tokens are unknown"
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
     for row in distilled.rows:
         table.append(

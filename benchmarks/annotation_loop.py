@@ -1,0 +1,209 @@
+"""What an annotation session saves: F after so many texts, chosen by the session or at random.
+
+    OMP_NUM_THREADS=1 python benchmarks/annotation_loop.py FOLDER [corpus ...]
+
+Spanish, GENIA and chunks of experiments/linear.cfg. A seed draws 2,000 sentences of the training
+part. They are the texts of a session of `costner serve`, and the annotator answers with gold. F is
+that of the session's model on 800 sentences of the development part, after 50, 100, 200 and 400
+annotated texts. The texts that measure are annotated, too, and not counted. The session trains
+after each 50 texts. At random, the model is trained on as many random texts.
+
+FOLDER gets `results.jsonl`, a line for each model. If the script is called again, it goes on where
+it stopped, session by session. Then it prints the table.
+"""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import spacy
+from few import NAMES, read
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import filter_spans
+
+from spacy_costner.analysis.annotation_session import AnnotationSession, ProposedSpan
+from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.readers import (
+    Task,
+    TaskSpan,
+    examples_to_measure,
+    make_reader,
+    write_tasks,
+)
+
+SEEDS = range(3)
+SIZES = (50, 100, 200, 400)
+STEP = 50  # texts between two trainings
+N_TEXTS = 2_000
+N_DEV = 800
+ORDERS = ("loop", "random")
+
+
+class Setting(NamedTuple):
+    """A session: a corpus, the seed that draws its texts, and who chooses the next text."""
+
+    corpus: str
+    seed: int
+    order: str
+
+
+class Result(NamedTuple):
+    """A model of a session: the texts and tokens that it was trained on, its F in percent, and the
+    CPU seconds of the last training and choice."""
+
+    texts: int
+    tokens: int
+    f: float
+    seconds: float
+
+
+def as_task(doc: Doc) -> Task:
+    """A sentence as its text, with blanks between the tokens, and the characters of its
+    entities."""
+    spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    return Task(doc.text.rstrip(), spans)
+
+
+def draw_tasks(corpus: str, part: str, n: int, seed: int) -> list[Task]:
+    """Draw sentences of a part of a corpus."""
+    sentences = list(chain.from_iterable(read(corpus, part)))
+    return [as_task(doc) for doc in random.Random(seed).sample(sentences, n)]
+
+
+def gold_spans(tokenizer: Language, task: Task) -> list[ProposedSpan]:
+    """The entities of a text in tokens of the session: all that they touch."""
+    doc = tokenizer.make_doc(task.text)
+    spans: list[Span] = []
+    for task_span in task.spans or ():
+        label = task_span.label
+        span = doc.char_span(task_span.start, task_span.end, label, alignment_mode="expand")
+        assert span is not None
+        spans.append(span)
+    return [ProposedSpan(span.start, span.end, span.label_) for span in filter_spans(spans)]
+
+
+class Annotator:
+    """Answers the texts of a session with gold.
+
+    session (AnnotationSession): The session. Its thread isn't started.
+    tasks (Sequence[Task]): Its texts with gold.
+    """
+
+    def __init__(self, session: AnnotationSession, tasks: Sequence[Task]) -> None:
+        self.session = session
+        self.tokenizer = spacy.blank(session.lang)
+        self.tasks: Mapping[str, Task] = {task.text: task for task in tasks}
+        self.n_texts = 0  # answered ones to train on
+        self.n_tokens = 0  # of these
+
+    def annotate(self, key: str) -> None:
+        """Answer a text."""
+        stored = self.session.store.texts[key]
+        task = self.tasks[stored.text]
+        spans = gold_spans(self.tokenizer, task)
+        self.session.answer(key, spans, is_left_out=False, seen_version=0)
+        if not stored.is_measuring:
+            self.n_texts += 1
+            self.n_tokens += len(self.tokenizer.make_doc(task.text))
+
+    def annotate_chosen(self, n_texts: int) -> None:
+        """Answer the texts that the session shows, until there are so many to train on."""
+        while self.n_texts < n_texts:
+            proposal = self.session.next_text()
+            assert proposal is not None
+            self.annotate(proposal.key)
+
+    def annotate_random(self, n_texts: int) -> None:
+        """Answer random texts, until there are so many to train on."""
+        # The store has texts in random order.
+        for key, stored in self.session.store.texts.items():
+            is_answered = key in self.session.store.answers
+            if self.n_texts < n_texts and not stored.is_measuring and not is_answered:
+                self.annotate(key)
+
+
+def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
+    """Simulate a session. Yields a result for each of `SIZES`."""
+    tasks = draw_tasks(setting.corpus, "train", N_TEXTS, setting.seed)
+    dev_path = folder / "dev.jsonl"
+    write_tasks(dev_path, draw_tasks(setting.corpus, "dev", N_DEV, setting.seed))
+    dev_corpus = make_reader(dev_path)
+    labels: set[str] = set()
+    for task in tasks:
+        labels.update(span.label for span in task.spans or ())
+
+    store = AnnotationStore(folder / "session")
+    store.add_texts([task.text for task in tasks], seed=setting.seed)
+    lang = NAMES[setting.corpus]
+    session = AnnotationSession(store, labels=sorted(labels), lang=lang, seed=setting.seed)
+    annotator = Annotator(session, tasks)
+    sizes: Sequence[int] = SIZES
+    if setting.order == "loop":
+        sizes = range(SIZES[0], SIZES[-1] + 1, STEP)
+    for n_texts in sizes:
+        if setting.order == "loop":
+            annotator.annotate_chosen(n_texts)
+        else:
+            annotator.annotate_random(n_texts)
+        began = time.process_time()
+        trained = session.train()
+        seconds = time.process_time() - began
+        assert trained is not None
+        if n_texts in SIZES:
+            dev = list(examples_to_measure(trained.nlp, dev_corpus))
+            f = 100 * trained.nlp.evaluate(dev)["ents_f"]
+            yield Result(n_texts, annotator.n_tokens, f, seconds)
+
+
+def read_results(path: Path) -> dict[Setting, list[Result]]:
+    """Read the results so far, of complete sessions."""
+    results: dict[Setting, list[Result]] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf8").splitlines():
+            fields = json.loads(line)
+            setting = Setting(*fields["setting"])
+            results[setting] = [Result(*fields_of_result) for fields_of_result in fields["results"]]
+    return results
+
+
+def print_table(results: Mapping[Setting, Sequence[Result]]) -> None:
+    """Print the means over the seeds: F, and in brackets the tokens."""
+    print(f"| corpus | order | seeds | {' | '.join(map(str, SIZES))} |")
+    print(f"|---|---|--:|{'--:|' * len(SIZES)}")
+    for corpus, order in product(NAMES, ORDERS):
+        sessions: list[Sequence[Result]] = []
+        for seed in SEEDS:
+            sessions.append(results.get(Setting(corpus, seed, order), ()))
+        sessions = [session for session in sessions if session]
+        cells: list[str] = []
+        for models in zip(*sessions):
+            f = mean(model.f for model in models)
+            cells.append(f"{f:.1f} ({mean(model.tokens for model in models):,.0f})")
+        print(f"| {corpus} | {order} | {len(sessions)} | {' | '.join(cells)} |")
+
+
+def main(folder: Path, corpora: Sequence[str]) -> None:
+    """Run the sessions that have no results yet, and print the table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.jsonl"
+    for seed, corpus, order in product(SEEDS, corpora, ORDERS):
+        setting = Setting(corpus, seed, order)
+        if setting in read_results(path):
+            continue
+        with TemporaryDirectory() as temporary:
+            results = list(run_session(setting, Path(temporary)))
+        with path.open("a", encoding="utf8") as file:
+            file.write(json.dumps({"setting": setting, "results": results}) + "\n")
+    print_table(read_results(path))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:] or [*NAMES])
