@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-presidio test-transformers test-distributed test-label-studio pythons sanitize demo bench docs docs-test dist clean
+.PHONY: install help hooks format check test test-slow test-page test-presidio test-transformers test-distributed test-label-studio pythons sanitize demo bench docs docs-test dist clean
 
 install: $(VENV)/installed
 
@@ -42,6 +42,10 @@ test: install
 
 test-slow: install
 	$(PYTEST) -m slow $(if $(COVERAGE),--cov --cov-append --cov-report=term:skip-covered)
+
+# The model in a page, in Node. It is skipped, with the reason, where Node is missing.
+test-page: install
+	$(PYTEST) -rs tests/test_web_*.py
 
 # Presidio in an environment of its own.
 test-presidio:

@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import struct
+import subprocess
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from spacy_costner.analysis.web_model import make_web_model
 from spacy_costner.decoding import make_threshold, make_viterbi
 from spacy_costner.pipeline.promises import Promise, Thresholds
 
-from .support.node import Node, needs_node, node
+from .support.node import NODE, Node, needs_node, node
 from .support.pipelines import pipeline, train
 from .support.web_models import (
     ANSWER,
@@ -99,6 +100,17 @@ def check_same_entities(
     expected_scores = [entity.pop("score") for entity in expected]
     assert found == expected, text
     assert scores == pytest.approx(expected_scores, abs=1e-4), text
+
+
+@needs_node
+def test_in_node() -> None:
+    """The tests of Node's own runner: the chain against all paths, and the golden file."""
+    assert NODE is not None
+    files = sorted((Path(__file__).parent / "javascript").glob("*.test.mjs"))
+    result = subprocess.run(
+        [NODE, "--test", *map(str, files)], capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stdout[-3000:]
 
 
 @needs_node
