@@ -534,11 +534,11 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         raise ValueError(f"{folder}: {message}")
     nlp = part_settings.load()
     span_lists = span_lists_of(nlp)
-    # The components that can be tested for a shift, and what they have measured so far, by name
-    measured: dict[str, tuple[CostSensitiveNER, PartMeasures]] = {}
-    for name, pipe in nlp.pipeline:
-        if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
-            measured[name] = (pipe, PartMeasures(scores=[], counts={}))
+    measuring = components_that_measure(nlp)
+    # What each of these components has measured so far
+    measures_of: dict[str, PartMeasures] = {}
+    for name in measuring:
+        measures_of[name] = PartMeasures(scores=[], counts={})
     output_form = OUTPUT_FORMS[part_settings.form]
     with_text = part_settings.with_text
     n_docs = 0
@@ -559,8 +559,8 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             n_docs += 1
             if isinstance(answer, Doc):
                 n_tokens += len(answer)
-                for ner, measures in measured.values():
-                    measure_doc(ner, answer, measures)
+                for name, ner in measuring.items():
+                    measure_doc(ner, answer, measures_of[name])
             elif part_settings.on_error == "raise":
                 message = f"{part.path}: id {row.id!r}: {describe_error(answer)}"
                 raise ValueError(message) from answer
@@ -577,7 +577,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         save_file(folder / file, write)
 
     shift: dict[str, PartMeasures] = {}
-    for name, (_, measures) in measured.items():
+    for name, measures in measures_of.items():
         scores = rounded(measures.scores).tolist()
         shift[name] = PartMeasures(scores, measures.counts)
     # Each message once, in order
@@ -592,6 +592,16 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         shift=shift,
         warnings=list(messages),
     )
+
+
+def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
+    """The components of a pipeline that measure docs for the test for a shift, by name. They write
+    confidences, and have calibration docs to compare other docs with."""
+    components: dict[str, CostSensitiveNER] = {}
+    for name, pipe in nlp.pipeline:
+        if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
+            components[name] = pipe
+    return components
 
 
 def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None:

@@ -104,12 +104,15 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Measuring:
-    """How `serve` drew a text that measures: the "meta" of its task. Texts measure that are a
-    simple random sample, without replacement, of texts that were added together.
+    """How `serve` drew a text that measures the model. It is saved as the "meta" of the task of the
+    text. Each time that texts are added to a session, a simple random sample of these texts is
+    drawn without replacement, to measure.
 
     drawn_by (str): `SERVE`.
-    addition (int): The number of the addition, from 0, or `OF_LABEL_STUDIO`.
-    added (int): How many texts it had. 0 for those of Label Studio, as `serve` doesn't know.
+    addition (int): The number of the addition that the text came with, from 0; for texts of Label
+        Studio `OF_LABEL_STUDIO`.
+    added (int): How many texts were added then; 0 for texts of Label Studio, as `serve` doesn't
+        know their number.
     """
 
     drawn_by: str
@@ -122,16 +125,16 @@ class Measuring:
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc say that it measures."""
+        """Whether the metadata of a doc say that `serve` drew it to measure."""
         return saved.get("drawn_by") == SERVE
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Measuring":
-        """Read a drawing that `to_dict` has made, among other keys.
+        """Read a drawing that `to_dict` has made.
 
-        saved (Mapping[str, Any]): The metadata of an annotated doc.
+        saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Measuring): The drawing.
-        RAISES (ValueError): If it isn't there, or was changed.
+        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field doesn't have its type.
         """
         if not cls.is_in(saved):
             raise ValueError(
@@ -264,10 +267,12 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
 
 
 def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
-    """Make the sample of annotated texts that measure. If texts were added several times, it has a
-    part for each addition b, whose D_b texts have n_b of the n annotated ones:
+    """Make the sample of annotated texts that measure, for `estimators`. If texts were added
+    several times, each addition b is a part of the sample. n_b of its D_b texts are annotated, of n
+    annotated texts in all. Each of them stands for D_b / n_b texts, so its weight 1 / (n q_i) is
+    that number:
 
-        (1/n) / q_i = D_b / n_b,   q_i = n_b / (n D_b)
+        q_i = n_b / (n D_b)
 
     drawings (Sequence[Measuring]): How each annotated text was drawn.
     n_docs (int): The number of all texts.
@@ -275,7 +280,8 @@ def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
     RAISES (ValueError): If no annotated text is from some of the texts.
     """
     sizes = {drawing.addition: drawing.added for drawing in drawings}
-    if [*sizes] == [OF_LABEL_STUDIO]:  # one sample of all texts
+    if [*sizes] == [OF_LABEL_STUDIO]:
+        # All texts are Label Studio's, so their number is that of all texts.
         sizes[OF_LABEL_STUDIO] = n_docs
     if sum(sizes.values()) != n_docs or 0 in sizes.values():
         raise ValueError(

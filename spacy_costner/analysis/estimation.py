@@ -196,6 +196,7 @@ def estimate(
     check_annotated(annotated)
     times = numpy.ones(len(annotated), dtype="int64")
     is_of_session = any(Measuring.is_in(doc.user_data) for doc in annotated)
+    # The docs were drawn in one of three ways. First check what can be checked without the texts.
     if is_of_session:
         measuring = [Measuring.from_dict(doc.user_data) for doc in annotated]
         check_new_to(ner, annotated, "the texts that measure", with_raw_text=False)
@@ -220,6 +221,7 @@ def estimate(
             "are taken to be like the others"
         )
 
+    # Predict the texts, and find out with which probabilities the docs were drawn from them.
     expected = expect_texts(nlp, name, texts, annotated)
     if is_of_session:
         check_are_texts(annotated, expected)
@@ -232,6 +234,8 @@ def estimate(
     else:
         check_drawn_from(drawings[0], expected)
         sample = sample_of(drawings)
+
+    # Estimate, for all labels together and for each label.
     counts = count_drawn(ner.labels, annotated, expected, times)
     # The number of tokens is known of all texts: what is expected of a doc is the true number.
     lengths = numpy.repeat(expected.annotated_counts.n_tokens, times)

@@ -60,8 +60,8 @@ class Sample(NamedTuple):
         times it is the share of docs that are drawn. Shape: (..., n)
     n_docs (int): The number of docs that were drawn from, D.
     with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: the
-        docs are a simple random sample, in which no doc is twice, or one of each part of the docs.
-    n_parts (int): The number of parts of the docs (strata) that have a sample each.
+        docs are a simple random sample, in which no doc is twice, or several such samples.
+    n_parts (int): The number of these samples: each is from another part of the D docs (strata).
     """
 
     probs: FloatsXd

@@ -812,7 +812,7 @@ def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
     """Predict training docs by models that were not trained on them: the docs are divided into
-    folds. None of them may be empty.
+    folds. No doc may be empty.
 
     RETURNS (list[DevPredictions]): The predictions of each fold.
     """

@@ -848,8 +848,8 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     for limit in sorted(limits):
         # Each doc has the threshold of its group. Shape: (D,)
         doc_thresholds = numpy.asarray([levels[limit] for levels in thresholds_of_docs])
-        # `miss_losses` takes one threshold for all docs. If the scores of a doc are divided by its
-        # threshold, that one is 1.
+        # The losses are for one threshold that all docs have in common. If the scores of each doc
+        # are divided by the threshold of the doc, this is 1.
         relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
         losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
         (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()

@@ -127,6 +127,7 @@ def read_and_estimate(
     """
     info = CorpusInfo()
     drawn = list(read_docs(nlp, docs_path, info=info))
+    # The reader leaves out docs that annotators have skipped. Other problems get a warning.
     n_left_out = 0
     for problem in info.problems:
         if problem.message == NOT_ACCEPTED:

@@ -1,4 +1,4 @@
-"""Say in words what a pipeline promises."""
+"""Say in words what a pipeline promises: `guarantee` prints it, and `page` shows it."""
 
 from ..pipeline.promises import Promise
 
