@@ -110,7 +110,8 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     # The sums of the probabilities in each group. Shape: (number of groups, L + 1)
     sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
     numpy.add.at(sums, group_of_token, probabilities[tokens])
-    # The sums over the other tokens of the group, without the token itself.
+    # The sums over the other tokens of the group, without the token itself. `share_ids` divides
+    # them by their total.
     sums_elsewhere = sums[group_of_token] - probabilities[tokens]
     ids[tokens] = share_ids(sums_elsewhere, WIDTH)
     return ids

@@ -235,7 +235,7 @@ class LabelMemory:
         end_of_docs = numpy.searchsorted(self.text_ids, text_ids, side="right")
         is_frequent = end_of_docs - first_doc > OFTEN
 
-        counts = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
+        counts = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")  # (M, L)
         counts[~is_frequent] = self._sum_over_units(text_ids[~is_frequent], value_ids[~is_frequent])
         for i in numpy.flatnonzero(is_frequent).tolist():
             text_and_value = (int(text_ids[i]), int(value_ids[i]))

@@ -279,6 +279,7 @@ def make_prediction(
 
     sets: dict[str, SpanSet] = {}
     if confidence is not None and confidence.alternatives is not None:
+        # Every doc has a set of alternatives. The predicted entities are not in it.
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
         is_alternative = is_new(spans, entities) & is_writable(spans, tokens, other_labels)
         sets[ALTERNATIVES] = SpanSet(
@@ -287,6 +288,7 @@ def make_prediction(
             has_set=[True] * len(tokens.lengths),
         )
     if confidence is not None and promise is not None:
+        # Only docs of a group with a promise have a guaranteed set.
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
         is_writable_span = is_writable(spans, tokens, other_labels)
         sets[GUARANTEED] = SpanSet(
@@ -515,22 +517,30 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         scores = numpy.where(is_best_label, total_probs, 0.0)
 
     if terms.by == "doc":
-        # n of each doc: of each label, (docs, labels), or of all labels together, (docs, 1).
-        doc_of_extent = posterior.doc_of_token[extents.begin]
-        counted_probs = total_probs
-        if terms.per_label:
-            counted_probs = extents.label_probs
-        n_docs = doc_of_extent[-1] + 1  # the docs up to the last one that has extents
-        expected_numbers = numpy.zeros((n_docs, counted_probs.shape[1]))
-        numpy.add.at(expected_numbers, doc_of_extent, counted_probs)
-        divisors = numpy.sqrt(numpy.maximum(expected_numbers, 1))
-        scores = scores / divisors[doc_of_extent]
+        # The probabilities that are summed to n: of each label, or of all labels together.
+        counted_probs = extents.label_probs if terms.per_label else total_probs
+        n = _expected_numbers(posterior.doc_of_token[extents.begin], counted_probs)
+        scores = scores / numpy.sqrt(numpy.maximum(n, 1))
 
     # `LEAST_PROB_OF_SETS` limits probabilities. The score may be lower, as it is divided by the
     # square root.
     extent, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
     candidates = Entities(extents.begin[extent], extents.end[extent], label)
     return candidates, scores[extent, label]
+
+
+def _expected_numbers(doc_of_extent: Ints1d, probs: Floats2d) -> Floats2d:
+    """The expected number of entities in the doc of each extent.
+
+    doc_of_extent (Ints1d): The doc of each extent, ascending. There is at least one. Shape: (X,)
+    probs (Floats2d): The probability that each extent is an entity, in a column for each label, or
+        in one column for all labels. Shape: (X, number of columns)
+    RETURNS (Floats2d): The numbers, for each column. Shape: (X, number of columns)
+    """
+    n_docs = doc_of_extent[-1] + 1  # the docs up to the last one that has extents
+    numbers_of_docs = numpy.zeros((n_docs, probs.shape[1]))
+    numpy.add.at(numbers_of_docs, doc_of_extent, probs)
+    return numbers_of_docs[doc_of_extent]
 
 
 class Extents(NamedTuple):

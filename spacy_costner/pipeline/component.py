@@ -993,7 +993,7 @@ class CostSensitiveNER(TrainablePipe):
             from the same save as the other.
         """
         saved = read_files(path, self.name, self.vocab, exclude)
-        return self._load(saved, f"{path}/")
+        return self._load(saved, folder=f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
         """Load the component.
@@ -1004,7 +1004,7 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): As `from_disk` does.
         """
         saved = unpack_parts(bytes_data, self.name, self.vocab, exclude)
-        return self._load(saved, "")
+        return self._load(saved, folder="")
 
     def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
         """Load the contents of the files "cfg" and "model", as far as they were read.

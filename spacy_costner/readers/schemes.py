@@ -61,6 +61,21 @@ class SplitTag(NamedTuple):
     label: str
 
 
+class TokenTags(NamedTuple):
+    """What the tag of each of N tokens says. Shapes: (N,)
+
+    label (Ints1d): The label of the tag, as an index; -1 for none.
+    opens (Array1d): True if its prefix opens an entity.
+    closes (Array1d): True if its prefix closes an entity.
+    is_missing (Array1d): True if it stands for missing annotation.
+    """
+
+    label: Ints1d
+    opens: Array1d
+    closes: Array1d
+    is_missing: Array1d
+
+
 def decode_tags(
     tags: Sequence[str], sent_start: Array1d, refuse: Callable[[int, str], Exception]
 ) -> DecodedTags:
@@ -83,58 +98,73 @@ def decode_tags(
 
     split_tags = _split_tags(tag_set, refuse_tag)
     labels = list(dict.fromkeys(split_tag.label for split_tag in split_tags.values()))
-    id_of_label = {label: i for i, label in enumerate(labels)}
-
-    # The label of each different tag, and whether its prefix opens or closes an entity. Shapes:
-    # (K,). Indexed with `tag_ids` they give the same of each token. Shapes: (N,)
-    label_of_tag = numpy.full(len(tag_set), -1)
-    tag_opens = numpy.zeros(len(tag_set), dtype=bool)
-    tag_closes = numpy.zeros(len(tag_set), dtype=bool)
-    for tag, split_tag in split_tags.items():
-        tag_id = id_of_tag[tag]
-        label_of_tag[tag_id] = id_of_label[split_tag.label]
-        tag_opens[tag_id] = split_tag.prefix in OPENING
-        tag_closes[tag_id] = split_tag.prefix in CLOSING
-    tag_is_missing = numpy.asarray([tag in NOT_ANNOTATED for tag in tag_set])
-
-    label = label_of_tag[tag_ids]
-    opens = tag_opens[tag_ids]
-    closes = tag_closes[tag_ids]
-    is_missing = tag_is_missing[tag_ids]
-
-    follows_label, begins = _find_begins(label, opens, closes, sent_start)
-    is_entity = label >= 0
+    token_tags = _look_up(tag_set, tag_ids, split_tags, labels)
+    follows_label, begins = _find_begins(token_tags, sent_start)
+    is_entity = token_tags.label >= 0
     iob = numpy.full(len(tags), OUTSIDE)
     iob[is_entity] = INSIDE
     iob[begins] = BEGIN
-    iob[is_missing] = MISSING
+    iob[token_tags.is_missing] = MISSING
 
     prefixes = {split_tag.prefix for split_tag in split_tags.values()}
-    scheme, is_irregular = _find_scheme(prefixes, opens, closes, begins, follows_label)
+    scheme, is_irregular = _find_scheme(prefixes, token_tags, begins, follows_label)
     irregular = numpy.flatnonzero(is_irregular & is_entity)
-    return DecodedTags(iob, label, labels, scheme, irregular)
+    return DecodedTags(iob, token_tags.label, labels, scheme, irregular)
 
 
-def _find_begins(
-    label: Ints1d, opens: Array1d, closes: Array1d, sent_start: Array1d
-) -> tuple[Array1d, Array1d]:
+def _look_up(
+    tag_set: Sequence[str],
+    tag_ids: Ints1d,
+    split_tags: Mapping[str, SplitTag],
+    labels: Sequence[str],
+) -> TokenTags:
+    """Find out what the tag of each token says.
+
+    tag_set (Sequence[str]): The K different tags.
+    tag_ids (Ints1d): The index in `tag_set` of the tag of each token. Shape: (N,)
+    split_tags (Mapping[str, SplitTag]): The prefix and the label of each tag of an entity.
+    labels (Sequence[str]): All labels.
+    RETURNS (TokenTags): What the tag of each token says.
+    """
+    # First for each different tag. Shapes: (K,)
+    id_of_label = {label: i for i, label in enumerate(labels)}
+    label_of_tag = numpy.full(len(tag_set), -1)
+    tag_opens = numpy.zeros(len(tag_set), dtype=bool)
+    tag_closes = numpy.zeros(len(tag_set), dtype=bool)
+    tag_is_missing = numpy.zeros(len(tag_set), dtype=bool)
+    for i, tag in enumerate(tag_set):
+        tag_is_missing[i] = tag in NOT_ANNOTATED
+        if tag in split_tags:
+            prefix, label = split_tags[tag]
+            label_of_tag[i] = id_of_label[label]
+            tag_opens[i] = prefix in OPENING
+            tag_closes[i] = prefix in CLOSING
+    # Then for each token. Shapes: (N,)
+    return TokenTags(
+        label=label_of_tag[tag_ids],
+        opens=tag_opens[tag_ids],
+        closes=tag_closes[tag_ids],
+        is_missing=tag_is_missing[tag_ids],
+    )
+
+
+def _find_begins(token_tags: TokenTags, sent_start: Array1d) -> tuple[Array1d, Array1d]:
     """Find the first tokens of entities by the rules of conlleval. All arrays have the shape (N,).
 
-    label (Ints1d): The label of each token; -1 outside of entities.
-    opens (Array1d): True for tokens whose prefix opens an entity.
-    closes (Array1d): True for tokens whose prefix closes an entity.
+    token_tags (TokenTags): What the tag of each token says.
     sent_start (Array1d): True for the first token of a sentence.
     RETURNS (tuple[Array1d, Array1d]): Two masks. The first is true for tokens that may continue the
         entity of the token before: that token has the same label, and is in the same sentence. The
         second is true for the first tokens of entities.
     """
+    label = token_tags.label
     is_entity = label >= 0
     # In these lines, [1:] stands for the tokens after the first, and [:-1] for the token before
     # each of them.
     follows_label = numpy.zeros(len(label), dtype=bool)
     follows_label[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
-    begins = is_entity & (opens | ~follows_label)
-    begins[1:] |= follows_label[1:] & closes[:-1]
+    begins = is_entity & (token_tags.opens | ~follows_label)
+    begins[1:] |= follows_label[1:] & token_tags.closes[:-1]
     return follows_label, begins
 
 
@@ -207,14 +237,13 @@ def _check_prefixes(
 
 
 def _find_scheme(
-    prefixes: set[str], opens: Array1d, closes: Array1d, begins: Array1d, follows_label: Array1d
+    prefixes: set[str], token_tags: TokenTags, begins: Array1d, follows_label: Array1d
 ) -> tuple[str, Array1d]:
     """Find the scheme that uses these prefixes, and the tokens whose tags it doesn't allow. All
     arrays have the shape (N,).
 
     prefixes (set[str]): All prefixes of the file. "" stands for tags that are labels alone.
-    opens (Array1d): True for tokens whose prefix opens an entity.
-    closes (Array1d): True for tokens whose prefix closes an entity.
+    token_tags (TokenTags): What the tag of each token says.
     begins (Array1d): True for the first tokens of entities.
     follows_label (Array1d): True for tokens that may continue the entity of the token before: see
         `_find_begins`.
@@ -233,18 +262,18 @@ def _find_scheme(
     if prefixes <= {"I", "E"}:
         return "IOE", no_token
 
-    begins_unopened = begins & ~opens
+    begins_unopened = begins & ~token_tags.opens
     if prefixes & {"L", "U", "E", "S"}:
         # A token is the last of its entity if the next token begins another or can't continue it.
         # The last token of the file has no next one.
         is_last = numpy.ones(len(begins), dtype=bool)
         is_last[:-1] = ~follows_label[1:] | begins[1:]
         scheme = "BILUO" if prefixes & {"L", "U"} else "IOBES"
-        return scheme, begins_unopened | (is_last & ~closes)
+        return scheme, begins_unopened | (is_last & ~token_tags.closes)
 
     # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
     # same label. As a few tags may be wrong, the scheme is the one that contradicts fewer tags.
-    opens_needlessly = opens & ~follows_label  # irregular in IOB1
+    opens_needlessly = token_tags.opens & ~follows_label  # irregular in IOB1
     if opens_needlessly.sum() < begins_unopened.sum():
         return "IOB1", opens_needlessly
     return "IOB2", begins_unopened
