@@ -5,11 +5,14 @@ make the pages.
 """
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import griffe
@@ -52,6 +55,27 @@ API = {
 }
 """The modules of each page of the Python API."""
 
+LIVE_PAGE = "live.html"
+LIVE_PLACE = "<!-- live page -->"
+"""Where a page has a link to the live page: on the site only."""
+
+LIVE_LINK = (
+    f"[**Try it**]({LIVE_PAGE}): a pipeline that has learned the made-up people, companies and "
+    "places of the demo corpus."
+)
+LIVE_TEXTS = [
+    "Grace Olsen studied medicine at Lyon University before opening a clinic in Singapore.",
+    "Orbis Steel has bought Quantix for 40 million dollars. Its factory in Cork stays open.",
+    "In a speech in New Seville, Marsh promised lower taxes. Robert Silva, a surgeon, left.",
+]
+MAKE_LIVE_PAGE = f"""
+python {ROOT}/scripts/make_demo_corpus.py .
+python {ROOT}/scripts/make_demo_corpus.py more --seed 1
+python -m spacy costner fit --train train.spacy --dev dev.spacy --calibrate --output fitted
+python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 --output model
+"""
+"""The commands that make the pipeline of the live page: those of the demo."""
+
 ABOUT_PAPERS = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki
 et al. and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named
 with the page that refers to it."""
@@ -67,6 +91,7 @@ def on_files(files: Files, config: Any) -> Files:
     pages["reference/commands.md"] = "\n".join(command_reference())
     for name, modules in API.items():
         pages[f"reference/python/{name}.md"] = api(name, modules)
+    pages[LIVE_PAGE] = live_page()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -76,7 +101,21 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Turn links out of docs/ into links of the site: mkdocs calls it for each page."""
     for old, new in LINKS.items():
         markdown = markdown.replace(f"](../{old})", f"]({new})")
+    markdown = markdown.replace(LIVE_PLACE, LIVE_LINK)
     return markdown.replace("](docs/", "](")  # in the changelog
+
+
+def live_page() -> str:
+    """The page of a pipeline that is trained on the demo corpus, whose texts nobody has written."""
+    with TemporaryDirectory() as folder:
+        page = ["page", "model", "--output", "page.html"]
+        for text in LIVE_TEXTS:
+            page += ["--text", text]
+        commands = [line.split() for line in MAKE_LIVE_PAGE.strip().splitlines()]
+        commands.append(["python", "-m", "spacy", "costner", *page])
+        for _, *arguments in commands:
+            subprocess.run([sys.executable, *arguments], cwd=folder, check=True)
+        return (Path(folder) / "page.html").read_text(encoding="utf8")
 
 
 def papers() -> str:

@@ -77,6 +77,8 @@ def page_cli(
             save_module(module_path, web_model)
             typer.echo(f"Written to {module_path}: {MODEL_FILE} has {size_text(web_model.data)}")
         typer.echo(published_text(web_model))
+        if run.keywords["keep_memory"]:
+            typer.echo("--no-memory leaves out label memory and rare words.")
 
 
 def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> str:
@@ -147,9 +149,7 @@ def published_text(web_model: WebModel) -> str:
             f", and hashes of {number(web_model.n_remembered)} words that label memory remembers, "
             "from which anybody can find out whether it remembers a word"
         )
-    return (
-        f"{text}. Names of people may be among them: --no-memory leaves out memory and rare words."
-    )
+    return f"{text}. Names of people may be among them."
 
 
 def size_text(content: bytes) -> str:
