@@ -43,9 +43,9 @@ test: install
 test-slow: install
 	$(PYTEST) -m slow $(if $(COVERAGE),--cov --cov-append --cov-report=term:skip-covered)
 
-# The model in a page, in Node. It is skipped, with the reason, where Node is missing.
+# The model in a page, in Node and Chromium. It is skipped, with the reason, where one is missing.
 test-page: install
-	$(PYTEST) -rs tests/test_web_*.py
+	$(PYTEST) -rs tests/test_web_*.py tests/test_page.py
 
 # Presidio in an environment of its own.
 test-presidio:
