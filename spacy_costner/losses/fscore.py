@@ -315,16 +315,7 @@ def segments_in_places(
     """
     gold_tags = to_numpy(gold.tags)
     begin = wrong.begin
-    last_tags = wrong.tags[last_tokens(wrong.end - begin)]
-    # 1 if the place has the token after the entity, too, else 0.
-    goes_on = to_numpy(can_continue(potentials, gold))[last_tags]
-    # A place ends before the next token without annotation, and where its sequence ends.
-    ends_of_sequences = numpy.cumsum(potentials.lengths)
-    unannotated = numpy.flatnonzero(gold_tags < 0)
-    stops = numpy.unique(numpy.concatenate([ends_of_sequences, unannotated]))
-    next_stop = stops[numpy.searchsorted(stops, begin, side="right")]
-    end = numpy.minimum(wrong.end + goes_on, next_stop)
-
+    end = _find_ends_of_places(wrong, gold, potentials)
     is_legal = numpy.isfinite(to_numpy(potentials.transitions))
     # The tag of the annotation that each tag of the chain counts as. Shape: (K,)
     counts_as = numpy.arange(len(is_legal))
@@ -377,6 +368,19 @@ def segments_in_places(
         places = places[rows]
         paths = numpy.column_stack([paths[rows], tags])
     return _concatenate(*segments), numpy.concatenate(groups)
+
+
+def _find_ends_of_places(wrong: Segments, gold: Gold, potentials: Potentials) -> Ints1d:
+    """Find the token after the last one of each place: see `segments_in_places`. Shape: (S,)"""
+    last_tags = wrong.tags[last_tokens(wrong.end - wrong.begin)]
+    # 1 if the place has the token after the entity, too, else 0.
+    goes_on = to_numpy(can_continue(potentials, gold))[last_tags]
+    # A place ends before the next token without annotation, and where its sequence ends.
+    ends_of_sequences = numpy.cumsum(potentials.lengths)
+    unannotated = numpy.flatnonzero(to_numpy(gold.tags) < 0)
+    stops = numpy.unique(numpy.concatenate([ends_of_sequences, unannotated]))
+    next_stop = stops[numpy.searchsorted(stops, wrong.begin, side="right")]
+    return numpy.minimum(wrong.end + goes_on, next_stop)
 
 
 def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:

@@ -100,7 +100,7 @@ def count_evaluations(
     """
     max_epochs = training["max_epochs"]
     max_steps = training["max_steps"]
-    if max_epochs < 0:
+    if max_epochs < 0:  # -1 stands for a stream
         return None
     n_passes = N_PASSES
     if max_epochs:  # 0 is no limit of epochs
