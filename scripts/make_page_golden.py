@@ -64,7 +64,7 @@ def make_pipeline() -> Language:
         "decoding": {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.4},
         "confidence": {"@misc": "spacy_costner.Confidence.v1"},
     }
-    ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
+    ner: Any = nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     examples: list[Example] = []
     for doc in list(make_corpus("train").get_docs(nlp.vocab))[:N_SENTENCES]:
         examples.append(Example(nlp.make_doc(doc.text), doc))

@@ -30,6 +30,8 @@ TEXTS = [
     "Rome",
     *(text for text, _ in SENTENCES),
     "Ana Ruiz met Ruiz in Rome. Rome Times\nRuiz, Rome, Ruiz Rome Ruiz\n\nRome was IV pages.",
+    "Rome was Rome to Rome and Rome said Rome flew Rome on Rome",
+    "Oslo and Oslo, Oslo or Oslo, not oslo",
     "ANA RUIZ FLEW TO NEW YORK AND TO OSLO",
     "  New   York  \r\n\r\n Oslo \t\t Post  ",
     "👩\u200d👩\u200d👧 Ana 😀 Rome😀 e\u0301 Zu\u0308rich 𝔘𝔫𝔦 𝟜𝟚 RUİZ ΣΟΦΟΣ ǅungla",
@@ -68,7 +70,7 @@ FEATURES: dict[str, Any] = {
     ],
     "bigrams": {"LOWER": 1, "prefix": 1},
     "memory": {"LOWER": 1, "SHAPE": 0},
-    "elsewhere": {"LOWER": 2},
+    "elsewhere": {"LOWER": 3},
 }
 TWO_PASSES = {**FEATURES, "document": {"LOWER": 1}}
 TREE = {"named": {"person": {}, "place": {"city": {}, "paper": {}}}}
