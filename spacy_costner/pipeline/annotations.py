@@ -340,12 +340,12 @@ def measure(
     RETURNS (ShiftMeasures): The measures, and the expected numbers of entities.
     """
     tags = posterior.tags
-    # The entropy of each sequence. `Posterior.entropy` has no rounding errors, but takes twenty
-    # times as long. Rounding may make the entropy of a sure sequence negative.
+    # The entropy of each sequence that docs are cut into. Rounding may make the entropy of a sure
+    # sequence negative. `Posterior.entropy` has no rounding errors, but takes twenty times as long.
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
-    # The entropy of a doc is the sum over its sequences.
+    # The entropy of a doc is the sum over its sequences, which `bincount` adds up. Shape: (B,)
     doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(tokens.lengths))
 
     # The probability that a token opens an entity of each label. Shape: (N, labels)
@@ -755,8 +755,8 @@ def spans_by_doc(
     stops = entities.begin.searchsorted(doc_ends).tolist()
 
     spans_of_docs: list[ScoredSpans] = []
-    doc_start = 0  # in tokens
-    first = 0
+    doc_start = 0  # the first token of the doc, counted over the batch
+    first = 0  # the first entity of the doc
     for doc, doc_end, stop in zip(docs, doc_ends.tolist(), stops):
         spans = [
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])

@@ -81,11 +81,13 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
         raise CorpusError(f"{path}: expected its text in {text_path.name}, got no such file")
     # Line ends are kept, as offsets count "\r\n" as two characters.
     text = read_text(text_path, keep_line_ends=True)
-    entities = _in_characters(list(_read_entities(path, utf16_length(text))), text)
+    entities_as_written = list(_read_entities(path, limit=utf16_length(text)))
+    entities = _in_characters(entities_as_written, text)
 
     spans: list[TaskSpan] = []
     missing: list[Range] = []
     for entity in entities:
+        # Up to here, ends were allowed up to the number of code units. Now they count characters.
         last_end = max(end for _, end in entity.fragments)
         if last_end > len(text):
             expected = f"expected offsets in a text of {len(text)} characters"

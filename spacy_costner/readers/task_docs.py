@@ -122,6 +122,7 @@ def _merge_tasks(
         if text_key is None:  # nobody else has annotated the text
             yield place, task
         else:
+            # A rejected annotation is not merged with an accepted one.
             answer = task.extra.get("answer") or "accept"
             group_key = (text_key, task.text, answer)
             groups.setdefault(group_key, []).append((place, task))
