@@ -314,8 +314,8 @@ class Tags:
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
-        # The number of entities that begin at each token, less the number of those that end before
-        # it. The sum up to a token is 1 if it is in an entity, else 0.
+        # At each token, the number of entities that begin there, less the number of entities that
+        # end before it. The sum up to a token is 1 if it is in an entity, else 0.
         steps = numpy.zeros(n_tokens + 1, dtype="int8")
         steps[begin] = 1
         steps[end] -= 1

@@ -20,7 +20,7 @@ from ..doc_attributes import doc_lengths, read_attributes
 from ..ragged import sequence_ids
 
 EXTENSION = "_."
-"""How the name of an extension attribute begins in the config."""
+"""The beginning of the name of an extension attribute in the config."""
 
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
 """Matches characters that are neither letters nor digits: see `text_id`."""

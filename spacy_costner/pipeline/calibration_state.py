@@ -21,8 +21,8 @@ from .reading import Reading, read_reading
 from .serialization import Cfg
 
 N_COMPARED = 100
-"""The number of calls of `predict` in which it is checked whether docs are read as those that the
-component was measured on."""
+"""The number of calls of `predict` whose docs are checked: are they read in the same way as the
+docs that the component was measured on?"""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
 """The keys of `cfg` that the test for a shift depends on. It depends on the weights, too."""

@@ -814,8 +814,8 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def reading(self) -> Reading | None:
-        """How docs were read for `calibrate`, `tune` or `guarantee`, whichever was last. None: it
-        is not known."""
+        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None: it is not
+        known."""
         return self.calibration.reading
 
     @reading.setter

@@ -20,7 +20,7 @@ Predicted = WeakKeyDictionary[Doc, Doc]
 as its annotated doc."""
 
 MAX_PLACES = 3
-"""How many places of a problem are shown. Later places are only counted."""
+"""The number of places of a problem that are shown. Later places are only counted."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .texts import is_text, read_texts
 STANDARD_INPUT = Path("-")
 
 STANDARD_INPUT_NAME = Path("standard input")
-"""What error messages call it."""
+"""The name of standard input in error messages."""
 
 MAX_LENGTH = 50_000
 """The largest number of characters that become one doc. spaCy refuses texts of more than a
@@ -68,8 +68,8 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
-    """List the files of a folder and of the folders within it that are not among those that can be
-    read. Hidden files, and the files of datasets that can be read, are not listed.
+    """List the files of a folder, and of the folders within it, that can't be read. Hidden files
+    are not listed, and neither are the files of a dataset that can be read.
 
     folder (Path): The folder.
     readable (Iterable[Path]): The files and datasets that can be read.
