@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -401,6 +402,10 @@ class AnnotationSession:
 
     def _train_forever(self) -> None:
         """Train whenever there are new answers."""
+        # Vectors are learned while the first texts are annotated. If they can't be saved, the first
+        # training says so.
+        with suppress(OSError):
+            self.vectors  # noqa: B018
         while True:
             with self._lock:
                 self._changed.wait_for(lambda: self._is_stopped or not self._has_learned_all())
@@ -476,8 +481,8 @@ class AnnotationSession:
 
     @cached_property
     def vectors(self) -> Path | None:
-        """The folder of vectors that were learned from the texts; None if there are none. The first
-        training learns them."""
+        """The folder of vectors that were learned from the texts; None if there are none. They are
+        learned when this is read first."""
         return learn_session_vectors(self.store, self.lang)
 
     def _add_to_history(self, point: Point) -> None:

@@ -1,0 +1,19 @@
+"""A server of `costner serve` that is killed and attacked: see `hostile_serve.py`."""
+
+from pathlib import Path
+
+import pytest
+
+from .hostile_serve import attack, kill_often
+
+pytest.importorskip("starlette")
+pytestmark = pytest.mark.slow
+
+
+def test_a_killed_server_loses_no_answer(tmp_path: Path) -> None:
+    assert kill_often(tmp_path, 2) >= 0
+
+
+def test_hostile_requests_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    statuses = attack(tmp_path, 60)
+    assert statuses[400] and statuses[403] and statuses[415]
