@@ -568,6 +568,16 @@ def test_docs_written_to_jsonl_are_read_as_they_were(
         assert entities([doc_read]) == entities([doc])
 
 
+def test_a_doc_that_nobody_has_annotated_makes_a_task_without_annotation() -> None:
+    doc = Doc(WRITER.vocab, words=["Rome", "is", "large"])
+    task = doc_to_task(doc)
+    assert (task.spans, task.missing) == (None, ())
+
+    doc.set_ents([])  # somebody has, and there are no entities
+    task = doc_to_task(doc)
+    assert (task.spans, task.missing) == ([], ())
+
+
 @settings(max_examples=70, deadline=None)
 @given(docs=st.lists(docs_of_all_kinds(), min_size=1, max_size=4))
 def test_words_and_entities_written_to_columns_are_read_as_they_were(
