@@ -111,7 +111,8 @@ class CostnerRecognizer(LocalRecognizer):
         self.default_score = default_score
         entity_by_label = dict(NerModelConfiguration().model_to_presidio_entity_mapping)
         entity_by_label.update(mapping or {})
-        self.mapping = {label: entity_by_label.get(label, label) for label in prepare(self.nlp)}
+        labels = prepare(self.nlp)
+        self.mapping = {label: entity_by_label.get(label, label) for label in labels}
         super().__init__(
             supported_entities=sorted(set(self.mapping.values())),
             supported_language=supported_language or self.nlp.lang,

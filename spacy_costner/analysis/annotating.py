@@ -864,7 +864,8 @@ PACKERS = Packers()
 
 def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
     """An answer as a doc, and the `user_data` of the doc, packed. The user data are those of the
-    input with "id". The doc of an error is empty, and its user data have "error", too."""
+    input with "id". The doc of an error is empty, and its user data have "error", too. Other
+    formats need more arguments than the answer; they are ignored here."""
     row, doc_or_error = answer
     if isinstance(doc_or_error, Exception):
         doc = Doc(Vocab())

@@ -461,13 +461,18 @@ def compare_annotation(
 
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
-    """The score of each comparison: see `rank`. Shape: (C,)"""
+    """The score of each comparison: the logarithm of how much more probable it is that the
+    alternative is right than that the annotation is. With a cost, both are first multiplied by what
+    the mistake would cost. See `rank`.
+
+    RETURNS (Floats1d): The scores. Shape: (C,)
+    """
     # For each comparison a number for the annotation and a number for the alternative
     pairs_of_probs: list[tuple[float, float]] = []
     pairs_of_costs: list[tuple[float, float]] = []
     has_annotated = numpy.zeros(len(comparisons), dtype=bool)
     for i, (annotated, alternative, prob_annotated, prob_alternative) in enumerate(comparisons):
-        has_annotated[i] = bool(annotated)
+        has_annotated[i] = bool(annotated)  # `annotated` is a list of entities.
         pairs_of_probs.append((prob_annotated, prob_alternative))
         if cost is not None:
             # If the annotation is right, the mistake would be the alternative, and the other way

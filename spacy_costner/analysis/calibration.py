@@ -129,10 +129,13 @@ def calibrate(
     ner = get_component(nlp, name)
     examples = list(examples)
     faults = find_faults(nlp, ner, examples, source)
-    dev = predict_dev(nlp, ner, examples)
+    predictions = predict_dev(nlp, ner, examples)
+    # The pipeline keeps how these docs were made from texts, so that `watch` makes others alike.
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
-    calibration = calibrate_on([dev], nlp, ner, source, per_label=per_label)
-    scores = evaluate_dev(nlp, ner, dev.with_temperature(calibration.temperature))
+    # One model has predicted all docs, so there is one set of predictions.
+    calibration = calibrate_on([predictions], nlp, ner, source, per_label=per_label)
+    tempered = predictions.with_temperature(calibration.temperature)
+    scores = evaluate_dev(nlp, ner, tempered)
     record_scores(nlp, scores, source, len(examples))
     return calibration._replace(notes=[*faults, *calibration.notes])
 

@@ -408,8 +408,13 @@ def check_overlaps(
 
 
 def with_spans_as_entities(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
-    """Make an example whose entities are the spans that a component with a `spans_key` learns."""
-    return Example(eg.predicted, spans_as_entities(eg.reference, spans_key, labels, longest=True))
+    """Make an example whose entities are the spans that a component with a `spans_key` learns.
+    Where spans overlap, that is the longest one.
+
+    labels (Collection[str] | None): The labels of the component. None: all labels.
+    """
+    annotated = spans_as_entities(eg.reference, spans_key, labels, longest=True)
+    return Example(eg.predicted, annotated)
 
 
 def count_labels(examples: Iterable[Example]) -> Counter[str]:
@@ -432,11 +437,12 @@ def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
 
 
 def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
-    """Find the development docs whose text is also a training doc. Short texts don't count, as they
-    are often equal by chance."""
+    """Find the development docs whose text is also a training doc. Texts of fewer tokens than
+    `SHORT` don't count, as they are often equal by chance."""
     train_texts = {eg.reference.text for eg in corpora["train"]}
     for i, eg in enumerate(corpora["dev"]):
-        if eg.reference.text in train_texts and len(eg.reference) >= SHORT:
+        is_short = len(eg.reference) < SHORT
+        if eg.reference.text in train_texts and not is_short:
             yield Finding(WARNING, "dev", LEAKED, [place_in_doc(i, eg.reference)])
 
 

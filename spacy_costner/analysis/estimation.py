@@ -298,6 +298,7 @@ def check_are_texts(annotated: Sequence[Doc], expected: Expected) -> None:
         than there are such texts.
     """
     n_annotated = Counter(text_without_space(doc) for doc in annotated)
+    # `n_in_texts` is how often the text of the doc is among the texts.
     for doc, n_in_texts in zip(annotated, expected.occurrences):
         if n_in_texts == 0:
             raise ValueError(f"expected docs that are among the texts, got {shown(doc.text)}")

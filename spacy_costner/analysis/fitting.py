@@ -232,8 +232,9 @@ def fit(
     """Train a linear model: see `train_linear`. Calibrate and tune it if asked, and save the
     pipeline. The model is evaluated only at the end.
 
-    config (Config | Path | None): A config for `spacy train`. None: the one that `init` writes
-        for the corpora, to the output folder.
+    config (Config | Path | None): A config for `spacy train`. A `Config` object is taken as it is:
+        paths of corpora and `overrides` are only put into that of a file. None: the one that `init`
+        writes for the corpora, to the output folder.
     output_path (Path): The folder for the pipeline, `model-best`.
     lang (str | None): Without a config: code of the language.
     train_path (Path | None): Training corpus, as --paths.train.
@@ -626,6 +627,7 @@ def find_config(
             aim=aim,
             command=command,
         )
+    # A file still needs its settings; a `Config` object already has all of them.
     if isinstance(config, Path):
         config = read_with_paths(config, overrides, train_path, dev_path)
     if vectors is not None:

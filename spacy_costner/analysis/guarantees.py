@@ -709,11 +709,18 @@ def miss_risk(
     (lowest,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
     find_threshold = partial(find_miss_threshold, losses, delta)
     n_docs = len(numpy.unique(gold["doc"]))
-    return Risk(n_docs, losses.n, lowest, losses.binary, find_threshold)
+    return Risk(
+        n_docs=n_docs,
+        weight=losses.n,
+        lowest=lowest,
+        is_binary=losses.binary,
+        find_threshold=find_threshold,
+    )
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
-    """The share of the spans of sets that are wrong, as a function of the threshold.
+    """The share of false alarms as a function of the threshold. A false alarm is a span of a set
+    that is wrong.
 
     spans (ArrayXd): The spans, as in `ScoredSpans`.
     n_docs (int): The number of docs.
@@ -725,6 +732,7 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
     # The first threshold is the highest one: its sets have the fewest spans that could be wrong.
+    # Each doc has the weight 1, so the sum of weights is the number of docs.
     return Risk(
         n_docs=n_docs,
         weight=n_docs,
@@ -737,7 +745,15 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
 def find_miss_threshold(
     losses: conformal.Losses, delta: float | None, limit: float
 ) -> float | None:
-    """The threshold that keeps a miss rate, rounded down to four digits; None if there is none."""
+    """Find the highest threshold at which it can be promised that the miss rate of sets is at most
+    the limit. It is rounded down to four digits.
+
+    losses (conformal.Losses): What sets miss at each threshold.
+    delta (float | None): The highest probability that the promise fails. None: the promise holds
+        on average.
+    limit (float): The highest miss rate that is to be promised.
+    RETURNS (float | None): The threshold. None: even the lowest one misses too much.
+    """
     threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
     if threshold is None:
         return None
@@ -752,13 +768,15 @@ def find_miss_threshold(
 
 
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
-    """The threshold that keeps a share of false alarms, or None. The thresholds are tested one
-    after another, from the highest down; the last one before the first that fails is chosen.
+    """Find the lowest threshold at which it can be promised that the share of false alarms is at
+    most the limit. The thresholds are tested one after another, from the highest down; the last one
+    before the first that fails is chosen.
 
     risks (Floats1d): The share of false alarms at each of `ALARM_THRESHOLDS`. Shape: (thresholds,)
     n_docs (int): The number of docs.
     delta (float): The highest probability that the promise fails.
     limit (float): The highest share that is to be promised.
+    RETURNS (float | None): The threshold. None: even the highest one fails.
     """
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
@@ -768,8 +786,8 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """The lowest limit that a threshold keeps, rounded up: see `STEPS_OF_LIMITS`. None if no limit
-    below 1 can be kept."""
+    """Find the lowest limit that can be promised, rounded up: see `STEPS_OF_LIMITS`. None if no
+    limit below 1 can be."""
     # By bisection: no threshold keeps `low`. A threshold keeps `high` as soon as `high` is below 1.
     low = 0.0
     high = 1.0

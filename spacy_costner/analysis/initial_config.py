@@ -1035,7 +1035,9 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
 
 def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
     """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
-    within limits. With a transformer its size is fixed, and padding counts, too.
+    within limits. With a transformer its size is fixed, and padding counts, too. The sizes of
+    transformers, the tolerance, and the limits of models other than the linear one are those of
+    spaCy's quickstart.
 
     RETURNS (tuple[Block, int]): The block of the batcher, and the number of words of a batch.
     """

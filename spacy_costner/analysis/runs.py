@@ -152,12 +152,13 @@ def run_until_broken(
     executor. Runs that were not begun then stay in the queue.
 
     queue (RunQueue): The runs. Those that are begun are taken out.
-    make_executor (MakeExecutor): Makes the executor.
+    make_executor (MakeExecutor): Makes the executor: see `run_all`.
     YIELDS (tuple[Run, int, Ended | None]): A run, the number of workers that have died with it, and
         its result. The result is None if a worker has just died with the run, which may then be
         repeated.
     """
     executor = make_executor()
+    # Executors may lack the attributes `jobs` and `outlives_workers`: see `run_all`.
     max_pending = getattr(executor, "jobs", len(queue))
     pending: dict[Future, tuple[Run, int]] = {}  # the runs that the executor has
     is_broken = False

@@ -288,7 +288,7 @@ def check_other_components(nlp: Language, name: str) -> None:
             f"entities of {others}, which say nothing of how sure they are. Train a small model on "
             "its answers with `costner distill`, or choose texts without a model: suggest --start"
         )
-    if name not in ours:
+    if name not in ours:  # `get_component` says so with an error of its own.
         return
     n_before = nlp.pipe_names.index(name)
     before = [other_name for other_name in others if nlp.pipe_names.index(other_name) < n_before]

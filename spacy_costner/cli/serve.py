@@ -80,7 +80,7 @@ def serve_cli(
         check_address(host, token)
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder) as is_ours:
-            if is_ours is False:
+            if is_ours is False:  # It is None if the system has no locks: see `locked`.
                 raise ValueError(
                     f"{folder}: expected a session that is not served, got one that is"
                 )
