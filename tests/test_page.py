@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -246,10 +248,23 @@ def test_labels_have_the_colours_of_displacy() -> None:
     assert len(label_colours([f"L{i}" for i in range(50)])) == 50
 
 
-def test_package_data_has_modules_and_templates() -> None:
-    setup = (Path(__file__).parents[1] / "setup.cfg").read_text(encoding="utf8")
-    (patterns,) = re.findall(r"^spacy_costner = (.*)$", setup, flags=re.MULTILINE)
-    assert {"templates/*", "javascript/*"} <= set(patterns.split(", "))
+@pytest.mark.slow
+def test_wheel_and_source_distribution_have_modules_and_templates_once(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    root = Path(__file__).parents[1]
+    setup = [sys.executable, "setup.py", "--quiet"]
+    build = ["build_py", "--build-lib", str(tmp_path / "wheel")]
+    for command in (build, ["sdist", "--dist-dir", str(tmp_path)]):
+        subprocess.run([*setup, *command], cwd=root, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        in_archive = tar.getnames()
+    in_wheel = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("wheel/**/*")]
+    for folder in ("javascript", "templates"):
+        for path in (root / "spacy_costner" / folder).iterdir():
+            end = f"/spacy_costner/{folder}/{path.name}"
+            assert len([name for name in in_archive if name.endswith(end)]) == 1, end
+            assert len([name for name in in_wheel if name.endswith(end)]) == 1, end
 
 
 # In Chromium
