@@ -269,8 +269,8 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
 def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
     """Make the sample of annotated texts that measure, for `estimators`. If texts were added
     several times, each addition b is a part of the sample. n_b of its D_b texts are annotated, of n
-    annotated texts in all. Each of them stands for D_b / n_b texts, so its weight 1 / (n q_i) is
-    that number:
+    annotated texts in all. Each of them stands for D_b / n_b texts. That is its weight, which is
+    1 / (n q_i) in a `Sample`. So the probabilities are
 
         q_i = n_b / (n D_b)
 
@@ -279,6 +279,7 @@ def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
     RETURNS (Sample): The sample.
     RAISES (ValueError): If no annotated text is from some of the texts.
     """
+    # The number of texts of each addition. It is 0 for Label Studio's, which `serve` doesn't count.
     sizes = {drawing.addition: drawing.added for drawing in drawings}
     if [*sizes] == [OF_LABEL_STUDIO]:
         # All texts are Label Studio's, so their number is that of all texts.

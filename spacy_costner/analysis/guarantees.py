@@ -475,6 +475,7 @@ def score_spans(
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
+            # Such a set always has the predicted entities, too.
             predicted = ner.decode(dev.posterior).entities
             spans, scores = add_predicted(dev, predicted, spans, scores)
         has_own_label = ~numpy.isin(spans.label, dev.other_labels)

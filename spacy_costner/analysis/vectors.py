@@ -156,13 +156,13 @@ class RawText:
 
     def __iter__(self) -> Iterator[list[str]]:
         for path in self.paths:
-            for sentences, ids in map_docs(read_doc, self.nlp, path):
+            for sentences, ids in map_docs(words_and_sentence_ids, self.nlp, path):
                 self.sentence_ids.extend(ids)
                 yield from sentences
 
 
-def read_doc(doc: Doc) -> tuple[list[list[str]], list[int]]:
-    """The words of each sentence of a doc, and the hashes of long sentences."""
+def words_and_sentence_ids(doc: Doc) -> tuple[list[list[str]], list[int]]:
+    """The words of each sentence of a doc, and the hashes of its long sentences."""
     return words_of_sentences(doc), sentence_ids(doc)
 
 
