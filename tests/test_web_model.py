@@ -570,6 +570,18 @@ def test_damaged_files(
 
 
 @needs_node
+def test_more_features_than_memory_has(
+    browser: Node, words_pipeline: Language, tmp_path: Path
+) -> None:
+    header, arrays = take_apart(make_web_model(words_pipeline).data)
+    header["columns"][0]["n_values"] = 1e12
+    encoded = json.dumps(header).encode("utf8")
+    content = MAGIC + struct.pack("<II", VERSION, len(encoded)) + encoded + arrays
+    answer = load_in_node(browser, gzip.compress(content, 1), tmp_path)
+    assert "expected at most 67108864 features" in answer["error"]
+
+
+@needs_node
 def test_broken_gzip(browser: Node, words_pipeline: Language, tmp_path: Path) -> None:
     data = make_web_model(words_pipeline).data
     for damaged in (data[: len(data) // 2], data[:500] + b"12345" + data[505:]):

@@ -117,6 +117,7 @@ export function withoutOverlap(entities, gains) {
   // Item i of `bestGains` is the gain of the best choice among the first i candidates. Item i of
   // `isInBest` says whether the best choice among the first i + 1 has the last of them.
   const bestGains = [0];
+  /** @type {boolean[]} */
   const isInBest = [];
   const nBefore = candidates.map(({ entity }) => countUpTo(ends, entity.begin));
   candidates.forEach(({ gain }, i) => {

@@ -137,6 +137,7 @@ export class EntityProbabilities {
    * @returns {ScoredEntity[]}
    */
   likely(floor) {
+    /** @type {ScoredEntity[]} */
     const entities = [];
     for (let begin = 0; begin < this.forwardBackward.nTokens; begin++) {
       if (this.isSpace[begin]) {
@@ -325,6 +326,7 @@ function tagsByLabel(tags) {
  * @returns {LabelTags}
  */
 function tagsOfLabel(tags, label) {
+  /** @type {number[]} */
   const tagsOf = [];
   tags.label_of.forEach((otherLabel, tag) => {
     if (otherLabel === label) {

@@ -20,6 +20,9 @@ import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "./words.js";
 
 /** @typedef {import("./words.js").Word} Word */
 
+/** The largest number of features. A damaged file must not take all memory. */
+const MOST_ROWS = 2 ** 26;
+
 /** The number of words that are remembered. Above it all are forgotten. */
 const MOST_WORDS = 1 << 16;
 
@@ -66,11 +69,12 @@ export class Features {
     this.labelColumns = [];
     this.nRows = 0;
     for (const data of columns) {
-      const firstRows = data.offsets.map((/** @type {number} */ _, /** @type {number} */ i) =>
-        this.nRows + i * data.n_values,
-      );
-      this.nRows += data.offsets.length * data.n_values;
-      const column = { data, offsets: data.offsets, firstRows };
+      /** @type {Column} */
+      const column = { data, offsets: data.offsets, firstRows: [] };
+      for (const _ of column.offsets) {
+        column.firstRows.push(this.nRows);
+        this.nRows += data.n_values;
+      }
       if (Object.hasOwn(WORD_COLUMNS, data.kind)) {
         this.wordColumns.push(column);
       } else if (Object.hasOwn(DOC_COLUMNS, data.kind)) {
@@ -80,6 +84,10 @@ export class Features {
       } else {
         throw new Error(`model file: unknown kind of feature: ${data.kind}`);
       }
+    }
+
+    if (!(this.nRows <= MOST_ROWS)) {
+      throw new Error(`model file: expected at most ${MOST_ROWS} features, got ${this.nRows}`);
     }
 
     // All offsets at which words have features, in order.
@@ -296,13 +304,12 @@ const DOC_COLUMNS = {
   /** The values of another column at a token and at the next one. */
   pairs(column, features) {
     const idOf = features.idIn(column.base);
-    const { left, right } = column;
     // A pair of ids as one number, which is exact below 2^53.
     const factor = 2 ** 26;
     const idOfPair = new Map();
-    left.forEach((/** @type {number} */ leftId, /** @type {number} */ i) =>
-      idOfPair.set(leftId * factor + right[i], i),
-    );
+    for (let i = 0; i < column.left.length; i++) {
+      idOfPair.set(column.left[i] * factor + column.right[i], i);
+    }
     return ({ entries }) => {
       const ids = new Map();
       for (let token = 0; token + 1 < entries.length; token++) {
@@ -319,7 +326,10 @@ const DOC_COLUMNS = {
 
   /** The word in lower case, in texts all in lower case or all in capitals. */
   caseless(column) {
-    const idOfValue = new Map(column.values.map((/** @type {string} */ v, /** @type {number} */ i) => [v, i]));
+    const idOfValue = new Map();
+    for (const value of column.values) {
+      idOfValue.set(value, idOfValue.size);
+    }
     return ({ text, words }) => {
       const ids = new Map();
       if (isAllLower(text) || isAllUpper(text)) {

@@ -112,6 +112,7 @@ function scoreSpans(posterior, promise) {
  *   the probability of each label, and of any.
  */
 function joinLabels(spans, nLabels) {
+  /** @type {{begin: number, end: number, probs: Float64Array, total: number}[]} */
   const extents = [];
   for (const { begin, end, label, prob } of spans) {
     let extent = extents.at(-1);

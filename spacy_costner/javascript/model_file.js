@@ -154,7 +154,9 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
   const nBytes = ArrayType.BYTES_PER_ELEMENT;
   const end = offset + length * nBytes;
   if (!(Number.isInteger(length) && length >= 0 && offset >= 0 && end <= content.length)) {
-    throw new Error(`model file: ${name}: expected ${length} numbers at ${offset}, the file is shorter`);
+    throw new Error(
+      `model file: ${name}: expected ${length} numbers at ${offset}, the file is shorter`,
+    );
   }
   if (dtype === "float64") {
     // A copy, as numbers have to begin at a multiple of 8 bytes.

@@ -296,7 +296,8 @@ function chooseDecoding(options, ofPipeline, modelLabels) {
 
   for (const label of Object.keys(labels ?? {})) {
     if (!modelLabels.includes(label)) {
-      throw new Error(`labels: expected labels of the model, ${modelLabels.join(", ")}, got ${label}`);
+      const expected = modelLabels.join(", ");
+      throw new Error(`labels: expected labels of the model, ${expected}, got ${label}`);
     }
     const [least, most] = kind === "threshold" ? [0, 1] : [-Infinity, Infinity];
     checkNumber(`labels.${label}`, labels?.[label], least, most);
