@@ -136,7 +136,7 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
     distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
     start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
-    name = shlex.quote(report.facts["component"] or "MODEL")
+    name = shlex.quote(report.facts["component"] or "NAME")
     # The page shows the command that sets the chosen threshold. Its script adds --precision or
     # --recall.
     command = (
