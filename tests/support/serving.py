@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ def wait_for(address: str) -> None:
     for _ in range(300):
         try:
             urllib.request.urlopen(address).close()
+            return
+        except urllib.error.HTTPError:  # it wants its token
             return
         except OSError:
             time.sleep(0.1)
