@@ -142,6 +142,63 @@ def test_predictions_count_utf_16_and_have_the_names_of_the_project(
     assert -1 < prediction["score"] <= 0  # one training
 
 
+def predict_task(backend: LabelStudioBackend, updated_at: str, *annotations: Any) -> None:
+    """Ask for the prediction of task 7, as it was at a time, with its annotations."""
+    task = {
+        "id": 7,
+        "data": {"sentence": TO_TRAIN[0]},
+        "updated_at": updated_at,
+        "annotations": list(annotations),
+    }
+    backend.predict({"tasks": [task], "label_config": CONFIG})
+
+
+def test_what_was_told_while_the_server_was_down_comes_with_the_tasks(
+    backend: LabelStudioBackend,
+) -> None:
+    """A made, a changed and a deleted annotation. What is older than an answer changes nothing."""
+    answers = backend.session.store.answers
+    made = {"id": 1, "result": result(TO_TRAIN[0]), "updated_at": "2026-01-01T10:00:00.5Z"}
+    changed = {**made, "result": [], "updated_at": "2026-01-01T11:00:00Z"}
+
+    predict_task(backend, "2026-01-01T10:00:01Z", made)
+    assert len(answers["task-7-annotation-1"].task.spans or ()) == 2
+    predict_task(backend, "2026-01-01T11:00:01Z", changed)
+    assert answers["task-7-annotation-1"].task.spans == []
+
+    predict_task(backend, "2026-01-01T10:00:01Z", made)  # late
+    predict_task(backend, "2026-01-01T09:00:00Z")  # before there was an annotation
+    assert answers["task-7-annotation-1"].task.spans == []
+
+    predict_task(backend, "2026-01-01T12:00:00Z")
+    assert not answers
+
+
+def test_the_scores_of_a_model_are_below_those_of_the_models_before(
+    backend: LabelStudioBackend,
+) -> None:
+    """A task keeps its earlier predictions, and Label Studio takes the lowest score."""
+    highest = 1.0
+    for begin, end in ((0, 0), (0, 20), (20, 40)):
+        for i in range(begin, end):
+            backend.webhook(webhook("ANNOTATION_CREATED", i, TO_TRAIN[i]))
+        backend.session.train()
+        scores = [prediction["score"] for prediction in predict(backend, *TEXTS)]
+        assert max(scores) <= highest
+        highest = min(scores)
+
+
+def test_a_text_that_spacy_refuses_has_no_prediction_and_no_answer(
+    backend: LabelStudioBackend,
+) -> None:
+    text = "a " * 600_000
+    (prediction,) = predict(backend, text)
+    assert prediction["result"] == []
+    with pytest.raises(SessionError, match="at most 1,000,000 characters, got 1,200,000"):
+        backend.webhook(webhook("ANNOTATION_CREATED", 1, text))
+    assert not backend.session.store.answers
+
+
 def test_the_least_certain_text_has_the_lowest_score(backend: LabelStudioBackend) -> None:
     annotate(backend, TO_TRAIN[:40])
     backend.session.train()
