@@ -96,6 +96,15 @@ def test_other_own_labels_end_a_promise() -> None:
     assert state.check(component_cfg(), ("PER",)) == "own_labels"
 
 
+def test_own_labels_that_change_after_a_check_end_a_promise_and_the_scores() -> None:
+    state = calibrated_state(own_labels=("LOC",))
+    assert state.check(component_cfg(), ("LOC",)) is None
+
+    assert state.check(component_cfg(), ("PER",)) == "own_labels"
+
+    assert state.scores is None
+
+
 def test_an_edit_is_reported_once() -> None:
     """The component drops the promise then, and is asked before each prediction."""
     state = calibrated_state()

@@ -45,7 +45,8 @@ class CalibrationState:
     scores: CalibrationScores | None = None
     reading: Reading | None = None
     _n_compared: int = field(default=0, init=False)
-    # The settings at the last check. None: there was none since the state changed.
+    # The settings and the own labels at the last check. None: there was no check since the state
+    # changed.
     _checked_settings: Cfg | None = field(default=None, init=False)
 
     def set_promise(self, promise: Promise | None) -> None:
@@ -65,11 +66,14 @@ class CalibrationState:
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
         RETURNS (str | None): The name of an edited setting that the promise depends on. None: the
-            promise holds, or there is none.
+            promise holds, there is no promise, or nothing was edited since the last check, which
+            may have returned the name of a setting.
         """
         # This is done before each prediction, and comparing with the settings of a promise takes
-        # long. So the settings are first compared with those of the last check.
+        # long. So the settings are first compared with those of the last check. The confidence is
+        # one of them, as `changed_setting` looks whether there is any.
         settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
+        settings["own_labels"] = own_labels
         if settings == self._checked_settings:
             return None
         self._checked_settings = deepcopy(settings)
