@@ -195,18 +195,21 @@ class Tags:
 
     def counts_as(self, other: "Tags") -> Ints1d:
         """Find the tag in another tag set that stands for each tag of this one. For example,
-        L-PER in BILUO is I-PER in IOB2. This tag set has to be a `finest` one.
+        L-PER in BILUO is I-PER in IOB2. This tag set has to be a `finest` one: from other sets the
+        tag doesn't always follow. For example, I-PER in IOB2 may be I-PER or L-PER in BILUO.
 
         other (Tags): The other tag set. It has the same labels, and any scheme.
         RETURNS (Ints1d): The tag in the other set of each tag of this one. Shape: (K,)
         """
-        # Prefixes of both schemes are matched by their positions in an entity.
-        other_prefix_of = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
-        other_prefix_of[OUTSIDE] = OUTSIDE
-        other_names = self._make_names([other_prefix_of[prefix] for prefix in self.prefix_of])
-        tag_of_name = {name: tag for tag, name in enumerate(other.names)}
+        # The four prefixes of each scheme are in the same order: those of the first, an inner, the
+        # last and the only token of an entity. IOB2 has the same prefix for several of these.
+        prefix_in_other = dict(zip(self.scheme.prefixes, other.scheme.prefixes))
+        prefix_in_other[OUTSIDE] = OUTSIDE
+        # For each tag of this set, the name that it has in the other set.
+        names_in_other = self._make_names([prefix_in_other[prefix] for prefix in self.prefix_of])
+        other_tag_of_name = {name: tag for tag, name in enumerate(other.names)}
         # If the other set doesn't split O, it has no O-city: that is O there, tag 0.
-        other_tags = [tag_of_name.get(name, 0) for name in other_names]
+        other_tags = [other_tag_of_name.get(name, 0) for name in names_in_other]
         return numpy.asarray(other_tags, dtype="int32")
 
     @cached_property

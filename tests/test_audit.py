@@ -245,46 +245,49 @@ def test_folds_have_the_same_size(n_docs: int, n_folds: int, seed: int | None) -
         assert (numpy.diff(folds) >= 0).all()
 
 
-def held_out_scores(docs: Sequence[Doc], i: int, config_name: str) -> Any:
-    """The scores of the tokens of the doc with the index `i`, by the model that was trained without
-    it."""
+def held_out_scores(docs: Sequence[Doc], doc_index: int, config_name: str) -> Any:
+    """The scores of the tokens of a doc, by the model that was trained without it."""
     config = make_config(config_name, **{"training.max_epochs": 1})
     folds = cross_fit(config, docs, n_folds=3)
-    (fold,) = (fold for fold in folds if i in fold.docs)
+    (fold,) = (fold for fold in folds if doc_index in fold.docs)
     scores = fold.dev.posterior.scores
     scores_of_docs = numpy.split(scores.emissions, numpy.cumsum(scores.lengths)[:-1])
-    return scores_of_docs[fold.docs.tolist().index(i)]
+    return scores_of_docs[fold.docs.tolist().index(doc_index)]
 
 
 @pytest.mark.parametrize("config_name", ["sparse", "sparse_document"])
 def test_annotation_of_a_held_out_doc_has_no_effect_on_its_scores(config_name: str) -> None:
-    """The annotation of a doc of another fold has an effect. Doc 5 is in the first of three folds,
-    doc 40 is not."""
+    """The annotation of a doc of another fold has an effect. The held-out doc is in the first of
+    three folds, the other one is not."""
     docs = right_docs()
-    before = held_out_scores(docs, 5, config_name)
+    held_out = 5
+    of_another_fold = 40
+    before = held_out_scores(docs, held_out, config_name)
 
-    (_, (begin, end, _)) = entities_of(docs[5])
-    set_entities(docs[5], [(begin, end, "person")])
-    numpy.testing.assert_array_equal(held_out_scores(docs, 5, config_name), before)
+    (_, (begin, end, _)) = entities_of(docs[held_out])
+    set_entities(docs[held_out], [(begin, end, "person")])
+    numpy.testing.assert_array_equal(held_out_scores(docs, held_out, config_name), before)
 
-    set_entities(docs[40], [])
-    assert not numpy.array_equal(held_out_scores(docs, 5, config_name), before)
+    set_entities(docs[of_another_fold], [])
+    assert not numpy.array_equal(held_out_scores(docs, held_out, config_name), before)
 
 
 def test_second_pass_sees_the_annotation_of_other_occurrences_only() -> None:
     """A city occurs twice in a doc. When the annotation of the first occurrence is changed to a
     person, the scores of the second one change, and those of the first don't."""
     docs = []
-    for name in CITIES * 3:
+    n_docs_of_city = 3  # so that each city is in other folds, too
+    for name in CITIES * n_docs_of_city:
         city = (name, "city")
         docs.append(make_doc("In", city, "we saw that the sun of", city, "shone ."))
-    docs += right_docs()[:5]
-    before = held_out_scores(docs, 3, "sparse_document")
-    (first_begin, first_end, _), second = entities_of(docs[3])
+    docs += right_docs()[:5]  # these have persons, so that the model has the label
+    changed_doc = CITIES.index("Rome")
+    before = held_out_scores(docs, changed_doc, "sparse_document")
+    (first_begin, first_end, _), second = entities_of(docs[changed_doc])
     second_begin, second_end, _ = second
 
-    set_entities(docs[3], [(first_begin, first_end, "person"), second])
-    after = held_out_scores(docs, 3, "sparse_document")
+    set_entities(docs[changed_doc], [(first_begin, first_end, "person"), second])
+    after = held_out_scores(docs, changed_doc, "sparse_document")
 
     first_tokens = slice(first_begin, first_end)
     second_tokens = slice(second_begin, second_end)

@@ -38,7 +38,7 @@ from spacy_costner.training.objective import Objective
 from spacy_costner.training.online import Batch, read_batches, train
 from spacy_costner.training.pieces import batch_pieces, join_pieces, read_pieces
 from spacy_costner.training.segmentations import Segmentations, concatenate
-from spacy_costner.training.soft_targets import KEY, expectations
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, expectations
 from spacy_costner.training.targets import WEIGHT
 from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores, no_scores
 
@@ -407,7 +407,7 @@ def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
     examples = []
     for saved, has_starts in zip(saved_with_docs, (True, False)):
         reference = doc_of(nlp)
-        reference.user_data[KEY] = saved
+        reference.user_data[SOFT_TARGETS_KEY] = saved
         examples.append(Example(doc_of(nlp, starts=has_starts), reference))
 
     for boundaries in (True, False):

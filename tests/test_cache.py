@@ -19,7 +19,7 @@ from thinc.api import Config
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare
 from spacy_costner.ml import linear_part
-from spacy_costner.training.soft_targets import KEY
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 
 from .support.commands import run
 from .support.fitting import read_pieces
@@ -205,7 +205,7 @@ def test_settings_that_need_docs_are_refused(
 
 def test_soft_targets_are_refused(corpora: dict[str, Any], tmp_path: Path) -> None:
     docs = make_docs(3, missing=False)
-    docs[1].user_data[KEY] = {"labels": ["PER"]}
+    docs[1].user_data[SOFT_TARGETS_KEY] = {"labels": ["PER"]}
     DocBin(docs=docs, store_user_data=True).to_disk(tmp_path / "train" / "0.spacy")
     message = "^cache: expected docs without soft targets, got soft"
     with pytest.raises(ValueError, match=message):

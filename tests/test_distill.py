@@ -26,7 +26,7 @@ from spacy_costner.analysis.distillation import (
 from spacy_costner.readers import read_texts
 from spacy_costner.readers.sentences import copy_tokens
 from spacy_costner.tags import Tags
-from spacy_costner.training.soft_targets import KEY
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.training.targets import WEIGHT
 
 from .support.commands import run
@@ -89,7 +89,7 @@ def test_a_student_learns_from_the_answers_of_its_teacher(
     entities = [(ent.text, ent.label_) for ent in nlp("I like London and Berlin.").ents]
     assert entities == [("London", "LOC"), ("Berlin", "LOC")]
     assert (result.n_docs, result.n_entities) == (15, 20)
-    assert all((KEY in doc.user_data) is soft for doc in train_docs(tmp_path))
+    assert all((SOFT_TARGETS_KEY in doc.user_data) is soft for doc in train_docs(tmp_path))
 
 
 def test_teacher_and_student_are_compared_on_the_dev_corpus(
@@ -121,7 +121,7 @@ def test_soft_targets_are_the_marginals_of_the_teacher(folder: Path) -> None:
 
     (answer,) = ask_teachers([nlp], [nlp.make_doc(TEXTS[1])], soft=True)
 
-    soft_targets = answer.user_data[KEY]
+    soft_targets = answer.user_data[SOFT_TARGETS_KEY]
     tag_of_finest = Tags(soft_targets["labels"]).finest.counts_as(ner.tags)
     counts_as = tag_of_finest[:, None] == range(len(ner.tags))  # (finest tags, the teacher's tags)
     marginals = soft_targets["emissions"] @ counts_as

@@ -26,7 +26,7 @@ from spacy_costner.costs.tables import (
 )
 from spacy_costner.tags import SCHEMES, Tags
 from spacy_costner.training.incorrect_spans import IncorrectSpan, exclude_spans, sum_over_copies
-from spacy_costner.training.objective import gold_cost, to_loss_inputs
+from spacy_costner.training.objective import costs_given_gold, to_loss_inputs
 from spacy_costner.training.targets import Targets
 from spacy_costner.types import Constraints, Cost, CostTable, Gold, Loss, LossResult, Potentials
 
@@ -208,7 +208,7 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
     annotation = Gold(
         path,
         annotation_tags.agreeing(path, lengths) if is_missing.any() else None,
-        cost=gold_cost(path, HAMMING(annotation_tags), None),
+        cost=costs_given_gold(path, HAMMING(annotation_tags), None),
         opening=annotation_tags.opening,
         continuing=annotation_tags.continuing,
     )

@@ -17,7 +17,7 @@ from spacy_costner.losses import risk, sequential
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.tags import Tags
-from spacy_costner.training.objective import gold_cost
+from spacy_costner.training.objective import costs_given_gold
 from spacy_costner.types import CostTable, Gold, Loss, LossResult, Potentials, Progress, TagSet
 
 from . import oracle, oracle_losses
@@ -60,7 +60,7 @@ def gold_of(paths: Sequence[Sequence[int]], weights: numpy.ndarray | None = None
     path = numpy.concatenate([numpy.asarray(tags, dtype="int32") for tags in paths])
     return Gold(
         tags=path,
-        cost=gold_cost(path, hamming_cost(TAGS), weights),
+        cost=costs_given_gold(path, hamming_cost(TAGS), weights),
         token_weights=weights,
         opening=TAGS.having("B"),
         continuing=TAGS.having("I"),

@@ -417,7 +417,7 @@ def test_costs_of_mistakes_kinds_and_confusions_have_the_same_sum(scheme: str, s
     assert result.confusion.cost.sum() == pytest.approx(total)
 
 
-def pipeline_that_answers_place() -> Language:
+def min_cost_pipeline_that_answers_place() -> Language:
     """A pipeline that decodes by minimum expected cost. It is sure that Rome is an entity, but not
     of which label. So it predicts "place", the node above all labels."""
     tree = {"place": {"city": {}, "country": {}, "person": {}}}
@@ -435,7 +435,7 @@ def pipeline_that_answers_place() -> Language:
 def test_answers_that_are_inner_nodes_are_counted_as_mistakes_and_at_their_level() -> None:
     """The predicted places are Rome, Georgia, which has the wrong label, and Oslo and May, which
     aren't annotated."""
-    result = report_on(pipeline_that_answers_place())
+    result = report_on(min_cost_pipeline_that_answers_place())
     (mistake,) = (mistake for mistake in result.mistakes if mistake.text == "Rome fell .")
 
     assert tp_fp_fn(result.total) == (0, 4, 4)
@@ -450,12 +450,13 @@ def test_an_inner_node_that_is_annotated_is_counted_as_a_label() -> None:
     """Once Etna is annotated as a place, "place" counts as a label: Rome, which is predicted as
     one, and Georgia don't count for it."""
     docs = [*CORPUS, ("Etna", "B-place")]
-    result = report_on(pipeline_that_answers_place(), docs)
+    result = report_on(min_cost_pipeline_that_answers_place(), docs)
     assert tp_fp_fn(result.labels["place"]) == (1, 1, 0)
 
 
 def test_minimum_cost_decoding_has_no_parameter_on_the_curves() -> None:
-    result = report_on(pipeline_that_answers_place())
+    """Other decodings have a threshold or a bias, and the curves show the current one."""
+    result = report_on(min_cost_pipeline_that_answers_place())
     html = page_without_figures(result)
 
     assert result.parameter is None
@@ -504,7 +505,7 @@ def test_what_is_not_annotated_does_not_count() -> None:
 
     assert (result.docs, result.tokens) == (5 + 1, 15 + 2)
     assert tp_fp_fn(result.total) == (1 + 1, 3, 3)
-    assert result.kinds["spurious entity"].number == 1  # that of CORPUS
+    assert result.kinds["spurious entity"].n_mistakes == 1  # that of CORPUS
 
 
 def test_tokens_need_not_be_those_of_the_annotation() -> None:

@@ -15,7 +15,7 @@ from spacy_costner import chain
 from spacy_costner.tags import Tags
 from spacy_costner.training.pieces import join_pieces
 from spacy_costner.training.soft_targets import (
-    KEY,
+    SOFT_TARGETS_KEY,
     SoftTargets,
     divergence,
     expectations,
@@ -102,7 +102,7 @@ def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTa
     for n_tokens, saved_with_doc in zip(LENGTHS, saved):
         words = ["a"] * n_tokens
         reference = Doc(vocab, words=words)
-        reference.user_data[KEY] = saved_with_doc
+        reference.user_data[SOFT_TARGETS_KEY] = saved_with_doc
         examples.append(Example(Doc(vocab, words=words), reference))
 
     soft, is_left_out = read_soft_targets(
@@ -110,7 +110,7 @@ def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTa
         student,
         student.constraints,
         lengths=numpy.asarray(LENGTHS, dtype="int32"),
-        doc_of=numpy.arange(len(LENGTHS)),
+        doc_of_sequence=numpy.arange(len(LENGTHS)),
         weights=weights,
     )
     assert soft is not None and not is_left_out.any()
@@ -177,7 +177,7 @@ def teach(example: Example, tags: Tags, seed: int) -> None:
     """Give a doc the soft targets of random potentials."""
     potentials = random_potentials([len(example.reference)], len(tags), scale=2, seed=seed)
     legal = chain.constrain(potentials, tags.constraints)
-    (example.reference.user_data[KEY],) = expectations(legal, tags)
+    (example.reference.user_data[SOFT_TARGETS_KEY],) = expectations(legal, tags)
 
 
 def test_a_student_without_a_label_of_its_teacher_is_refused() -> None:
@@ -333,7 +333,7 @@ def cut_soft_targets(example: Example, lengths: Sequence[int], tags: Tags) -> No
     potentials = random_potentials(lengths, len(tags), seed=5)
     legal = chain.constrain(potentials, tags.constraints)
     doc_of_sequence = numpy.zeros(len(lengths), dtype=int)
-    (example.reference.user_data[KEY],) = expectations(legal, tags, doc_of_sequence)
+    (example.reference.user_data[SOFT_TARGETS_KEY],) = expectations(legal, tags, doc_of_sequence)
 
 
 @pytest.mark.parametrize("problem", ["label", "border"])

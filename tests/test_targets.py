@@ -20,7 +20,7 @@ from spacy_costner.token_attrs import (
     read_docs,
     read_reference,
 )
-from spacy_costner.training.objective import gold_cost
+from spacy_costner.training.objective import costs_given_gold
 from spacy_costner.training.targets import Weights, make_targets, read_annotation
 from spacy_costner.types import no_scores
 
@@ -172,8 +172,8 @@ def test_missing_tokens_cost_nothing() -> None:
     """A mistake at the second token, B-LOC, costs 3, times its weight."""
     path = numpy.asarray([-1, 1])
     table = numpy.asarray([[0, 2], [3, 0]], dtype="float32")
-    assert gold_cost(path, table, None).tolist() == [[0, 0], [3, 0]]
-    assert gold_cost(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[0, 0], [15, 0]]
+    assert costs_given_gold(path, table, None).tolist() == [[0, 0], [3, 0]]
+    assert costs_given_gold(path, table, numpy.asarray([2.0, 5.0])).tolist() == [[0, 0], [15, 0]]
 
 
 def random_doc(rng: numpy.random.Generator) -> Doc:

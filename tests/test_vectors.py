@@ -254,12 +254,14 @@ def test_nothing_is_written_when_it_is_interrupted(
     assert [path.name for path in tmp_path.iterdir()] == ["sources"]
 
 
-def test_another_folder_is_not_replaced(sources: Path) -> None:
-    """That is checked before the text is read."""
+def test_a_folder_without_a_pipeline_is_not_replaced(sources: Path) -> None:
+    """That is checked before the text is read. The text isn't UTF-8: if it were read, the error
+    would be that it can't be."""
     (sources / "latin1.txt").write_bytes(b"M\xe1laga")
     result = run("vectors", sources / "latin1.txt", "--output", sources)
     assert result.exit_code == 1
     assert "expected a new folder, an empty one or a pipeline" in result.output
+    assert (sources / "raw.txt").exists()
 
 
 def test_without_scipy_nothing_is_read(

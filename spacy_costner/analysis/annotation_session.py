@@ -195,12 +195,12 @@ class AnnotationSession:
 
         waiting (Sequence[str]): Keys of texts that measure and have no answer, in their order.
         """
-        n_measuring = Counter(self.store.texts[key].addition for key in self._measuring)
-        n_waiting = Counter(self.store.texts[key].addition for key in waiting)
+        n_measuring = Counter(self.store.texts[key].addition_number for key in self._measuring)
+        n_waiting = Counter(self.store.texts[key].addition_number for key in waiting)
 
         def waiting_share(key: str) -> float:
             """The share of the texts that measure, of those added with a text, without answer."""
-            addition = self.store.texts[key].addition
+            addition = self.store.texts[key].addition_number
             return n_waiting[addition] / n_measuring[addition]
 
         return max(waiting, key=waiting_share)  # the first of them

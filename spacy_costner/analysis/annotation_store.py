@@ -49,7 +49,7 @@ class StoredText:
     key: str
     text: str
     is_measuring: bool
-    addition: int = 0  # the number of the call of `add_texts` that added it
+    addition_number: int = 0  # the number of the call of `add_texts` that added it, from 0
 
 
 class Answer(NamedTuple):
@@ -89,17 +89,23 @@ class AnnotationStore:
         self._history_path = folder / "history.jsonl"
         self.texts: dict[str, StoredText] = {}
         for record in read_lines(self._texts_path):
-            addition = record.get("addition", 0)
-            stored = StoredText(record["key"], record["text"], record["measures"], addition)
+            stored = StoredText(
+                key=record["key"],
+                text=record["text"],
+                is_measuring=record["measures"],
+                addition_number=record.get("addition", 0),
+            )
             self.texts[stored.key] = stored
-        self.added = Counter(stored.addition for stored in self.texts.values())
+        # How many texts each call of `add_texts` added, by the number of the call.
+        self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
         for path in (self.train_path, self.measure_path):
+            is_measuring = path == self.measure_path
             remove_cut_line(path)
             if path.exists() and path.stat().st_size:
                 for _, task in read_tasks(path):
                     key = task.extra["meta"]["key"]
-                    self.answers[key] = Answer(key, task, path == self.measure_path, version=1)
+                    self.answers[key] = Answer(key, task, is_measuring, version=1)
         remove_cut_line(self._history_path)
         self.history: list[dict[str, Any]] = list(read_lines(self._history_path))
 
@@ -123,25 +129,26 @@ class AnnotationStore:
         seed (int): Seed of the order, and so of what is drawn.
         RETURNS (int): How many were added.
         """
-        known = {without_space(stored.text) for stored in self.texts.values()}
-        known.add("")
+        known_texts = {without_space(stored.text) for stored in self.texts.values()}
+        known_texts.add("")  # a text of white space alone is left out, too
         new_texts: list[str] = []
         for text in texts:
             bare_text = without_space(text)
-            if bare_text not in known:
-                known.add(bare_text)
+            if bare_text not in known_texts:
+                known_texts.add(bare_text)
                 new_texts.append(text)
         if not new_texts:
             return 0
         n_measuring = count_measuring(len(new_texts), is_first=not self.texts)
-        first_number = len(self.texts)
-        addition = len(self.added)
-        order = numpy.random.default_rng([seed, first_number]).permutation(len(new_texts))
+        first_text_number = len(self.texts)
+        addition_number = len(self.n_texts_of_addition)
+        order = numpy.random.default_rng([seed, first_text_number]).permutation(len(new_texts))
         # The order is random, so that the first are a random sample.
         for rank, i in enumerate(order.tolist()):
-            key = f"text-{first_number + i}"
-            self.texts[key] = StoredText(key, new_texts[i], rank < n_measuring, addition)
-        self.added[addition] = len(new_texts)
+            key = f"text-{first_text_number + i}"
+            is_measuring = rank < n_measuring
+            self.texts[key] = StoredText(key, new_texts[i], is_measuring, addition_number)
+        self.n_texts_of_addition[addition_number] = len(new_texts)
         self._save_texts()
         return len(new_texts)
 
@@ -153,7 +160,7 @@ class AnnotationStore:
                 "key": stored.key,
                 "text": stored.text,
                 "measures": stored.is_measuring,
-                "addition": stored.addition,
+                "addition": stored.addition_number,
             }
             lines.append(json.dumps(record, ensure_ascii=False) + "\n")
         save_text(self._texts_path, "".join(lines))
@@ -179,8 +186,11 @@ class AnnotationStore:
         """
         meta = {**meta, "key": key}
         if is_measuring:
-            addition = self.texts[key].addition if key in self.texts else OF_LABEL_STUDIO
-            drawing = Measuring(drawn_by=SERVE, addition=addition, added=self.added[addition])
+            addition_number = OF_LABEL_STUDIO
+            if key in self.texts:
+                addition_number = self.texts[key].addition_number
+            n_texts = self.n_texts_of_addition[addition_number]
+            drawing = Measuring(drawn_by=SERVE, addition=addition_number, added=n_texts)
             meta = {**meta, **drawing.to_dict()}
         extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": meta}
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)

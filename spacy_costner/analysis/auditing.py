@@ -45,7 +45,7 @@ from .reporting import (
     extent_of,
     find_cost,
     kind_of,
-    named,
+    list_entities,
     window,
 )
 from .runs import MakeExecutor
@@ -355,7 +355,12 @@ def rank(
 
 def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     """Find the suspects of a fold, those with the highest score first. A suspect that overlaps an
-    earlier one is left out. See `rank` for the arguments and the score."""
+    earlier one is left out. For the score see `rank`.
+
+    fold (Fold): The predicted fold.
+    cost (MistakeCost | None): What a mistake costs. None: all mistakes cost the same.
+    YIELDS (Suspect): The suspects.
+    """
     # Compare annotated entities with likely ones, all that overlap, and score each comparison.
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
@@ -366,8 +371,8 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     comparisons = compare_annotation(posterior, fold.dev.gold, likely, probs)
     scores = score_comparisons(comparisons, cost)
 
-    gold = named(fold.dev.gold, labels)
-    probable = named(likely.select(probs > PROBABLE), labels)
+    gold = list_entities(fold.dev.gold, labels)
+    probable = list_entities(likely.select(probs > PROBABLE), labels)
     # The first token of each doc of the fold, and the number of all tokens. Shape: (D + 1,)
     doc_starts = numpy.cumsum([0, *posterior.doc_lengths]).tolist()
     n_tokens = doc_starts[-1]
@@ -416,7 +421,7 @@ def compare_annotation(
         tokens.
     likely_probs (Floats1d): Their probabilities. Shape: (E,)
     """
-    annotated = named(gold, posterior.tags.labels)
+    annotated = list_entities(gold, posterior.tags.labels)
     probs = dict(zip(annotated, posterior.entity_probs(gold).tolist()))
     # The probability of no entity: that all tokens of an annotated or likely entity are O
     no_entity_probs_gold = posterior.outside_probs(gold.begin, gold.end).tolist()
@@ -432,7 +437,7 @@ def compare_annotation(
                 prob_alternative=no_entity_prob,
             )
         )
-    alternatives = named(likely, posterior.tags.labels)
+    alternatives = list_entities(likely, posterior.tags.labels)
     for alternative, prob, no_entity_prob in zip(
         alternatives, likely_probs.tolist(), no_entity_probs_likely
     ):
@@ -513,8 +518,8 @@ def add_within(
 
 
 def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) -> str:
-    """The kind of the mistake if the suggestion is right: one of `KINDS`. If label and boundary are
-    both wrong, the kind is a wrong boundary."""
+    """The kind of the mistake if the suggestion is right: one of `KINDS`. `KINDS` has no kind for a
+    place where label and boundary are both wrong. It counts as a wrong boundary."""
     # `kind_of` compares gold entities with predicted ones. Here the suggestion counts as gold.
     kind = kind_of(suggested, annotated)
     if kind == BOTH:

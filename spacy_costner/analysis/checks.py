@@ -508,7 +508,7 @@ def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
 
 def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
     """Collect the words of all docs with entities: see `EntityWords`."""
-    # For each token the hash of its word and its ENT_IOB. Shape: (N, 2) Before and after each doc
+    # For each token the hash of its word and its ENT_IOB. Shape: (N, 2). Before and after each doc
     # is a row of zeros, the placeholder. So an entity that is shifted by one token never reaches
     # the words of another doc. There is one such row even if no doc has entities.
     token_arrays = [numpy.zeros((1, 2), "uint64")]

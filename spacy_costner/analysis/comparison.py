@@ -232,8 +232,13 @@ def train_variants(
     make_executor: MakeExecutor | None,
     on_end: Callable[[str, Ended], None] | None,
 ) -> list[Finished]:
-    """Train and score all variants. See `compare` for the arguments.
+    """Train and score all variants.
 
+    variants (Sequence[Variant]): The variants.
+    use_gpu (int): GPU ID or -1 for CPU.
+    code_path (Path | None): Python file with registered functions to be imported.
+    make_executor (MakeExecutor | None): Makes the executor that trains them.
+    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
     RETURNS (list[Finished]): The results, in the order of the variants.
     RAISES (ValueError): If a variant fails. It is raised after all others are finished.
     """
@@ -314,7 +319,21 @@ def make_variants(
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> list[Variant]:
     """Make a variant for each seed, each loss and each combination of values of the swept settings,
-    in this order. See `compare` for the arguments and the errors."""
+    in this order.
+
+    config_path (Path): The base config. The cost of its scorer is used if that is
+        `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
+    losses (Sequence[str | Path]): The names of losses, or configs whose blocks replace those of the
+        base config. If there are none, the loss of the base config is trained.
+    test_path (Path): The test corpus.
+    output_path (Path): The folder for the variants.
+    seeds (Sequence[int]): Each variant is trained with each of them.
+    file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
+    overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
+    sweep (Mapping[str, Sequence[Any]]): Values of settings, by the names of the settings.
+    RETURNS (list[Variant]): The variants.
+    RAISES (ValueError): If the configs don't fit each other.
+    """
     base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
@@ -333,7 +352,8 @@ def make_variants(
     )
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
     if not changes_of_losses:
-        changes_of_losses[""] = {}  # Without losses, the loss of the base config is trained.
+        # Without losses, the loss of the base config is trained. It has no name.
+        changes_of_losses[""] = {}
 
     # In the name of a variant, a setting is shown by the last part of its name, such as L2, unless
     # two settings have the same last part.

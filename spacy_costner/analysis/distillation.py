@@ -385,7 +385,7 @@ def write_soft_targets(
         )
         targets_of_teachers.append(targets_of_docs)
     for answer, *targets in zip(answers, *targets_of_teachers):
-        answer.user_data[soft_targets.KEY] = soft_targets.mean(targets)
+        answer.user_data[soft_targets.SOFT_TARGETS_KEY] = soft_targets.mean(targets)
 
 
 def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
@@ -492,8 +492,9 @@ def save_corpus(
 
     folder (Path): The folder. Its corpus of an earlier run is removed.
     docs (Iterable[Doc]): The answers.
-    min_confidence (float): See `leave_out_uncertain`.
-    outside_words (set[str] | None): See `leave_out_unknown`. None: the teachers find all entities.
+    min_confidence (float): What a teacher is less sure of becomes missing annotation.
+    outside_words (set[str] | None): The words that are outside of entities, for incomplete answers.
+        None: the teachers find all entities.
     RETURNS (CorpusCounts): What the corpus has.
     RAISES (ValueError): If there are no answers, or all are of confidence 1 and may not be.
     """

@@ -185,7 +185,8 @@ def estimate_ratio(
 
     numerator, denominator (Count): The counts. A denominator of 0 gives the ratio 0.
     sample (Sample): The drawn docs, at least 2.
-    confidence (float): See `estimate_total`.
+    confidence (float): The probability that the interval contains the true value. It is exact for
+        many drawings only.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
 
     Särndal, Swensson & Wretman, 1992, section 5.6.
@@ -208,7 +209,8 @@ def estimate_share(
 
     part, whole (Count): The counts. A whole of 0 gives the share 0.
     sample (Sample): The drawn docs, at least 2.
-    confidence (float): See `estimate_total`.
+    confidence (float): The probability that the interval contains the true value. It is exact for
+        many drawings only.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
     value, margin = _ratio_and_margin(part, whole, sample, confidence)

@@ -177,7 +177,7 @@ def explain_tokens(
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
 
-    # The weight of the transition to the tag of each token. Shape: (N,) At the first token of a
+    # The weight of the transition to the tag of each token. Shape: (N,). At the first token of a
     # sequence it is the weight of the start; at the last one, the weight of the end is added. A doc
     # may have several sequences.
     first = first_tokens(scores.lengths)

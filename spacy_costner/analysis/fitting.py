@@ -727,7 +727,7 @@ def check_options(
     ners (Sequence[CostSensitiveNER]): The components to train.
     dev_corpus (Corpus | None): The development corpus, if there is one.
     is_improved (bool): Whether the pipeline is to be calibrated or tuned.
-    file_tokens (bool): See `fit`.
+    file_tokens (bool): Whether development docs have the tokens of their file.
     has_cache (bool): Whether `fit` has a cache.
     n_seeds (int): How often the components are trained.
     RAISES (ValueError): If they don't.

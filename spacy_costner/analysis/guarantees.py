@@ -125,14 +125,16 @@ class KeptPromise(NamedTuple):
 
     limit: float  # the highest miss rate that was promised
     miss_rate: Interval  # the estimate, with an interval of 95 %
-    n_missing: int  # the number of drawings that took a doc with a missed entity
+    n_drawings_with_miss: int  # the number of drawings that took a doc with a missed entity
 
     def as_text(self) -> str:
         """The miss rate in words, with its interval if there are enough misses to trust it."""
         value, low, high = self.miss_rate
         interval = f"95 % interval {low:.3g} to {high:.3g}"
-        if self.n_missing < MIN_OF_EACH:
-            interval = f"{self.n_missing} drawn docs with a miss, too few for an interval"
+        if self.n_drawings_with_miss < MIN_OF_EACH:
+            interval = (
+                f"{self.n_drawings_with_miss} drawn docs with a miss, too few for an interval"
+            )
         return f"The set of before, promised {self.limit:g}, misses {value:.3g} ({interval})"
 
 
@@ -361,8 +363,9 @@ def measure_promise(
 
     examples (Sequence[Example]): The annotated docs that were drawn, each once.
     drawings (Sequence[Drawing]): How each of them was drawn.
-    RETURNS (KeptPromise | None): The estimated miss rate. None if the component promises no miss
-        rate, or one for each label or group.
+    RETURNS (KeptPromise | None): The promised and the estimated miss rate, and the number of
+        drawings that took a doc with a missed entity. None if the component promises nothing, or no
+        miss rate, or one for each label or group.
     """
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
@@ -370,7 +373,8 @@ def measure_promise(
     scored = score_spans(nlp, ner, examples, promise)
     # The set misses an entity if the highest threshold that finds the entity is below the promised
     # one.
-    is_missed = scored.gold["score"] < promise.groups[""].threshold
+    all_docs = ""  # the key of the only group, as the promise is not one for each group
+    is_missed = scored.gold["score"] < promise.groups[all_docs].threshold
     n_docs = len(examples)
     n_entities = numpy.bincount(scored.gold["doc"], minlength=n_docs)
     n_missed = numpy.bincount(scored.gold["doc"], weights=is_missed, minlength=n_docs)
@@ -381,17 +385,17 @@ def measure_promise(
     has_entities = (n_entities > 0).astype("float64")
 
     # The sum of the miss rates of all texts, over the number of texts with entities. Docs that were
-    # drawn twice are there twice. The model says nothing about either number, so the expected
-    # counts, which could make the interval narrower, are all 0.
+    # drawn twice are there twice. A `Count` also has the numbers that the model expects, which can
+    # make the interval narrower. The model expects neither number, so these are all 0.
     times = [drawing.times for drawing in drawings]
     drawn_miss_rates = numpy.repeat(miss_rates, times)
     drawn_has_entities = numpy.repeat(has_entities, times)
-    no_expectation = numpy.zeros(len(drawn_miss_rates))
-    sum_of_miss_rates = Count(drawn_miss_rates, no_expectation, expected_total=0.0)
-    number_of_docs = Count(drawn_has_entities, no_expectation, expected_total=0.0)
-    mean_miss_rate = estimate_ratio(sum_of_miss_rates, number_of_docs, sample_of(drawings))
-    n_missing = int((drawn_miss_rates > 0).sum())
-    return KeptPromise(promise.miss, as_share(mean_miss_rate), n_missing)
+    zeros = numpy.zeros(len(drawn_miss_rates))
+    sum_of_miss_rates = Count(drawn_miss_rates, expected=zeros, expected_total=0.0)
+    n_docs_with_entities = Count(drawn_has_entities, expected=zeros, expected_total=0.0)
+    mean_miss_rate = estimate_ratio(sum_of_miss_rates, n_docs_with_entities, sample_of(drawings))
+    n_drawings_with_miss = int((drawn_miss_rates > 0).sum())
+    return KeptPromise(promise.miss, as_share(mean_miss_rate), n_drawings_with_miss)
 
 
 def leave_out(

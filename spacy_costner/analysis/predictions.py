@@ -73,8 +73,9 @@ class DevPredictions(NamedTuple):
 
     def are_counted(self, entities: Entities) -> Array1d:
         """True for entities of labels that count, whose tokens all count. Shape: (E,)"""
-        # The number of ignored tokens before each token, and of all. Shape: (N + 1,) If it doesn't
-        # rise from the begin to the end of an entity, all tokens of the entity count.
+        # The number of ignored tokens before each token, and at the end the number of all of them.
+        # Shape: (N + 1,). All tokens of an entity count if this number is the same at its begin and
+        # at its end.
         n_ignored_before = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
         has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)

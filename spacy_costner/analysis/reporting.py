@@ -108,10 +108,10 @@ class Mistake(NamedTuple):
     predicted: list[Mark]  # all predicted entities in the text
 
 
-class KindOfMistake(NamedTuple):
+class TotalsOfKind(NamedTuple):
     """How many mistakes are of a kind, and what they cost together."""
 
-    number: int
+    n_mistakes: int
     cost: float
 
 
@@ -174,7 +174,7 @@ class Report(NamedTuple):
     cost (str): The registered name of the cost. Empty if the config has none; then each wrong tag
         costs 1.
     confusion (Confusion): What the confusion of labels costs.
-    kinds (dict[str, KindOfMistake]): The mistakes of each of `KINDS`.
+    kinds (dict[str, TotalsOfKind]): The totals of the mistakes of each of `KINDS`.
     mistakes (list[Mistake]): The costliest mistakes. Of the same cost, those come first of which
         the model is most confident.
     transitions (TransitionWeights): The transitions of the chain.
@@ -200,7 +200,7 @@ class Report(NamedTuple):
     shift: str
     cost: str
     confusion: Confusion
-    kinds: dict[str, KindOfMistake]
+    kinds: dict[str, TotalsOfKind]
     mistakes: list[Mistake]
     transitions: TransitionWeights
     notes: list[str]
@@ -588,13 +588,13 @@ def show_mistake(
     return Mistake(mistake.doc, mistake.kind, mistake.cost, text, annotated, predicted)
 
 
-def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, KindOfMistake]:
+def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, TotalsOfKind]:
     """Count the mistakes of each kind, and add up their costs."""
-    kinds = dict.fromkeys(KINDS, KindOfMistake(number=0, cost=0.0))
+    totals = dict.fromkeys(KINDS, TotalsOfKind(n_mistakes=0, cost=0.0))
     for mistake in mistakes:
-        number, cost = kinds[mistake.kind]
-        kinds[mistake.kind] = KindOfMistake(number + 1, cost + mistake.cost)
-    return kinds
+        n_mistakes, cost = totals[mistake.kind]
+        totals[mistake.kind] = TotalsOfKind(n_mistakes + 1, cost + mistake.cost)
+    return totals
 
 
 def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> list[Sides]:
@@ -611,24 +611,27 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     gold_tags = numpy.maximum(pairs.gold, 0)  # Tokens without annotation get the tag 0, which is O.
     gold = tags.decode(gold_tags, pairs.lengths)
     predicted = tags.decode(pairs.predicted, pairs.lengths)
-    # The number of unannotated tokens before each token, and of all. Shape: (N + 1,) If it doesn't
-    # rise from the begin to the end of an entity, the entity has no such token.
+    # The number of unannotated tokens before each token, and at the end the number of all of them.
+    # Shape: (N + 1,). An entity has no unannotated token if this number is the same at its begin
+    # and at its end.
     n_unannotated_before = numpy.concatenate([[0], numpy.cumsum(is_unannotated)])
     is_annotated = n_unannotated_before[predicted.begin] == n_unannotated_before[predicted.end]
     predicted = predicted.select(is_annotated)
 
     # The labels of `tags` are those of the model, followed by other labels of the docs. Entities
-    # with other labels have no probability.
-    predictable = gold.select(gold.label < len(posterior.tags.labels))
-    predictable_probs = posterior.entity_probs(predictable).tolist()
-    probs = dict(zip(named(predictable, tags.labels), predictable_probs))
+    # with other labels have no probability. The tokens of entities are counted over all docs.
+    gold_of_model = gold.select(gold.label < len(posterior.tags.labels))
+    gold_probs = posterior.entity_probs(gold_of_model).tolist()
+    probs = dict(zip(list_entities(gold_of_model, tags.labels), gold_probs))
+    # The probabilities of predicted entities come from the prediction, as only it knows which
+    # labels an inner node of a label tree covers. Those of other entities stay.
     if prediction.probs is not None:
-        predicted_entities = named(prediction.entities, prediction.labels)
+        predicted_entities = list_entities(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
 
-    annotated_of_docs = split_by_doc(named(gold, tags.labels), probs, pairs.lengths)
-    predicted_of_docs = split_by_doc(named(predicted, tags.labels), probs, pairs.lengths)
-    return [Sides(*sides) for sides in zip(annotated_of_docs, predicted_of_docs)]
+    annotated_sides = split_by_doc(list_entities(gold, tags.labels), probs, pairs.lengths)
+    predicted_sides = split_by_doc(list_entities(predicted, tags.labels), probs, pairs.lengths)
+    return [Sides(*sides) for sides in zip(annotated_sides, predicted_sides)]
 
 
 def split_by_doc(
@@ -654,8 +657,9 @@ def split_by_doc(
     return probs_of_docs
 
 
-def named(entities: Entities, labels: Sequence[str]) -> list[Entity]:
-    """Make a list of entities with the names of their labels, of arrays with indices of labels."""
+def list_entities(entities: Entities, labels: Sequence[str]) -> list[Entity]:
+    """List entities with the names of their labels. `labels` has the names, and the arrays of
+    `entities` have indices of them."""
     entities_with_names: list[Entity] = []
     columns = entities.begin.tolist(), entities.end.tolist(), entities.label.tolist()
     for begin, end, label in zip(*columns):

@@ -185,7 +185,9 @@ def tune_on(
     nlp (Language): The pipeline of the component.
     ner (CostSensitiveNER): The component.
     parameter (str): What to tune, one of `TUNABLE`.
-    beta, precision, recall: See `tune`.
+    beta (float): Recall is so many times as important as precision.
+    precision (float | None): Required precision: maximise recall instead of F-beta.
+    recall (float | None): Required recall: maximise precision instead of F-beta.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     """
     # Count the correct, predicted and annotated entities of each doc with each value.

@@ -1,4 +1,4 @@
-"""The features of a linear model in the form of a page: see `javascript/features.js`.
+"""The features of a linear model for a web page, which finds them by `javascript/features.js`.
 
 Each kind of column has a function that describes it, or is refused by name.
 """
@@ -102,7 +102,8 @@ def symbols_of_spacy() -> dict[str, int]:
 
 
 def describe_column(column: Column, arrays: dict[str, ArrayXd]) -> Description:
-    """What a page has to know of a column. Its arrays are added to `arrays`.
+    """Describe a column for the header of the model file that a web page reads. The arrays of the
+    column are added to `arrays`.
 
     RAISES (ValueError): If a page can't have such a column.
     """

@@ -100,6 +100,9 @@ class ForwardBackward:
 
         The sum is computed directly. log(Z - Z'), with Z' the sum over the other paths, would lose
         all digits where these have nearly all the probability.
+
+        allowed (Allowed): The allowed tags: a mask, True for the allowed tags of each token, or the
+            only allowed tag of each token. Shape: (N, K) or (N,)
         """
         return self._messages.log_partition_excluding(allowed)
 
@@ -109,10 +112,14 @@ class ForwardBackward:
         return self._messages.marginals()
 
     def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
-        """Compute the log-probability that a token has an allowed tag, for each token. It is minus
-        infinity where no legal path has such a tag. Shape: (N,)
+        """Compute, for each token, the log of the probability that its tag is one of those allowed
+        there: one number for each token, not for each tag. It is minus infinity where no possible
+        path has such a tag. Shape: (N,)
 
             log p(y_t in allowed_t)
+
+        allowed (Allowed): The allowed tags: a mask, True for the allowed tags of each token, or the
+            only allowed tag of each token. Shape: (N, K) or (N,)
         """
         return self._messages.log_marginals(allowed)
 

@@ -173,7 +173,7 @@ def sum_others(confusion: Confusion) -> Confusion:
     new_index = numpy.full(len(labels), others_index)
     new_index[kept_labels] = range(MAX_LABELS)
     new_index[-1] = outside_index
-    # A matrix with a 1 where an old label gets a new index, and 0 elsewhere. Shape: (old, new) Its
+    # A matrix with a 1 where an old label gets a new index, and 0 elsewhere. Shape: (old, new). Its
     # product with the costs sums the rows, and the columns, that get the same index.
     is_new_index = numpy.eye(MAX_LABELS + 2)[new_index]
     sums = is_new_index.T @ cost @ is_new_index

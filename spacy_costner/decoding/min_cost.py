@@ -186,14 +186,15 @@ class MinCost:
         labels_below_node: dict[str, list[str]] = {}
         if self.tree is not None:
             labels_below_node = find_inner_nodes(self.tree, tags.labels)
-        labels = (*tags.labels, *labels_below_node)
-        covers = numpy.eye(len(labels), len(tags.labels), dtype=bool)  # a label covers itself
+        labels_and_nodes = (*tags.labels, *labels_below_node)
+        # A label covers itself.
+        covers = numpy.eye(len(labels_and_nodes), len(tags.labels), dtype=bool)
         for node, labels_below in labels_below_node.items():
             for label in labels_below:
-                covers[labels.index(node), tags.labels.index(label)] = True
+                covers[labels_and_nodes.index(node), tags.labels.index(label)] = True
         # Gold never has a node: take the rows of the tags of the chain, which come first.
-        costs = self.cost(Tags(labels, tags.scheme.name))[: len(tags)]
-        return Choices(labels, covers, costs.astype("float64"))
+        costs = self.cost(Tags(labels_and_nodes, tags.scheme.name))[: len(tags)]
+        return Choices(labels_and_nodes, covers, costs.astype("float64"))
 
 
 def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
@@ -250,22 +251,24 @@ def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., A
 def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
     """Read the choices that `MinCost.save` returned.
 
-    saved (dict[str, Any]): What was saved.
+    saved (dict[str, Any]): What was saved: under "answers" the labels of the chain, then the nodes;
+        under "covers" and "table" the masks and the costs of `Choices`.
     tags (Tags): The tags of the chain.
+    RETURNS (Choices): The choices.
     RAISES (ValueError): If the choices don't fit these tags.
     """
-    labels = tuple(saved["answers"])
+    labels_and_nodes = tuple(saved["answers"])
     covers = numpy.asarray(saved["covers"], dtype=bool)
     costs = numpy.asarray(saved["table"], dtype="float64")
-    covers_shape = (len(labels), len(tags.labels))
-    costs_shape = (len(tags), len(Tags(labels, tags.scheme.name)))
-    has_shapes = covers.shape == covers_shape and costs.shape == costs_shape
-    if not (has_shapes and numpy.isfinite(costs).all()):
+    covers_shape = (len(labels_and_nodes), len(tags.labels))
+    costs_shape = (len(tags), len(Tags(labels_and_nodes, tags.scheme.name)))
+    fits_tags = covers.shape == covers_shape and costs.shape == costs_shape
+    if not (fits_tags and numpy.isfinite(costs).all()):
         raise ValueError(
             "spacy_costner.MinCostDecoding: saved choices: expected finite arrays of "
             f"{(covers_shape, costs_shape)}, got {covers.shape}, {costs.shape}"
         )
-    return Choices(labels, covers, costs)
+    return Choices(labels_and_nodes, covers, costs)
 
 
 def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:

@@ -84,8 +84,12 @@ class DocumentColumn(LabelColumn):
 
 def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc. Returns the number of each
-    token's group, -1 for a token that is alone. The arguments are those of `group_occurrences`.
-    Shape: (N,)"""
+    token's group, -1 for a token that is alone. Shape: (N,)
+
+    keys (Array1d): The hash of the value of each token. Shape: (N,)
+    takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    """
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups

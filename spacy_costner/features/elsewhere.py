@@ -129,7 +129,9 @@ def nearest_elsewhere(
     with the words "A b A A" the tokens 0, 2 and 3 have other occurrences. Their nearest ones are 2,
     3 and 2.
 
-    keys (Array1d), takes_part (Array1d), lengths (Ints1d): See `group_occurrences`.
+    keys (Array1d): The hash of the value of each token. Shape: (N,)
+    takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
+    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     n_nearest (int): The largest number of other occurrences of a token.
     RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; and the other
         occurrences of each, the nearest first, -1 for none. Of two that are equally near the left

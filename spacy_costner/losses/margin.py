@@ -39,7 +39,12 @@ def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) ->
 
 
 def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the max-margin: see `max_margin`. The parameters are those of the softmax-margin."""
+    """Build the max-margin: see `max_margin`.
+
+    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
+    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    RAISES (ValueError): If the multiplier is negative or not finite.
+    """
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
     return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
@@ -50,14 +55,20 @@ def make_risk(*, cost: Cost | None = None) -> Loss:
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
     """
-    return Loss(risk, cost or hamming_cost, needs_start=True)
+    return Loss(risk, cost or hamming_cost, needs_start=True)  # as it is not convex
 
 
 def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
-    """Build the Jensen risk bound: see `jensen_risk_bound`. The parameters are those of the
-    softmax-margin."""
+    """Build the Jensen risk bound: see `jensen_risk_bound`.
+
+    cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
+    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    RAISES (ValueError): If the multiplier is negative or not finite.
+    """
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)
     compute = partial(jensen_risk_bound, multiplier=multiplier)
+    # The cost is added to the scores, so the probabilities are shifted against expensive mistakes.
+    # The loss is not convex, so it needs a start.
     return Loss(compute, cost or hamming_cost, shifts_probabilities=True, needs_start=True)
 
 

@@ -38,7 +38,11 @@ class FirstPass(Shim):
     If a label is added to the component later, the first pass stays as it is: it is trained only at
     initialization, so it could not learn the label.
 
-    settings (AdaGrad), average_power (float), keep_all (bool): See `SparseWeights`.
+    settings (AdaGrad): Learning rate and regularisation.
+    average_power (float): How much later steps count more in the average of the weights: p in
+        `SparseWeights`.
+    keep_all (bool): Whether all weights are kept after training. Otherwise small ones are set to 0
+        and the others rounded.
     n_epochs (int): How often its training goes through the examples.
     read_labels (ReadLabels | None): If you set this function, the labels that the second pass sees
         are read from docs by it, and the first pass is neither trained nor used. It is not saved.
@@ -55,7 +59,7 @@ class FirstPass(Shim):
         self.tags = Tags(())
         self.weights = SparseWeights(settings, average_power, keep_all)
         self.read_labels: ReadLabels | None = None
-        self.boundaries: Boundaries = False
+        self.boundaries: Boundaries = False  # a doc isn't cut
         # Only in training: see `set_folds`.
         self._folds: list[tuple[Features, SparseWeights]] = []
         self._fold_of_text: dict[int, int] = {}

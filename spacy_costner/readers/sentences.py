@@ -131,24 +131,25 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
         same if there are -DOCSTART- lines; otherwise a doc is a sentence.
     RETURNS (Ints1d): The first token of each doc. Shape: (number of docs,)
     """
-    first_tokens = numpy.flatnonzero(tokens.sent_start)  # of each of S sentences, (S,)
+    # The first token of each of S sentences. Shape: (S,)
+    sentence_starts = numpy.flatnonzero(tokens.sent_start)
     # A sentence begins a document if more -DOCSTART- lines are before it than before the sentence
     # that precedes it. For the first sentence -1 stands in place of that number, so that it always
     # begins a document. Shape: (S,)
-    begins_document = numpy.diff(tokens.n_docstarts[first_tokens], prepend=-1) > 0
+    begins_document = numpy.diff(tokens.n_docstarts[sentence_starts], prepend=-1) > 0
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
         n_sents = 0 if has_documents else 1
     if n_sents == 0:
-        return first_tokens[begins_document]
+        return sentence_starts[begins_document]
     # The number of each sentence in the file, and that of the first sentence of its document. If
     # documents begin at the sentences 0 and 3 of 5, `where` gives 0 0 0 3 0, and the largest number
     # up to each sentence is 0 0 0 3 3. Shapes: (S,)
-    number = numpy.arange(len(first_tokens))
-    first_number = numpy.maximum.accumulate(numpy.where(begins_document, number, 0))
-    number_in_document = number - first_number
-    begins_doc = number_in_document % n_sents == 0
-    return first_tokens[begins_doc]
+    sentence = numpy.arange(len(sentence_starts))
+    first_sentence = numpy.maximum.accumulate(numpy.where(begins_document, sentence, 0))
+    sentence_in_document = sentence - first_sentence
+    begins_doc = sentence_in_document % n_sents == 0
+    return sentence_starts[begins_doc]
 
 
 def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False) -> Doc:

@@ -95,15 +95,22 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
 
 def _reject_entities(doc: Doc, options: ReadOptions) -> None:
-    """Move the entities of a doc to the `incorrect_spans_key` of `doc.spans`. Nobody knows which
-    entities would be right in their place, so all annotation of the doc becomes missing."""
+    """Move the span of a rejected task to the `incorrect_spans_key` of `doc.spans`. The task says
+    that the span is wrong, but not which entities the text has in its place. So all annotation of
+    the doc becomes missing.
+
+    doc (Doc): The doc of a task with one span whose answer was "reject". The doc may have several
+        entities, as a span with several labels becomes one for each, or none, if it can't have the
+        span. They are in `doc.ents` or, with a `spans_key`, in `doc.spans`. The doc is changed.
+    options (ReadOptions): The options, with an `incorrect_spans_key`.
+    """
     assert options.incorrect_spans_key is not None
     entities: Iterable[Span] = doc.ents
     if options.spans_key is not None:
         entities = doc.spans.pop(options.spans_key)
-    rejected = [Span(doc, ent.start, ent.end, label=ent.label) for ent in entities]
+    incorrect_spans = [Span(doc, ent.start, ent.end, label=ent.label) for ent in entities]
     doc.set_ents([], default="missing")
-    doc.spans[options.incorrect_spans_key] = rejected
+    doc.spans[options.incorrect_spans_key] = incorrect_spans
 
 
 def _merge_tasks(
@@ -362,7 +369,8 @@ def _align(
     end = span.end - n_trailing
     if start >= end:
         info.add_problem(ONLY_SPACE, place, span_and_label)
-        return TokenSpan(0, 0, span=None)  # no tokens
+        # White space alone is no entity, so no annotation is missing: the span has no tokens.
+        return TokenSpan(0, 0, span=None)
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)
 

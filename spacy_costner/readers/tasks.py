@@ -203,7 +203,7 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     n_units = utf16_length(text)
     spans: list[TaskSpan] = []
     for json_span in json_spans:
-        spans += _span_from_json(json_span, n_units, key, place)
+        spans += _spans_from_json(json_span, n_units, key, place)
     if n_units == len(text):
         return spans
 
@@ -214,13 +214,13 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
         converted_spans = _spans_in_characters(spans, text)
         if all(map(is_in_place, converted_spans)):
             spans = converted_spans
-    # `_span_from_json` has allowed ends up to the number of code units. Now they count characters.
+    # `_spans_from_json` has allowed ends up to the number of code units. Now they count characters.
     for span in spans:
         _range_from_json([span.start, span.end], len(text), key, place)
     return spans
 
 
-def _span_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
+def _spans_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
     """Read a span, and make a span for each of its labels.
 
     json_span (Any): What JSON has for the span: a list [start, end, label], or an object.
@@ -245,12 +245,12 @@ def _span_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> l
     start, end = _range_from_json([start, end], limit, key, place)
     # A span of Label Studio has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
-    if not labels or not all(isinstance(name, str) and name.strip() for name in labels):
+    if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
         raise place.refuse(f"{key}: expected the label of a span, got {shown(json_span)}")
-    for name in labels:
-        if SURROGATE.search(name):
-            raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(name)}")
-    return [TaskSpan(start, end, name, extra) for name in labels]
+    for label in labels:
+        if SURROGATE.search(label):
+            raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(label)}")
+    return [TaskSpan(start, end, label, extra) for label in labels]
 
 
 def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:

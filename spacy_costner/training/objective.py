@@ -261,7 +261,7 @@ def to_loss_inputs(
         if gold.collapsed_of is not None:
             # The chain has several tags for O. Each of them costs what O costs. Shape: (K, K)
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
-        gold = gold._replace(cost=gold_cost(gold.tags, table, gold.token_weights))
+        gold = gold._replace(cost=costs_given_gold(gold.tags, table, gold.token_weights))
 
     if targets.soft is not None:
         # A doc with soft targets is learned from these alone: its gold has the weight 0.
@@ -281,11 +281,11 @@ def to_loss_inputs(
     return chain.constrain(scores, targets.constraints), gold
 
 
-def gold_cost(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """Compute what it costs to predict each tag at each token, where another tag may be right.
+def costs_given_gold(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
+    """Compute what it costs to predict each tag at each token, given the gold tags.
 
     path (Ints1d): The gold tag of each token, -1 where gold is missing. Shape: (N,)
-    table (CostTable): The cost of each mistake. Shape: (K, K)
+    table (CostTable): The cost of each mistake, [gold tag, predicted tag]. Shape: (K, K)
     weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
     RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)
     """

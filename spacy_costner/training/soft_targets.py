@@ -31,7 +31,7 @@ from .. import chain
 from ..tags import Tags
 from ..types import Constraints, LossResult, Potentials, map_scores, no_scores
 
-KEY = "spacy_costner.soft_targets"
+SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
 """The key of soft targets in `doc.user_data` of the reference doc."""
 
 LEAST = 1e-6
@@ -85,24 +85,25 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     # four fields are emissions, transitions, start and end.
     for d_scores, counts_of_teacher, array in zip(gradient[:4], soft.expected[:4], scores[:4]):
         expected_counts = asarray(counts_of_teacher)
-        d_scores -= expected_counts  # in place
+        d_scores -= expected_counts  # this changes the array in `gradient`
         value -= float((expected_counts * array).sum())
     return LossResult(value, gradient)
 
 
 def expectations(
-    potentials: Potentials, tags: Tags, doc_of: Ints1d | None = None
+    potentials: Potentials, tags: Tags, doc_of_sequence: Ints1d | None = None
 ) -> Iterator[Saved]:
     """Compute the soft targets of docs from the potentials of a teacher. They are to be saved with
     the docs.
 
     potentials (Potentials): The potentials of the teacher.
     tags (Tags): The tags of the teacher's chain.
-    doc_of (Ints1d | None): The doc of each sequence. None: each sequence is a doc. Shape: (B,)
+    doc_of_sequence (Ints1d | None): The doc of each sequence. None: each sequence is a doc.
+        Shape: (B,)
     YIELDS (Saved): The soft targets of each doc.
     """
-    if doc_of is None:
-        doc_of = numpy.arange(len(potentials.lengths))
+    if doc_of_sequence is None:
+        doc_of_sequence = numpy.arange(len(potentials.lengths))
     finest = Tags(sorted(tags.labels)).finest
     # Each of the finest tags has the scores of the teacher's tag that it counts as, so that a set
     # of entities has the same score in both tag schemes. In float64, as expected counts are sums of
@@ -115,7 +116,7 @@ def expectations(
     end = potentials.end[tag_of_teacher].astype("float64")
 
     first_token = 0
-    for lengths in _lengths_by_doc(potentials.lengths, doc_of):
+    for lengths in _lengths_by_doc(potentials.lengths, doc_of_sequence):
         end_token = first_token + int(lengths.sum())
         doc_emissions = emissions[first_token:end_token]
         first_token = end_token
@@ -134,18 +135,18 @@ def expectations(
         yield saved
 
 
-def _lengths_by_doc(lengths: Ints1d, doc_of: Ints1d) -> list[Ints1d]:
+def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
     """Group the lengths of sequences by doc.
 
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of (Ints1d): The doc of each sequence, in ascending order. Each doc has at least one
-        sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The doc of each sequence, in ascending order. Each doc has at least
+        one sequence. Shape: (B,)
     RETURNS (list[Ints1d]): For each doc the lengths of its sequences.
     """
-    if not len(doc_of):
+    if not len(doc_of_sequence):
         return []
     # Split where the doc changes: before the first sequence of each doc but the first doc.
-    first_sequences = numpy.flatnonzero(numpy.diff(doc_of)) + 1
+    first_sequences = numpy.flatnonzero(numpy.diff(doc_of_sequence)) + 1
     return numpy.split(lengths, first_sequences)
 
 
@@ -178,7 +179,7 @@ def labels_of(doc: Doc) -> set[str]:
     """Return the labels that a model has to have to learn from a training doc: those of its
     entities and, if it is taught, all labels of its teacher."""
     labels = {ent.label_ for ent in doc.ents}
-    saved: Saved = doc.user_data.get(KEY, {})
+    saved: Saved = doc.user_data.get(SOFT_TARGETS_KEY, {})
     labels.update(saved.get("labels", ()))
     return labels
 
@@ -186,7 +187,7 @@ def labels_of(doc: Doc) -> set[str]:
 def is_taught(example: Example) -> bool:
     """Whether an example has soft targets that can be used. They can't if the predicted doc has
     other tokens than the reference: soft targets are by token, and are not aligned."""
-    if KEY not in example.reference.user_data:
+    if SOFT_TARGETS_KEY not in example.reference.user_data:
         return False
     words = example.predicted.to_array([ORTH])
     reference_words = example.reference.to_array([ORTH])
@@ -194,28 +195,28 @@ def is_taught(example: Example) -> bool:
 
 
 def cut_as_taught(
-    examples: Sequence[Example], lengths: Ints1d, doc_of: Ints1d
+    examples: Sequence[Example], lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> tuple[Ints1d, Ints1d]:
     """Cut docs with soft targets as their teacher cut them: soft targets are of the paths of these
     sequences. Other docs stay as they are cut.
 
     examples (Sequence[Example]): The examples. Each has at least one sequence.
     lengths (Ints1d): The number of tokens of each sequence, before that. Shape: (B,)
-    doc_of (Ints1d): The example of each sequence, before that. Shape: (B,)
+    doc_of_sequence (Ints1d): The example of each sequence, before that. Shape: (B,)
     RETURNS (tuple[Ints1d, Ints1d]): The lengths and the examples of the new sequences.
         Shapes: (B',)
     """
     if not any(is_taught(eg) for eg in examples):
-        return lengths, doc_of
-    lengths_by_doc = _lengths_by_doc(lengths, doc_of)
+        return lengths, doc_of_sequence
+    lengths_by_doc = _lengths_by_doc(lengths, doc_of_sequence)
     for i, eg in enumerate(examples):
         if is_taught(eg):
-            saved: Saved = eg.reference.user_data[KEY]
+            saved: Saved = eg.reference.user_data[SOFT_TARGETS_KEY]
             one_sequence = [lengths_by_doc[i].sum()]
             lengths_by_doc[i] = saved.get("lengths", one_sequence)
     n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
-    doc_of = numpy.repeat(numpy.arange(len(examples)), n_sequences)
-    return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of
+    doc_of_sequence = numpy.repeat(numpy.arange(len(examples)), n_sequences)
+    return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of_sequence
 
 
 class TaughtDoc(NamedTuple):
@@ -224,23 +225,23 @@ class TaughtDoc(NamedTuple):
     example_number (int): The number of its example in the batch.
     tokens (slice): Its tokens, counted over the batch.
     saved (Saved): Its soft targets.
-    to_student (Array2d): For each of the finest tags, True at the tag of the student that it counts
-        as: see `_map_to_student_tags`. Shape: (K', K)
+    student_tag_masks (Array2d): For each of the finest tags, True at the tag of the student that it
+        counts as: see `_map_to_student_tags`. Shape: (K', K)
     """
 
     example_number: int
     tokens: slice
     saved: Saved
-    to_student: Array2d
+    student_tag_masks: Array2d
 
     def add_expectations(self, total: Potentials, weight: float) -> None:
         """Add the expected counts of this doc, times a weight, to those of the batch, in place.
         Counts of the finest tags that count as the same tag of the student are summed."""
-        transitions = self.to_student.T @ self.saved["transitions"] @ self.to_student
-        total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.to_student)
+        transitions = self.student_tag_masks.T @ self.saved["transitions"] @ self.student_tag_masks
+        total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.student_tag_masks)
         total.transitions[:] += weight * transitions
-        total.start[:] += weight * (self.saved["start"] @ self.to_student)
-        total.end[:] += weight * (self.saved["end"] @ self.to_student)
+        total.start[:] += weight * (self.saved["start"] @ self.student_tag_masks)
+        total.end[:] += weight * (self.saved["end"] @ self.student_tag_masks)
 
 
 def read_soft_targets(
@@ -248,7 +249,7 @@ def read_soft_targets(
     tags: Tags,
     constraints: Constraints,
     lengths: Ints1d,
-    doc_of: Ints1d,
+    doc_of_sequence: Ints1d,
     weights: Floats1d | None,
 ) -> tuple[SoftTargets | None, Array1d]:
     """Read the soft targets of a batch. A taught doc is left out, with the weight 0, if no path of
@@ -259,13 +260,13 @@ def read_soft_targets(
     tags (Tags): The tags of the student's chain.
     constraints (Constraints): The possible paths of the student.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of (Ints1d): The example of each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The example of each sequence. Shape: (B,)
     weights (Floats1d | None): The weights of the examples; None: 1. Shape: (D,)
     RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no doc is taught; and a
         mask, True for the examples that are left out. Shape: (D,)
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
-    taught_docs = _find_taught_docs(examples, tags, lengths, doc_of)
+    taught_docs = _find_taught_docs(examples, tags, lengths, doc_of_sequence)
     is_left_out = numpy.zeros(len(examples), dtype=bool)
     if not taught_docs:
         return None, is_left_out
@@ -276,13 +277,13 @@ def read_soft_targets(
         possible = constraints.emissions.copy()
     for doc in taught_docs:
         # If none of the finest tags counts as a tag of the student, the teacher lacks its label.
-        possible[doc.tokens] &= doc.to_student.any(axis=0)
+        possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
     has_path = numpy.ones(len(examples), dtype=bool)
     if constraints.emissions is not None:
         path = chain.any_path(constraints._replace(emissions=possible), lengths)
         lacks_path = numpy.isneginf(path.scores)  # of each sequence, (B,)
-        has_path[doc_of[lacks_path]] = False
+        has_path[doc_of_sequence[lacks_path]] = False
 
     soft_weights = numpy.zeros(len(examples))
     expected = no_scores(lengths, len(tags), "float64")
@@ -300,28 +301,37 @@ def read_soft_targets(
 
     constraints = constraints._replace(emissions=possible)
     # All sequences of a doc have the weight of the doc.
-    soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of], constraints)
+    soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of_sequence], constraints)
     return soft_targets, is_left_out
 
 
 def _find_taught_docs(
-    examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of: Ints1d
+    examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> list[TaughtDoc]:
-    """Find the taught docs of a batch. For the arguments see `read_soft_targets`."""
+    """Find the taught docs of a batch: those whose reference has soft targets.
+
+    examples (Sequence[Example]): The examples.
+    tags (Tags): The tags of the student's chain.
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The example of each sequence. Shape: (B,)
+    RETURNS (list[TaughtDoc]): The taught docs, in the order of the examples.
+    RAISES (ValueError): If a teacher has a label that the tags don't have.
+    """
     # The sum of the lengths of the sequences of each doc. Shape: (D,)
-    n_tokens_of_docs = numpy.bincount(doc_of, weights=lengths, minlength=len(examples)).astype(int)
+    sums = numpy.bincount(doc_of_sequence, weights=lengths, minlength=len(examples))
+    n_tokens_of_docs = sums.astype(int)
     taught_docs: list[TaughtDoc] = []
     end = 0
     for i, n_tokens in enumerate(n_tokens_of_docs.tolist()):
         begin = end
         end += n_tokens
         if is_taught(examples[i]):
-            saved: Saved = examples[i].reference.user_data[KEY]
+            saved: Saved = examples[i].reference.user_data[SOFT_TARGETS_KEY]
             taught_doc = TaughtDoc(
                 example_number=i,
                 tokens=slice(begin, end),
                 saved=saved,
-                to_student=_map_to_student_tags(saved, tags),
+                student_tag_masks=_map_to_student_tags(saved, tags),
             )
             taught_docs.append(taught_doc)
     return taught_docs
