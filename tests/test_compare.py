@@ -114,9 +114,9 @@ def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experi
 
 def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
     """Risk needs a trained model to start from, so 5 epochs of Sequential come before it."""
-    with_names = experiment._replace(loss_paths=["sequential", "Risk", "MIRA"])  # type: ignore[list-item]
+    experiment_by_name = experiment._replace(loss_paths=["sequential", "Risk", "MIRA"])  # type: ignore[list-item]
 
-    sequential, risk, mira = make_variants(*with_names, seeds=[0])
+    sequential, risk, mira = make_variants(*experiment_by_name, seeds=[0])
 
     assert [variant.loss for variant in (sequential, risk, mira)] == ["sequential", "Risk", "MIRA"]
     assert sequential.config["components"]["ner"]["loss"] == SEQUENTIAL
@@ -130,9 +130,9 @@ def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> 
     scorer = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": cost}
     base = load_config(experiment.config_path)
     put_onto(base, {"components": {"ner": {"scorer": scorer}}}).to_disk(experiment.config_path)
-    with_names = experiment._replace(loss_paths=["Risk", "MIRA"])  # type: ignore[list-item]
+    experiment_by_name = experiment._replace(loss_paths=["Risk", "MIRA"])  # type: ignore[list-item]
 
-    risk, mira = make_variants(*with_names, seeds=[0])
+    risk, mira = make_variants(*experiment_by_name, seeds=[0])
 
     assert risk.measure.cost == mira.measure.cost == cost
     assert risk.config["components"]["ner"]["loss"]["*"]["then"]["cost"] == cost
@@ -240,8 +240,8 @@ def test_another_measure_needs_no_other_training(
 def linear_variant(experiment: Experiment) -> Variant:
     """The variant of a linear model with the loss Sequential."""
     sparse_config(experiment).to_disk(experiment.config_path)
-    with_names = experiment._replace(loss_paths=["Sequential"])  # type: ignore[list-item]
-    (variant,) = make_variants(*with_names, seeds=[1])
+    experiment_by_name = experiment._replace(loss_paths=["Sequential"])  # type: ignore[list-item]
+    (variant,) = make_variants(*experiment_by_name, seeds=[1])
     return variant
 
 

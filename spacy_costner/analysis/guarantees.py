@@ -356,12 +356,15 @@ def draw_uniformly(weights: Floats1d) -> Ints1d:
 
 
 def measure_promise(
-    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], drawings: Sequence[Drawing]
+    nlp: Language,
+    ner: CostSensitiveNER,
+    drawn_examples: Sequence[Example],
+    drawings: Sequence[Drawing],
 ) -> KeptPromise | None:
     """Estimate how well a component keeps its present promise on the texts that docs were drawn
     from: the mean miss rate of their docs with entities.
 
-    examples (Sequence[Example]): The annotated docs that were drawn, each once.
+    drawn_examples (Sequence[Example]): The annotated docs that were drawn, each once.
     drawings (Sequence[Drawing]): How each of them was drawn.
     RETURNS (KeptPromise | None): The promised and the estimated miss rate, and the number of
         drawings that took a doc with a missed entity. None if the component promises nothing, or no
@@ -370,12 +373,12 @@ def measure_promise(
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
-    scored = score_spans(nlp, ner, examples, promise)
+    scored = score_spans(nlp, ner, drawn_examples, promise)
     # The set misses an entity if the highest threshold that finds the entity is below the promised
     # one.
     all_docs = ""  # the key of the only group, as the promise is not one for each group
     is_missed = scored.gold["score"] < promise.groups[all_docs].threshold
-    n_docs = len(examples)
+    n_docs = len(drawn_examples)
     n_entities = numpy.bincount(scored.gold["doc"], minlength=n_docs)
     n_missed = numpy.bincount(scored.gold["doc"], weights=is_missed, minlength=n_docs)
     miss_rates = n_missed / numpy.maximum(n_entities, 1)  # shape: (docs,)

@@ -157,7 +157,9 @@ class Report(NamedTuple):
     pipeline, version (str): The name and the version of the pipeline.
     facts (dict[str, str]): What the head of the page says of the corpus and the component.
     docs, tokens (int): The number of docs and of annotated tokens.
-    total, labels, levels: See `EntityCounts`.
+    total (PRFScore): True positives, false positives and false negatives of all entities.
+    labels (dict[str, PRFScore]): Those of each label, or inner node of the label tree.
+    levels (dict[str, PRFScore]): Those of each level of the label tree.
     intervals (ScoreIntervals | None): The intervals of the scores over docs. None if there are
         fewer than `MIN_DOCS`.
     scores (dict[str, Any]): The scores that need costs or probabilities: see

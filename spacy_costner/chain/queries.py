@@ -136,7 +136,7 @@ class ForwardBackward:
 
     def segment_log_probs(self, segments: Segments) -> ValuesWithVjp:
         """Compute the log-probability of each segment: that a path has its tags, and an allowed tag
-        after it. It is minus infinity if no legal path has them. Shape: (S,)
+        after it. It is minus infinity if no possible path has them. Shape: (S,)
 
             log p(y_begin = tag_begin, ..., y_{end-1} = tag_{end-1}, y_end in after)
         """
@@ -184,7 +184,7 @@ class ForwardBackward:
 
     def expectation(self, values: Potentials) -> ScoreWithVjp:
         """Compute the expectation of the value v of a path, which is a sum over its tags and
-        transitions. It is 0 for a sequence without a legal path.
+        transitions. It is 0 for a sequence without a possible path.
 
             E_p[v(y)],  v(y) = sum of the values of the tags and transitions of y
 
@@ -199,8 +199,8 @@ class ForwardBackward:
 
     def entropy(self) -> ScoreWithVjp:
         """Compute the entropy of the distribution of paths, in nats. It is 0 for a sequence without
-        a legal path. Its gradient is minus the covariance of the score of a path and the counts of
-        its tags and transitions.
+        a possible path. Its gradient is minus the covariance of the score of a path and the counts
+        of its tags and transitions.
 
             -E_p[log p(y)]
         """
@@ -208,7 +208,7 @@ class ForwardBackward:
 
     def sample_paths(self, n: int, rng: Generator) -> Ints2d:
         """Sample paths of each sequence from the distribution, by forward filtering and backward
-        sampling. In a sequence without a legal path, the tags have no meaning.
+        sampling. In a sequence without a possible path, the tags have no meaning.
 
         n (int): The number of paths, at least 1.
         rng (Generator): The generator of random numbers.
@@ -240,7 +240,7 @@ class MaxMessages:
 
     def max_marginals(self) -> Floats2d:
         """Compute, for each tag at each token, the score of the best path that has it. It is minus
-        infinity if no legal path has it. Shape: (N, K)
+        infinity if no possible path has it. Shape: (N, K)
 
             max_{y: y_t = k} s(y)
         """

@@ -242,8 +242,17 @@ def find_features(
     is_train: bool = False,
     by_word: bool = False,
 ) -> FeatureBatch:
-    """Find the features of the tokens of docs. The arguments are those of `Features.find`. If the
-    model has a first pass, there are features of the labels that it predicts, too."""
+    """Find the features of the tokens of docs. If the model has a first pass, there are features of
+    the labels that it predicts, too.
+
+    model (Model): The model.
+    docs (Sequence[Doc]): The docs.
+    is_train (bool): Whether the model learns from the labels of these docs. Label memory then
+        ignores the labels that it has counted in them.
+    by_word (bool): Whether the batch has the ids of words in place of the rows that depend on the
+        word alone.
+    RETURNS (FeatureBatch): The features.
+    """
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)

@@ -53,7 +53,16 @@ class WordSums(NamedTuple):
         cache: WordCache,
         slots: WordSlots,
     ) -> "WordSums":
-        """Make an object that has the sums of no word so far. For the arguments see the class."""
+        """Make an object that has the sums of no word so far.
+
+        weights (Floats2d): The weights: V rows of features, M rows of static vectors, and below
+            them rows that are not used here. Shape: (V + M or more, K)
+        n_features (int): The number of rows of features, V.
+        n_vector_rows (int): The number of rows of static vectors, M.
+        cache (WordCache): All words that were seen so far.
+        slots (WordSlots): The slots that depend on the word at their offset alone.
+        RETURNS (WordSums): The object.
+        """
         n_offsets = len(slots.by_offset)
         sums = numpy.zeros((0, n_offsets, weights.shape[1]), dtype="float32")
         return cls(weights, n_features, n_vector_rows, cache, slots, sums, n_words=0)
