@@ -1100,7 +1100,7 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
         # it as `compute`, or in a partial, which keeps it as `func`.
         for attribute in ("compute", "func"):
             compute = getattr(compute, attribute, compute)
-        comments[""] = summary_text(compute)
+        comments[""] = summary_text(compute)  # the comment of the block itself
 
     lines_of_comments: dict[str, list[str]] = {}
     for setting, comment in comments.items():

@@ -299,7 +299,7 @@ def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
     the text of a page is of no group."""
     if promise is None or promise.by_group is not None:
         return None
-    thresholds = promise.groups[""]
+    thresholds = promise.groups[""]  # the key of all docs
     return {
         "miss": promise.miss,
         "false_alarm": promise.false_alarm,
