@@ -227,9 +227,10 @@ def test_texts_that_measure_have_no_predictions_and_scores_between_the_others(
     assert backend.session.status()["measured"] == len(TO_MEASURE)
 
 
-def test_a_text_that_measured_is_never_trained_on_also_if_it_is_edited(
+def test_an_answer_that_measures_stays_so_if_its_text_is_edited(
     backend: LabelStudioBackend,
 ) -> None:
+    """The new text would be one to train on, if it was answered by itself."""
     backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_MEASURE[0]))
     backend.webhook(webhook("ANNOTATION_UPDATED", 7, TO_TRAIN[0]))
     (answer,) = AnnotationStore(backend.session.store.folder).answers.values()

@@ -521,7 +521,7 @@ READ: list[tuple[list[Place] | None, list[bool]]] = [
 ]
 """Of each task: the spans of its doc, or None without the key; and which tokens are missing."""
 
-SPANS_KEY = ReadOptions(spans_key="sc")
+WITH_SPANS_KEY = ReadOptions(spans_key="sc")
 reads_tasks = pytest.mark.filterwarnings(
     "ignore:spans don't begin:UserWarning", "ignore:texts without"
 )
@@ -544,7 +544,7 @@ def check_docs_of_tasks(docs: Sequence[Doc]) -> None:
 @reads_tasks
 def test_jsonl_is_read_with_spans_that_overlap(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
-    docs = list(read_docs(spacy.blank("xx"), path, SPANS_KEY))
+    docs = list(read_docs(spacy.blank("xx"), path, WITH_SPANS_KEY))
     check_docs_of_tasks(docs)
     assert not any(doc.ents for doc in docs)
 
@@ -560,7 +560,7 @@ def test_convert_keeps_spans_that_overlap(suffix: str, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)
     assert counts["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and counts["missing"] == 4
-    check_docs_of_tasks(list(read_docs(spacy.blank("xx"), output, SPANS_KEY)))
+    check_docs_of_tasks(list(read_docs(spacy.blank("xx"), output, WITH_SPANS_KEY)))
 
 
 @reads_tasks
@@ -598,7 +598,7 @@ def test_label_studio_is_read_with_spans_that_overlap(tmp_path: Path) -> None:
     task = {"data": {"text": "the bank of Rome"}, "annotations": [{"result": results}]}
     path = write_jsonl(tmp_path / "tasks.json", [task])
 
-    (doc,) = read_docs(spacy.blank("xx"), path, SPANS_KEY)
+    (doc,) = read_docs(spacy.blank("xx"), path, WITH_SPANS_KEY)
 
     assert places_of(doc) == [(0, 4, "ORG"), (3, 4, "GPE")]
 
@@ -617,7 +617,7 @@ def test_entities_in_columns_are_read_as_spans(tmp_path: Path) -> None:
     path = tmp_path / "columns.iob"
     path.write_text("the O\nbank B-ORG\nof -\nRome B-GPE\n")
 
-    (doc,) = read_docs(spacy.blank("xx"), path, SPANS_KEY)
+    (doc,) = read_docs(spacy.blank("xx"), path, WITH_SPANS_KEY)
 
     assert places_of(doc) == [(1, 2, "ORG"), (3, 4, "GPE")]
     assert is_missing(doc, "sc").tolist() == [False, False, True, False]

@@ -102,7 +102,7 @@ def n_values(nlp: Language) -> int:
     return len(features)
 
 
-def second_pass(model: Model) -> SparseWeights:
+def main_weights(model: Model) -> SparseWeights:
     """The weights of the linear model, or of the linear part of a hybrid."""
     _, weights = linear_part(model)
     return weights
@@ -272,7 +272,7 @@ def test_weights_of_vectors_are_rounded_only(tmp_path: Path) -> None:
 
     model = nlp.get_pipe("ner").model
     for weights, loaded_weights, rows in [
-        (second_pass(model), second_pass(loaded_model), second_pass(model).averaged(optimizer)),
+        (main_weights(model), main_weights(loaded_model), main_weights(model).averaged(optimizer)),
         (first_pass(model), first_pass(loaded_model), first_pass(model).rows),
     ]:
         assert loaded_weights.n_features < weights.n_features
@@ -292,7 +292,7 @@ def test_a_slim_model_with_vectors_predicts_as_the_whole_one(
     nlp, optimizer = trained(kind, FEATURES_AND_VECTORS)
     model = nlp.get_pipe("ner").model
     whole_model = model.copy()
-    second_pass(whole_model).restart(second_pass(model).averaged(optimizer))
+    main_weights(whole_model).restart(main_weights(model).averaged(optimizer))
     with nlp.use_params(optimizer.averages):
         nlp.to_disk(tmp_path)
     loaded_model = spacy.load(tmp_path).get_pipe("ner").model
@@ -313,7 +313,7 @@ def test_saving_does_not_change_what_training_goes_on_with(tmp_path: Path) -> No
             with nlp.use_params(optimizer.averages):
                 nlp.to_disk(tmp_path)
         nlp.update(examples(nlp, seed=2), sgd=optimizer, losses={})
-        weights = second_pass(nlp.get_pipe("ner").model)
+        weights = main_weights(nlp.get_pipe("ner").model)
         rows_of_both.append(weights.rows.copy())
         averages_of_both.append(weights.averaged(optimizer))
     numpy.testing.assert_array_equal(*rows_of_both)
@@ -329,14 +329,14 @@ def test_without_averages_nothing_is_dropped(tmp_path: Path) -> None:
 
 def test_with_keep_all_all_is_kept(tmp_path: Path) -> None:
     nlp, optimizer = trained(keep_all=True)
-    weights = second_pass(nlp.get_pipe("ner").model)
+    weights = main_weights(nlp.get_pipe("ner").model)
     with nlp.use_params(optimizer.averages):
         numpy.testing.assert_array_equal(weights.rows, weights.averaged(optimizer))
         nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
 
     assert n_values(loaded) == n_values(nlp)
-    loaded_weights = second_pass(loaded.get_pipe("ner").model)
+    loaded_weights = main_weights(loaded.get_pipe("ner").model)
     expected = weights.averaged(optimizer)
     atol = numpy.abs(expected).max() / 2**N_BITS
     numpy.testing.assert_allclose(loaded_weights.rows, expected, rtol=0, atol=atol)
@@ -447,7 +447,7 @@ def save_as_up_to_0_3(nlp: Language, folder: Path) -> None:
     saved_first_pass["weights"] = weights_up_to_0_3(first_pass(model))
     saved["shims"][0] = [
         srsly.msgpack_dumps(features),
-        weights_up_to_0_3(second_pass(model)),
+        weights_up_to_0_3(main_weights(model)),
         srsly.msgpack_dumps(saved_first_pass),
     ]
     path.write_bytes(srsly.msgpack_dumps(saved))

@@ -228,11 +228,13 @@ def test_a_frozen_tagger_predicts_the_same_if_its_listener_is_replaced(
     config = make_config(kind, corpus, frozen_components=["tagger"])
     for name in ("transformer", "tagger"):
         config["components"][name] = {"source": str(saved)}
+    # The saved encoder is used as it is.
     config.get("initialize", {}).get("components", {}).pop("transformer", None)
     if replace:
         config["components"]["tagger"]["replace_listeners"] = ["model.tok2vec"]
     spacy.util.logger.propagate = True
     nlp = init_nlp(config)
+    # spaCy warns that a frozen tagger listens to an encoder that is trained.
     assert ("W087" in caplog.text) is not replace
     if not replace:
         return

@@ -573,8 +573,12 @@ def place_in_doc(number: int, doc: Doc, text: str = "") -> DocPlace:
 def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check the docs of a corpus. Each doc is checked by itself. Docs with the same words must have
-    the same entities, and some token must be annotated as O."""
+    """Check each doc of a corpus by itself (`check_doc`). Then compare docs: those with the same
+    words must have the same entities. At last, some token of the corpus must be annotated as O.
+
+    YIELDS (Finding): A finding for each problem of each doc. `join_findings` joins those that are
+        alike.
+    """
     first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}
     has_outside = False
     for i, eg in enumerate(examples):

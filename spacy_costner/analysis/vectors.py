@@ -21,7 +21,7 @@ from ..progress import progress
 from ..readers.raw_text import find_raw_files, map_docs
 from ..saving import check_folder, save_folder
 from ..training.known_text import sentence_ids
-from ..training.raw_sentences import has_raw_sentences, save_raw_sentences
+from ..training.raw_sentences import are_learned_vectors, save_raw_sentences
 from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
 
 N_EXAMPLES = 6
@@ -183,7 +183,7 @@ def learn_beside(
     raw_paths: Sequence[Path], train_path: Path | None, folder: Path, lang: str
 ) -> LearnedVectors:
     """Learn vectors from raw text and the text of a training corpus, and save them in the folder
-    `vectors`, beside the output of another command.
+    `vectors`, beside the output of another command. Vectors that were learned before are replaced.
 
     raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
     train_path (Path | None): The training corpus, if there is one.
@@ -192,7 +192,7 @@ def learn_beside(
     RAISES (ValueError): If there is already such a folder that doesn't have learned vectors.
     """
     path = folder / DIR_VECTORS
-    if path.exists() and not has_raw_sentences(path):
+    if path.exists() and not are_learned_vectors(path):
         raise ValueError(
             f"{path}: expected nothing there, or vectors that were learned from raw text, got "
             "something else: remove it, or choose another output"

@@ -7,7 +7,6 @@ versions of Unicode.
 """
 
 import re
-import string
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -169,12 +168,18 @@ def _write_set(ranges: Ranges, is_negated: bool) -> str:
 
 
 def _escape(code: int, outside: bool = False) -> str:
-    """Write a character within a set, or outside of one. Marks, spaces, control characters and
-    surrogates are written by their number."""
+    """Write a character of a regular expression. Marks, spaces, control characters and surrogates
+    are written by their number.
+
+    code (int): The character.
+    outside (bool): Whether the character stands outside of a set, [...]. A hyphen is no syntax
+        there, and JavaScript's flag "u" forbids to escape what is no syntax.
+    """
     char = chr(code)
     if char in SYNTAX and not (outside and char == "-"):
         return f"\\{char}"
-    if char in string.printable[:94] or unicodedata.category(char)[0] in "LNPS":
+    # Letters, numbers, punctuation and symbols
+    if unicodedata.category(char)[0] in "LNPS":
         return char
     return f"\\u{{{code:x}}}"
 

@@ -73,9 +73,10 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
     labels (dict[str, float]): The bias of single labels, in place of the overall one.
     RAISES (ValueError): If a bias is not finite.
     """
+    # Any finite number is in the range.
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
     settings = {"bias": bias, "labels": dict(labels)}
-    check(None, settings)
+    check(None, settings)  # There are no tags yet, so the labels are checked later.
     return Decoding(viterbi, check, settings)
 
 

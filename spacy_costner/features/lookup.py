@@ -96,8 +96,9 @@ class WordSlots(NamedTuple):
         """The slots that gather the kept sums for the words in the window of a token.
 
         They are for a table in which each word has O rows, one for each of the O offsets in
-        `by_offset`. From the first of these rows for each token's word, (N, 1), `gather` makes
-        (N, O): for the offset with the number i, row i of the word at that offset.
+        `by_offset`. `gather` takes, for each token, the number of the first row of its word,
+        (N, 1). It returns (N, O): for each token, column i has row i of the word that stands at the
+        offset with the number i.
         """
         offsets = to_int32([*self.by_offset])
         return Slots(
@@ -368,7 +369,9 @@ class Lookup:
         word_ids (Ints1d): The ids of the words that it has returned. Shape: (N,)
         RETURNS (TokenBatch): The tokens with the ids of their values.
         """
-        word_rows = cache.table[word_ids]  # (N, n_word_places + number of marks)
+        # The ids of a word in the columns of words, then its marks: whether it begins with a
+        # capital, and whether it has a digit. (N, n_word_places + number of marks)
+        word_rows = cache.table[word_ids]
         n_word_places = self.n_word_places
         value_ids = numpy.empty((len(word_rows), self.n_places), dtype="int32")  # (N, C)
         value_ids[:, :n_word_places] = word_rows[:, :n_word_places]
@@ -376,6 +379,7 @@ class Lookup:
         marks = word_rows[:, n_word_places:]
         batch = TokenBatch(tokens, marks, value_ids, self.places)
         if len(word_rows):
+            # Columns whose values depend on more than the word write their ids now.
             for column in self.batch_columns:
                 column.find_values(batch, value_ids[:, self.places[column.name]])
         return batch

@@ -259,6 +259,7 @@ class CostSensitiveNER(TrainablePipe):
             spans, or the key of the probabilities is the `spans_key` of the component.
         """
         if confidence is None:
+            # So that `span._.confidence` is None, in place of an error.
             register_default()
             settings = None
         else:
@@ -273,6 +274,7 @@ class CostSensitiveNER(TrainablePipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
+        # As if the config had these settings: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags

@@ -5,10 +5,10 @@ have the features that they have in the whole doc, so features can come from the
 and after the piece. The piece together with these tokens is its window.
 
 The tokens of the corpus are numbered from 0. What is known of each token is stored once, in memory
-or in files. There are two segmentations of the same docs: as whole docs, and cut at their borders
-(see `segmentations`). A `TokenStore` has what both share. A `PieceStore` for each segmentation has
-its pieces and its gold tags. The features and targets of pieces are put together each time that
-their batch is used.
+or in files. There are two segmentations of the same docs (see `segmentations`). In one of them only
+long docs are cut. In the other one docs are cut at all borders of their chains, such as sentences.
+A `TokenStore` has what both share. A `PieceStore` for each segmentation has its pieces and its gold
+tags. The features and targets of pieces are put together each time that their batch is used.
 
 In shapes, B is the number of pieces in a batch, N of their tokens, C of columns of values (see
 `features`), S of features that a token can have, and K of tags.
@@ -88,7 +88,7 @@ def batch_pieces(
     cache: Path | None = None,
 ) -> Batches:
     """Read the training examples of a linear model, and divide them into batches of pieces. If the
-    component learns from incorrect spans, docs stay whole, as a cut could divide such a span.
+    component learns from incorrect spans, long docs aren't cut, as a cut could divide such a span.
 
     model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
     objective (Objective): The training objective.

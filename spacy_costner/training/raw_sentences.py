@@ -25,7 +25,7 @@ def save_raw_sentences(folder: Path, ids: Iterable[int]) -> None:
     (folder / FILE).write_text(text, encoding="utf8")
 
 
-def has_raw_sentences(folder: Path) -> bool:
+def are_learned_vectors(folder: Path) -> bool:
     """Whether the vectors in a folder were learned from raw text by `learn_vectors`, which saves
     the hashes of its sentences."""
     return (folder / FILE).is_file()
@@ -39,7 +39,7 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
     RETURNS (Array1d): The hashes. There are none if the vectors are not of `learn_vectors`.
     RAISES (ValueError): If the file of the hashes is damaged.
     """
-    if vectors is None or not has_raw_sentences(pipeline_folder(vectors)):
+    if vectors is None or not are_learned_vectors(pipeline_folder(vectors)):
         return unpack_ids("")
     path = pipeline_folder(vectors) / FILE
     try:
