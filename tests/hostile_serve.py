@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.analysis.session_vectors import RAW_FILE
+from spacy_costner.analysis.vectors import DIR_VECTORS
 
 from .support.annotation import NAMES, TOWNS, make_texts
 from .support.serving import served
@@ -182,7 +184,7 @@ def attack(folder: Path, n_requests: int, seed: int = 0) -> dict[int, int]:
     n_requests (int): How many.
     seed (int): Their seed.
     RETURNS (dict[int, int]): How many got each status. None is above 499, the server prints
-        nothing, and no file of the session has changed.
+        nothing, and no file with texts or answers has changed.
     """
     session = folder / "session"
     rng = random.Random(seed)
@@ -208,9 +210,18 @@ def attack(folder: Path, n_requests: int, seed: int = 0) -> dict[int, int]:
     return statuses
 
 
-def read_files(folder: Path) -> dict[str, bytes]:
-    """The content of all files in a folder."""
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def read_files(session: Path) -> dict[str, bytes]:
+    """The content of all files in the folder of a session, but for the vectors of words, which the
+    server learns from the texts meanwhile, and the texts that they were learned from."""
+    contents: dict[str, bytes] = {}
+    for path in session.rglob("*"):
+        name = path.relative_to(session)
+        # While a file or folder is written, its name begins with a dot.
+        first_part = name.parts[0].lstrip(".")
+        is_learned = first_part.startswith((str(DIR_VECTORS), RAW_FILE.name))
+        if not is_learned and path.is_file():
+            contents[str(name)] = path.read_bytes()
+    return contents
 
 
 def main(n_kills: int, n_requests: int) -> None:
