@@ -132,13 +132,24 @@ def decoding_text(info: dict[str, Any]) -> str:
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
     """The colour of each label, as displaCy has it, with what packages have registered. A label
     that displaCy doesn't know has the next of its colours that no other label has."""
-    colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
+    displacy_colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
     for registered in registry.displacy_colors.get_all().values():
-        colours.update(registered() if callable(registered) else registered)
-    known = {label: colours.get(SYNONYMS.get(label, label).upper()) for label in labels}
-    others = [colour for colour in dict.fromkeys(colours.values()) if colour not in known.values()]
-    next_colour = cycle(others or colours.values())
-    return {label: colour or next(next_colour) for label, colour in known.items()}
+        # A package registers its colours, or a function that returns them.
+        displacy_colours.update(registered() if callable(registered) else registered)
+
+    colours: dict[str, str] = {}
+    labels_without_colour: list[str] = []
+    for label in labels:
+        name = SYNONYMS.get(label, label).upper()
+        if name in displacy_colours:
+            colours[label] = displacy_colours[name]
+        else:
+            labels_without_colour.append(label)
+
+    distinct_colours = list(dict.fromkeys(displacy_colours.values()))
+    unused_colours = [colour for colour in distinct_colours if colour not in colours.values()]
+    colours.update(zip(labels_without_colour, cycle(unused_colours or distinct_colours)))
+    return colours
 
 
 def published_text(web_model: WebModel) -> str:
