@@ -6,7 +6,9 @@ Spanish, GENIA and chunks of experiments/linear.cfg. A seed draws 2,000 sentence
 part. They are the texts of a session of `costner serve`, and the annotator answers with gold. F is
 that of the session's model on 800 sentences of the development part, after 50, 100, 200 and 400
 annotated texts. The texts that measure are annotated, too, and not counted. The session trains
-after each 50 texts. At random, the model is trained on as many random texts.
+after each 50 texts. At random, the model is trained on as many random texts. With rules, for
+Spanish and GENIA, a session begins with a student that rules.py trains on 700 of the texts. It has
+the row of 0 texts, and the session chooses its first texts with it.
 
 FOLDER gets `results.jsonl`, a line for each model. If the script is called again, it goes on where
 it stopped, session by session. Then it prints the table.
@@ -25,6 +27,7 @@ from typing import NamedTuple
 
 import spacy
 from few import NAMES, read
+from rules import N_TRAIN, SHARES, annotate, draw_rules, train_student
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
@@ -44,7 +47,7 @@ SIZES = (50, 100, 200, 400)
 STEP = 50  # texts between two trainings
 N_TEXTS = 2_000
 N_DEV = 800
-ORDERS = ("loop", "random")
+ORDERS = ("loop", "random", "rules")
 
 
 class Setting(NamedTuple):
@@ -72,10 +75,22 @@ def as_task(doc: Doc) -> Task:
     return Task(doc.text.rstrip(), spans)
 
 
-def draw_tasks(corpus: str, part: str, n: int, seed: int) -> list[Task]:
+def draw_sentences(corpus: str, part: str, n: int, seed: int) -> list[Doc]:
     """Draw sentences of a part of a corpus."""
     sentences = list(chain.from_iterable(read(corpus, part)))
-    return [as_task(doc) for doc in random.Random(seed).sample(sentences, n)]
+    return random.Random(seed).sample(sentences, n)
+
+
+def train_on_rules(
+    setting: Setting, texts: Sequence[Doc], dev_path: Path, folder: Path
+) -> Language:
+    """Train a student of rules, which are drawn from the training part, on some texts."""
+    train = list(chain.from_iterable(read(setting.corpus, "train")))
+    rules = draw_rules(train, SHARES[setting.corpus], setting.seed)
+    answers_path = folder / "answers.jsonl"
+    write_tasks(answers_path, [annotate(doc, rules) for doc in texts])
+    lang = NAMES[setting.corpus]
+    return train_student(lang, answers_path, dev_path, folder / "student", incomplete=True)
 
 
 def gold_spans(tokenizer: Language, task: Task) -> list[ProposedSpan]:
@@ -131,36 +146,58 @@ class Annotator:
 
 
 def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
-    """Simulate a session. Yields a result for each of `SIZES`."""
-    tasks = draw_tasks(setting.corpus, "train", N_TEXTS, setting.seed)
+    """Simulate a session. Yields a result for each of `SIZES`, and first for the student of rules,
+    if the session begins with one."""
+    sentences = draw_sentences(setting.corpus, "train", N_TEXTS, setting.seed)
+    tasks = [as_task(doc) for doc in sentences]
+    dev_sentences = draw_sentences(setting.corpus, "dev", N_DEV, setting.seed)
     dev_path = folder / "dev.jsonl"
-    write_tasks(dev_path, draw_tasks(setting.corpus, "dev", N_DEV, setting.seed))
+    write_tasks(dev_path, [as_task(doc) for doc in dev_sentences])
     dev_corpus = make_reader(dev_path)
+
+    def score(nlp: Language) -> float:
+        """F of a pipeline on the sentences of the development part."""
+        return 100 * nlp.evaluate(list(examples_to_measure(nlp, dev_corpus)))["ents_f"]
+
     labels: set[str] = set()
     for task in tasks:
         labels.update(span.label for span in task.spans or ())
 
     store = AnnotationStore(folder / "session")
     store.add_texts([task.text for task in tasks], seed=setting.seed)
-    lang = NAMES[setting.corpus]
-    session = AnnotationSession(store, labels=sorted(labels), lang=lang, seed=setting.seed)
+    start_model: Language | None = None
+    if setting.order == "rules":
+        to_choose = texts_to_choose(store)
+        texts = [doc for doc in sentences if doc.text.rstrip() in to_choose]
+        start_model = train_on_rules(setting, texts[:N_TRAIN], dev_path, folder)
+        yield Result(0, 0, score(start_model), 0)
+    session = AnnotationSession(
+        store,
+        labels=sorted(labels),
+        lang=NAMES[setting.corpus],
+        start_model=start_model,
+        seed=setting.seed,
+    )
     annotator = Annotator(session, tasks)
     sizes: Sequence[int] = SIZES
-    if setting.order == "loop":
+    if setting.order != "random":
         sizes = range(SIZES[0], SIZES[-1] + 1, STEP)
     for n_texts in sizes:
-        if setting.order == "loop":
-            annotator.annotate_chosen(n_texts)
-        else:
+        if setting.order == "random":
             annotator.annotate_random(n_texts)
+        else:
+            annotator.annotate_chosen(n_texts)
         began = time.process_time()
         trained = session.train()
         seconds = time.process_time() - began
         assert trained is not None
         if n_texts in SIZES:
-            dev = list(examples_to_measure(trained.nlp, dev_corpus))
-            f = 100 * trained.nlp.evaluate(dev)["ents_f"]
-            yield Result(n_texts, annotator.n_tokens, f, seconds)
+            yield Result(n_texts, annotator.n_tokens, score(trained.nlp), seconds)
+
+
+def texts_to_choose(store: AnnotationStore) -> set[str]:
+    """The texts of a session that don't measure."""
+    return {stored.text for stored in store.texts.values() if not stored.is_measuring}
 
 
 def read_results(path: Path) -> dict[Setting, list[Result]]:
@@ -176,17 +213,22 @@ def read_results(path: Path) -> dict[Setting, list[Result]]:
 
 def print_table(results: Mapping[Setting, Sequence[Result]]) -> None:
     """Print the means over the seeds: F, and in brackets the tokens."""
-    print(f"| corpus | order | seeds | {' | '.join(map(str, SIZES))} |")
-    print(f"|---|---|--:|{'--:|' * len(SIZES)}")
+    sizes = (0, *SIZES)
+    print(f"| corpus | order | seeds | {' | '.join(map(str, sizes))} |")
+    print(f"|---|---|--:|{'--:|' * len(sizes)}")
     for corpus, order in product(NAMES, ORDERS):
         sessions: list[Sequence[Result]] = []
         for seed in SEEDS:
             sessions.append(results.get(Setting(corpus, seed, order), ()))
         sessions = [session for session in sessions if session]
         cells: list[str] = []
-        for models in zip(*sessions):
-            f = mean(model.f for model in models)
-            cells.append(f"{f:.1f} ({mean(model.tokens for model in models):,.0f})")
+        for size in sizes:
+            models = [model for model in chain.from_iterable(sessions) if model.texts == size]
+            if models:
+                f = mean(model.f for model in models)
+                cells.append(f"{f:.1f} ({mean(model.tokens for model in models):,.0f})")
+            else:
+                cells.append("")
         print(f"| {corpus} | {order} | {len(sessions)} | {' | '.join(cells)} |")
 
 
@@ -196,7 +238,7 @@ def main(folder: Path, corpora: Sequence[str]) -> None:
     path = folder / "results.jsonl"
     for seed, corpus, order in product(SEEDS, corpora, ORDERS):
         setting = Setting(corpus, seed, order)
-        if setting in read_results(path):
+        if setting in read_results(path) or (order == "rules" and corpus not in SHARES):
             continue
         with TemporaryDirectory() as temporary:
             results = list(run_session(setting, Path(temporary)))

@@ -1,102 +1,180 @@
-"""The hidden layer over static vectors, against the linear model with the same vectors: F on
-development data and CPU seconds of training.
+"""The hidden layer over static vectors, against the linear model with the same vectors: F and CPU
+seconds of training.
 
-    OMP_NUM_THREADS=1 python benchmarks/hidden.py ABSTRACTS [sentences ...]
+    OMP_NUM_THREADS=1 python benchmarks/hidden.py FOLDER RAW_TEXTS [sentences ...]
 
-Spanish and GENIA of experiments/linear.cfg, single sentences, drawn with each seed; 0 for all.
-Spanish has vectors of its own training text, without its annotation. GENIA has those of ABSTRACTS,
-a text file with a sentence on each line, tokens separated by blanks. Models are what `costner fit`
-trains without a config. The test parts aren't read.
+Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds draw 100, 300 and 1,000 sentences
+of the training part; 0 are all. Docs are single sentences or articles, as in few.py, and models
+have one pass or two. They are what `costner fit` trains without a config. Vectors are learned from
+the most raw text of raw_text.py, whose RAW_TEXTS this is: the training part without its annotation
+and, but for Spanish, texts from elsewhere. Seconds are those of reading and training, without
+learning vectors.
+
+FOLDER gets the vectors and `results.jsonl`, a line for each training. If it is called again, it
+goes on where it stopped. Then it prints the table. The development and the test part are scored
+with the same model. Nothing was chosen on the latter: each setting has been looked at once.
 """
 
-import random
+import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-import spacy
-from spacy.tokens import Doc, DocBin
-from spacy.vectors import Vectors
+import raw_text
+from few import Articles, as_sentences, draw, read, save
+from raw_text import LANGS, PARTS, SEEDS, SIZES
 from thinc.api import Config
+from vectors import PASSES, examples
 
-ROOT = Path(__file__).parent.parent
-sys.path.append(str(ROOT))
+from spacy_costner.analysis.initial_config import init
+from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 
-from experiments import corpora  # noqa: E402
-from experiments.linear import SPEC  # noqa: E402
-from spacy_costner.analysis.initial_config import init  # noqa: E402
-from spacy_costner.analysis.preparation import (  # noqa: E402
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
-from spacy_costner.training.word_vectors import learn_word_vectors  # noqa: E402
-
-LANGUAGES = {"spanish": "es", "genia": "en"}
-SIZES = (100, 300, 1000, 0)
-SEEDS = range(3)
+DOCS = ("sentences", "articles")
 WIDTHS = (0, 64)
+"""The numbers of hidden units."""
 
 
-def read(name: str, part: str) -> list[Doc]:
-    """The sentences of a part of a corpus."""
-    file, begin, end = SPEC["corpora"][name][part]
-    return corpora.read_docs(ROOT / file, spacy.blank("xx").vocab, begin, end)
+class Setting(NamedTuple):
+    """What is trained: a model with so many hidden units, on so many sentences of a corpus, which a
+    seed draws."""
+
+    corpus: str
+    docs: str  # of `DOCS`
+    passes: str  # of `PASSES`
+    sentences: int  # 0: all
+    seed: int
+    width: int
 
 
-def save_vectors(sentences: Iterable[Sequence[str]], lang: str, folder: Path) -> None:
-    """Learn vectors from text, and save a pipeline that has them."""
-    learned = learn_word_vectors(sentences)
-    nlp = spacy.blank(lang)
-    keys = [nlp.vocab.strings.add(word) for word in learned.words]
-    nlp.vocab.vectors = Vectors(strings=nlp.vocab.strings, data=learned.data, keys=keys, name=lang)
-    nlp.to_disk(folder)
+class Result(NamedTuple):
+    """F in percent, and the CPU seconds of training."""
+
+    dev: float
+    test: float
+    seconds: float
 
 
-def fit(folder: Path, lang: str, seed: int, width: int) -> tuple[float, float]:
-    """F of a model whose hidden layer has so many units, and the CPU seconds of its training."""
-    text = init(
-        lang=lang,
-        train_path=folder / "train.spacy",
-        dev_path=folder / "dev.spacy",
-        vectors=str(folder / "vectors"),
-    )
-    overrides = {"system.seed": seed, "components.ner.model.hidden": width}
-    linear = load_linear(Config().from_str(text, overrides=overrides, interpolate=False))
-    train_corpus, dev_corpus = find_corpora(linear.nlp)
-    assert dev_corpus is not None
-    examples = prepare(linear, train_corpus)
-    start = time.process_time()
-    train_linear(linear, examples)
-    seconds = time.process_time() - start
-    return 100 * linear.nlp.evaluate(list(dev_corpus(linear.nlp)))["ents_f"], seconds
+class Data(NamedTuple):
+    """A corpus, its docs being sentences or articles."""
+
+    train: Articles
+    files: dict[str, Path]  # of each of `PARTS`
+    vectors: Path  # a pipeline that has them
 
 
-def main(abstracts: str, *sizes: str) -> None:
-    print("| corpus | sentences | seed | units | F | seconds |\n|---|---|---|---|---|---|")
-    for name, lang in LANGUAGES.items():
-        with TemporaryDirectory() as path:
-            folder = Path(path)
-            train = read(name, "train")
-            DocBin(docs=read(name, "dev")).to_disk(folder / "dev.spacy")
-            if name == "spanish":
-                sentences = [[token.lower_ for token in doc] for doc in train]
-            else:
-                lines = Path(abstracts).read_text(encoding="utf8").lower().splitlines()
-                sentences = [line.split() for line in lines]
-            save_vectors(sentences, lang, folder / "vectors")
-            for size, seed in product(map(int, sizes or SIZES), SEEDS):
-                drawn = random.Random(seed).sample(train, size or len(train))
-                DocBin(docs=drawn).to_disk(folder / "train.spacy")
-                for width in WIDTHS:
-                    f, seconds = fit(folder, lang, seed, width)
-                    row = f"| {name} | {size or 'all'} | {seed} | {width} | {f:.2f}"
-                    print(f"{row} | {seconds:.1f} |", flush=True)
+def load_data(corpus: str, docs: str, folder: Path, raw_texts: Path) -> Data:
+    """Read a corpus, save the parts that are scored, and learn vectors, unless that was done."""
+    articles = {part: read(corpus, part) for part in ("train", *PARTS)}
+    if docs == "sentences":
+        articles = {part: as_sentences(articles[part]) for part in articles}
+    files = {part: save(articles[part], folder / f"{corpus}_{docs}_{part}.spacy") for part in PARTS}
+    vectors = folder / f"{corpus}_vectors"
+    if not vectors.exists():
+        text = raw_text.most_text(corpus)
+        data = raw_text.load_data(corpus, folder, raw_texts)
+        setting = raw_text.Setting(corpus, 0, 0, "fit", text)
+        raw_text.save_vectors(data, data.sentences["train"], setting, vectors)
+    return Data(articles["train"], files, vectors)
+
+
+def run(data: Data, setting: Setting) -> Result:
+    """Train a model as `costner fit` does, and score it."""
+    train = data.train
+    if setting.sentences:
+        train = draw(train, setting.sentences, setting.seed)
+    with TemporaryDirectory() as folder:
+        text = init(
+            lang=LANGS[setting.corpus],
+            train_path=save(train, Path(folder, "train.spacy")),
+            dev_path=data.files["dev"],
+            vectors=str(data.vectors),
+        )
+        overrides = {"system.seed": setting.seed, "components.ner.model.hidden": setting.width}
+        config = Config().from_str(text, overrides=overrides, interpolate=False)
+        config["components"]["ner"]["model"]["features"].update(PASSES[setting.passes])
+        began = time.process_time()
+        linear = load_linear(config)
+        train_corpus, _ = find_corpora(linear.nlp)
+        train_linear(linear, prepare(linear, train_corpus))
+        seconds = time.process_time() - began
+    scores: dict[str, float] = {}
+    for part in PARTS:
+        scores[part] = 100 * linear.nlp.evaluate(examples(linear.nlp, data.files[part]))["ents_f"]
+    return Result(**scores, seconds=seconds)
+
+
+def plan(sizes: Sequence[int]) -> Iterator[Setting]:
+    """What is trained, in this order."""
+    for seed, docs, passes, size, corpus in product(SEEDS, DOCS, PASSES, sizes, LANGS):
+        # In single sentences few words occur twice.
+        if docs == "articles" or passes == "one pass":
+            for width in WIDTHS:
+                yield Setting(corpus, docs, passes, size, seed, width)
+
+
+def read_results(path: Path) -> dict[Setting, Result]:
+    """Read the results so far."""
+    results: dict[Setting, Result] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf8").splitlines():
+            fields = json.loads(line)
+            setting = Setting(*(fields[name] for name in Setting._fields))
+            results[setting] = Result(*(fields[name] for name in Result._fields))
+    return results
+
+
+def print_table(results: dict[Setting, Result]) -> None:
+    """Print a row for each kind of training: means without the layer and with it, and the gain in
+    each sample."""
+    print("| corpus | docs | sentences | dev | gains | test | gains | seconds |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    for corpus, docs, passes, size in product(LANGS, DOCS, PASSES, SIZES):
+        pairs: list[tuple[Result, Result]] = []
+        for seed in SEEDS:
+            without = results.get(Setting(corpus, docs, passes, size, seed, WIDTHS[0]))
+            with_layer = results.get(Setting(corpus, docs, passes, size, seed, WIDTHS[1]))
+            if without is not None and with_layer is not None:
+                pairs.append((without, with_layer))
+        if pairs:
+            cells: list[str] = []
+            for field in PARTS:
+                cells.append(describe_means(pairs, field))
+                gains = [getattr(pair[1], field) - getattr(pair[0], field) for pair in pairs]
+                cells.append(", ".join(f"{gain:+.2f}" for gain in gains))
+            cells.append(describe_means(pairs, "seconds"))
+            row = f"| {corpus} | {docs}, {passes} | {size or 'all'} |"
+            print(f"{row} {' | '.join(cells)} |")
+
+
+def describe_means(pairs: Sequence[tuple[Result, Result]], field: str) -> str:
+    """The means of a field, without the layer and with it."""
+    without = mean(getattr(pair[0], field) for pair in pairs)
+    with_layer = mean(getattr(pair[1], field) for pair in pairs)
+    return f"{without:.1f} -> {with_layer:.1f}"
+
+
+def main(folder: Path, raw_texts: Path, sizes: Sequence[int]) -> None:
+    """Train what has no result yet, and print the table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.jsonl"
+    data: dict[tuple[str, str], Data] = {}
+    for setting in plan(sizes):
+        if setting in read_results(path):
+            continue
+        key = (setting.corpus, setting.docs)
+        if key not in data:
+            data[key] = load_data(*key, folder, raw_texts)
+        result = run(data[key], setting)
+        with path.open("a", encoding="utf8") as file:
+            file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
+    print_table(read_results(path))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sentences = [int(size) for size in sys.argv[3:]]
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sentences or SIZES)

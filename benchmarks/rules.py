@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 import numpy
 import spacy
 from few import NAMES, read
+from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Config
 
@@ -118,15 +119,22 @@ def gold_task(doc: Doc) -> Task:
     return Task(doc.text, spans)
 
 
-def score_student(
+def train_student(
     lang: str, answers: Path, dev_path: Path, folder: Path, *, incomplete: bool
-) -> str:
-    """Train a student on the answers of rules: precision, recall and F, and F with a threshold."""
+) -> Language:
+    """Train a student on the answers of rules, as `distill` does."""
     text = init(train_path=answers, dev_path=dev_path, lang=lang)
     config = Config().from_str(text, interpolate=False)
     with redirect_stderr(StringIO()):
         distilled = distill([str(answers)], config, [], folder, incomplete=incomplete)
-    nlp = spacy.load(distilled.path)
+    return spacy.load(distilled.path)
+
+
+def score_student(
+    lang: str, answers: Path, dev_path: Path, folder: Path, *, incomplete: bool
+) -> str:
+    """Train a student on the answers of rules: precision, recall and F, and F with a threshold."""
+    nlp = train_student(lang, answers, dev_path, folder, incomplete=incomplete)
     dev_corpus = make_reader(dev_path)
     scores = nlp.evaluate(list(examples_to_measure(nlp, dev_corpus))[N_TO_TUNE:])
     percent = [100 * scores[name] for name in ("ents_p", "ents_r", "ents_f")]
