@@ -298,3 +298,23 @@ def test_without_starlette_the_command_says_what_to_install(tmp_path: Path) -> N
     line = result.stderr.strip().splitlines()[-1]
     assert line.endswith("starlette and uvicorn: pip install 'spacy-costner[serve]'"), result.stderr
     assert "Traceback" not in result.stderr
+    # That is said before anything is read or written.
+    assert not result.stdout and not (tmp_path / "s").exists()
+
+
+def test_repeated_and_empty_texts_are_counted(tmp_path: Path) -> None:
+    texts = make_texts(40)
+    path = tmp_path / "raw.jsonl"
+    lines = [*texts, f"  {texts[0]}", texts[1].replace(" ", "  "), " "]
+    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    # Nothing is annotated, so the last training is refused, after the texts were read.
+    arguments = ["--labels", "PER", "--texts", path, "--final", tmp_path / "model"]
+
+    first = run("serve", tmp_path / "s", *arguments)
+    again = run("serve", tmp_path / "s", *arguments)
+
+    added, counted = first.stdout.splitlines()
+    assert added == f"40 texts added from {path}; 3 not, as they are repeated or empty"
+    assert counted == "40 texts, of which 20 measure; 0 have answers"
+    added, _ = again.stdout.splitlines()
+    assert added == f"0 texts added from {path}; 43 not, as they are repeated or empty"

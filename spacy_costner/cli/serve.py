@@ -4,7 +4,7 @@ from their answers and chooses the next text."""
 import socket
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import spacy
 import typer
@@ -78,6 +78,8 @@ def serve_cli(
     """
     with errors_shown(GO_ON):
         check_address(host, token)
+        if final_path is None:
+            require_server()
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder) as is_ours:
             if is_ours is False:  # It is None if the system has no locks: see `locked`.
@@ -107,6 +109,17 @@ def check_address(host: str, token: str | None) -> None:
     """
     if host != LOOPBACK and not token:
         raise ValueError(f"--host: expected --token with it, as {host} is not this computer alone")
+
+
+def require_server() -> Any:
+    """Check that the packages of the server are installed, before any text is read.
+
+    RETURNS (Any): The module `uvicorn`.
+    RAISES (ImportError): If one is missing.
+    """
+    missing = "costner serve requires starlette and uvicorn"
+    require("starlette", "serve", missing)
+    return require("uvicorn", "serve", missing)
 
 
 def keep_settings(
@@ -141,7 +154,8 @@ def keep_settings(
 
 
 def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_texts: bool) -> None:
-    """Add the texts of a file to a session, and print how many texts the session has.
+    """Add the texts of a file to a session, and print how many texts the session has. Repeated
+    texts and empty ones are not added, and counted.
 
     store (AnnotationStore): The folder of the session.
     path (Path | None): The file. None: there are no new texts.
@@ -151,8 +165,12 @@ def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_tex
     """
     if path is not None:
         docs = progress(read_texts(spacy.blank(lang), path), desc="read", unit="doc")
-        n_added = store.add_texts(doc.text for doc in docs)
-        typer.echo(f"{n_added:,} texts added from {path}")
+        texts = [doc.text for doc in docs]
+        n_added = store.add_texts(texts)
+        line = f"{n_added:,} texts added from {path}"
+        if n_added < len(texts):
+            line += f"; {len(texts) - n_added:,} not, as they are repeated or empty"
+        typer.echo(line)
     if not store.texts and needs_texts:
         raise ValueError("--texts: expected texts in a new session, got none")
     n_measuring = sum(text.is_measuring for text in store.texts.values())
@@ -181,10 +199,8 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
     host, port: The address and the port. With port 0, the system chooses a free one.
     token (str | None): The secret that every request must have. None: requests need none.
     """
-    missing = "costner serve requires starlette and uvicorn"
-    require("starlette", "serve", missing)
-    uvicorn = require("uvicorn", "serve", missing)
-    from ..serve import make_app
+    uvicorn = require_server()
+    from ..serve import make_app  # imports starlette
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as listener:

@@ -20,7 +20,7 @@ from thinc.api import Model
 from thinc.types import Floats1d, Floats2d, Ints2d
 
 from .. import sparse
-from ..ml import find_features, linear_part, vector_inputs_of
+from ..ml import VectorInputs, find_features, linear_part, vector_inputs_of
 from ..progress import progress
 from ..tags import Tags
 from ..types import Potentials, Progress, map_scores
@@ -98,6 +98,29 @@ class BatchTargets(NamedTuple):
     share: float
 
 
+class Inputs(NamedTuple):
+    """What the tokens of all examples have, whatever the tags are.
+
+    merged (Merged): Their features, in groups.
+    vectors (VectorInputs | None): The static vectors in their windows. None: these are no inputs.
+    """
+
+    merged: sparse.Merged
+    vectors: VectorInputs | None
+
+
+def find_inputs(model: Model, examples: Sequence[Example]) -> Inputs:
+    """Find the features and the static vectors of the tokens of examples.
+
+    model (Model): A linear model whose vocabulary of features is built.
+    examples (Sequence[Example]): The examples.
+    """
+    _, weights = linear_part(model)
+    feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
+    merged = sparse.merge_equal(feature_batch.rows, weights.n_features)
+    return Inputs(merged, vector_inputs_of(feature_batch))
+
+
 class TotalLoss:
     """The loss over all examples with a penalty, as a function of one vector of D numbers.
 
@@ -118,6 +141,7 @@ class TotalLoss:
     examples (Sequence[Example]): The examples.
     c2 (float): The penalty of the weights.
     c2_of_vectors (float | None): The penalty of the weights of static vectors. None: `c2`.
+    inputs (Inputs | None): The features and vectors of the examples. None: they are found here.
     """
 
     def __init__(
@@ -129,13 +153,15 @@ class TotalLoss:
         *,
         c2: float,
         c2_of_vectors: float | None = None,
+        inputs: Inputs | None = None,
     ) -> None:
         self.objective = objective
         self.tags = tags
         self.features, self.weights = linear_part(model)
-        feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
-        self.merged = sparse.merge_equal(feature_batch.rows, self.weights.n_features)
-        self.vectors = vector_inputs_of(feature_batch)
+        if inputs is None:
+            inputs = find_inputs(model, examples)
+        self.merged = inputs.merged
+        self.vectors = inputs.vectors
         self.n_groups = len(self.merged.roots)
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
@@ -299,6 +325,7 @@ def train_at_once(
     if tags.is_split:
         tag_sets.append(tags.collapsed)
 
+    inputs = find_inputs(model, examples)
     for trained_tags in tag_sets:
         total = TotalLoss(
             model,
@@ -307,6 +334,7 @@ def train_at_once(
             examples,
             c2=penalty.features,
             c2_of_vectors=penalty.vectors,
+            inputs=inputs,
         )
         start = numpy.zeros(total.shape).reshape(-1)
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
@@ -371,8 +399,17 @@ class Point(NamedTuple):
     gradient: Floats1d
 
 
-Step = tuple[Floats1d, Floats1d]
-"""An earlier step: how much it changed the vector, s, and the gradient, y. Shapes: (D,)"""
+class Step(NamedTuple):
+    """An earlier step. The letters are those of Nocedal & Wright (2006).
+
+    s (Floats1d): How much it changed the vector. Shape: (D,)
+    y (Floats1d): How much it changed the gradient. Shape: (D,)
+    curvature (float): s y, which each later direction divides by.
+    """
+
+    s: Floats1d
+    y: Floats1d
+    curvature: float
 
 
 def minimise_by_lbfgs(
@@ -426,8 +463,9 @@ def minimise_by_lbfgs(
 
             s = new_point.vector - point.vector
             y = new_point.gradient - point.gradient
-            if s @ y > LEAST_CURVATURE * (y @ y):
-                steps = [*steps, (s, y)][-N_REMEMBERED_STEPS:]
+            curvature = float(s @ y)
+            if curvature > LEAST_CURVATURE * (y @ y):
+                steps = [*steps, Step(s, y, curvature)][-N_REMEMBERED_STEPS:]
             point = new_point
             values.append(point.value)
             bar.set_postfix(objective=f"{point.value:.6g}", refresh=False)
@@ -473,16 +511,16 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
         direction /= max(1.0, float(numpy.linalg.norm(direction)))
         return direction
     alphas = []
-    for s, y in reversed(steps):
-        alpha = float(s @ direction) / float(s @ y)
+    for s, y, curvature in reversed(steps):
+        alpha = float(s @ direction) / curvature
         direction -= alpha * y
         alphas.append(alpha)
     # What H is before any step is added: a multiple of the unit matrix, equation 7.20.
-    s, y = steps[-1]
-    direction *= float(s @ y) / float(y @ y)
-    for s, y in steps:
+    _, y, curvature = steps[-1]
+    direction *= curvature / float(y @ y)
+    for s, y, curvature in steps:
         alpha = alphas.pop()
-        beta = float(y @ direction) / float(s @ y)
+        beta = float(y @ direction) / curvature
         direction += (alpha - beta) * s
     return direction
 
