@@ -5,6 +5,9 @@ from collections.abc import Callable
 from inspect import getdoc
 from typing import Any
 
+NOT_PARAMETERS = ("RETURNS", "RAISES")
+"""Parts of a docstring that look like parameters."""
+
 
 def summary_text(function: Callable[..., Any]) -> str:
     """The first paragraph of the docstring of a function. Empty if it has no docstring."""
@@ -18,4 +21,8 @@ def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
     docstring = getdoc(function) or ""
     # A parameter is a line `name (Type): text`. Its text goes on in the indented lines below.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in names_and_texts}
+    texts: dict[str, str] = {}
+    for name, text in names_and_texts:
+        if name not in NOT_PARAMETERS:
+            texts[name] = " ".join(text.split())
+    return texts

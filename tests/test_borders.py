@@ -236,7 +236,7 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
         )
         targets = objective.targets([eg], ner.chain_tags).finest
         assert targets.lengths.tolist() == [2, 4]
-        assert targets.doc_of.tolist() == [0, 0]
+        assert targets.doc_of_sequence.tolist() == [0, 0]
         result, _ = objective.evaluate(targets, scores, Progress())
         return result
 
@@ -403,7 +403,7 @@ def test_a_student_is_cut_into_the_sequences_of_its_teacher() -> None:
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     posterior = ner.posterior([doc_of(nlp), doc_of(nlp, starts=False)])
-    saved_with_docs = expectations(posterior.potentials, posterior.tags, posterior.doc_of)
+    saved_with_docs = expectations(posterior.potentials, posterior.tags, posterior.doc_of_sequence)
     examples = []
     for saved, has_starts in zip(saved_with_docs, (True, False)):
         reference = doc_of(nlp)

@@ -24,7 +24,7 @@ from spacy_costner.analysis.distillation import (
     read_scores,
 )
 from spacy_costner.readers import read_texts
-from spacy_costner.readers.sentences import copy_tokens
+from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.tags import Tags
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.training.targets import WEIGHT
@@ -144,8 +144,8 @@ def test_texts_lose_their_entities_but_keep_tokens_and_sentences(tmp_path: Path)
     DocBin(docs=[doc, Doc(nlp.vocab)]).to_disk(tmp_path / "a.spacy")  # an empty doc is left out
 
     (read,) = read_texts(nlp, tmp_path / "a.spacy")
-    copy_with_sentences = copy_tokens(read, spacy.blank("xx").vocab, sentences=True)
-    copy = copy_tokens(read)
+    copy_with_sentences = copy_without_annotation(read, spacy.blank("xx").vocab, sentences=True)
+    copy = copy_without_annotation(read)
 
     for text in (read, copy_with_sentences):
         assert not text.ents

@@ -1,6 +1,7 @@
 """Tests of `init`: every config that it writes can be trained, and options that don't go together
 are refused."""
 
+import inspect
 import json
 import re
 import shlex
@@ -29,6 +30,7 @@ from spacy_costner.analysis.initial_config import (
 )
 from spacy_costner.analysis.preparation import FEW_SENTENCES
 from spacy_costner.cli import costner
+from spacy_costner.docstrings import parameter_texts
 
 from .support.commands import run
 from .support.config import declared
@@ -276,6 +278,13 @@ def test_losses_have_the_first_line_of_their_docstring_as_a_comment(loss_name: s
     first_line = read_comments(loss["*"]["then"] if needs_start else loss)[""][0]
     assert first_line
     assert f"# {first_line}\n" in text
+
+
+@pytest.mark.parametrize("loss_name", LOSSES)
+def test_comments_of_losses_are_about_their_settings(loss_name: str) -> None:
+    """Not about what the docstring says of errors and of the result."""
+    make_loss = registry.losses.get(f"spacy_costner.{loss_name}.v1")
+    assert {*parameter_texts(make_loss)} <= {*inspect.signature(make_loss).parameters}
 
 
 def test_a_loss_that_needs_a_start_follows_sequential() -> None:

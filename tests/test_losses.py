@@ -198,7 +198,7 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
         continuing=tags.continuing,
         collapsed_of=tags.collapsed_of if tags.is_split else None,
     )
-    targets = Targets(tags, gold, tags.constraints, lengths, doc_of=numpy.arange(1))
+    targets = Targets(tags, gold, tags.constraints, lengths, doc_of_sequence=numpy.arange(1))
     if spans:
         incorrect = [IncorrectSpan(0, *span, 0) for span in sorted(spans)]  # sequence 0, label 0
         gold, constraints = exclude_spans(incorrect, gold, tags.constraints, tags)

@@ -22,7 +22,7 @@ from spacy_costner.analysis.watching import watch
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.annotations import measure
-from spacy_costner.readers.sentences import copy_tokens
+from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.token_attrs import TokenAttrs
 
 from . import oracle
@@ -201,7 +201,7 @@ def test_scores_and_expected_entities_of_docs_by_enumeration(
         sequences_of_doc = [[b] for b in range(len(lengths))]
     doc_lengths = numpy.asarray([lengths[doc].sum() for doc in sequences_of_doc])
     n_sequences = [len(doc) for doc in sequences_of_doc]
-    posterior.doc_of = numpy.repeat(numpy.arange(len(n_sequences)), n_sequences)
+    posterior.doc_of_sequence = numpy.repeat(numpy.arange(len(n_sequences)), n_sequences)
 
     unused = numpy.zeros(0)
     tokens = TokenAttrs(
@@ -262,7 +262,7 @@ def guaranteed(unsure: Path) -> Language:
 
 def predict(nlp: Language, examples: list[Example], **options: Any) -> list[Doc]:
     """Docs with the tokens of the examples and the entities that the pipeline predicts."""
-    return list(nlp.pipe([copy_tokens(eg.reference) for eg in examples], **options))
+    return list(nlp.pipe([copy_without_annotation(eg.reference) for eg in examples], **options))
 
 
 def test_scores_of_calibration_docs_are_those_that_shift_finds(guaranteed: Language) -> None:
@@ -343,7 +343,9 @@ def test_shift_is_the_same_whoever_has_predicted_the_docs(
     guaranteed.to_disk(tmp_path / "saved")
     loaded = spacy.load(tmp_path / "saved")
     with ThreadPoolExecutor(4) as threads:
-        in_threads = list(threads.map(guaranteed, [copy_tokens(eg.reference) for eg in examples]))
+        in_threads = list(
+            threads.map(guaranteed, [copy_without_annotation(eg.reference) for eg in examples])
+        )
 
     for same_docs, nlp in (
         (predict(guaranteed, examples, batch_size=7), guaranteed),
@@ -558,7 +560,7 @@ def test_watch_reads_sources_from_parquet(watched: Path, tmp_path: Path) -> None
 
 def predict_with_sources(nlp: Language, n: int) -> list[Doc]:
     """Docs with predicted entities, whose sources are s0 and s1 by turns."""
-    docs = [copy_tokens(eg.reference) for eg in docs_of_words(nlp, n, seed=4)]
+    docs = [copy_without_annotation(eg.reference) for eg in docs_of_words(nlp, n, seed=4)]
     for i, doc in enumerate(docs):
         doc.user_data["source"] = f"s{i % 2}"
     return list(nlp.pipe(docs))

@@ -12,7 +12,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib.metadata import version
 from math import isnan
@@ -613,11 +613,13 @@ def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None
     """
     if ner.confidence is None:
         return
-    # `add_measures` raises a ValueError if the spans of the component are no longer in the doc.
-    with suppress(ValueError):
-        measures.scores.extend(
-            add_measures(doc, ner.confidence.spans_key, ner.name, ner.own_labels, measures.counts)
-        )
+    spans_key = ner.confidence.spans_key
+    try:
+        score = add_measures(doc, spans_key, ner.name, ner.own_labels, measures.counts)
+    except ValueError:  # the spans of the component are no longer in the doc
+        return
+    if score is not None:
+        measures.scores.append(score)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import Entity, as_entity
 from ..readers import Task, TaskSpan, doc_to_task, read_tasks
 from ..readers.files import FilePlace
-from ..readers.sentences import copy_tokens
+from ..readers.sentences import copy_without_annotation
 from ..readers.tasks import spans_from_json
 from ..tags import Entities, Tags
 from .calibration import fit_temperature, predict_best
@@ -257,7 +257,7 @@ def cross_fit(
     if not labels:
         raise ValueError("audit: expected docs with annotated entities, got none")
     sorted_labels = sorted(labels)
-    examples = [Example(copy_tokens(doc, sentences=True), doc) for doc in docs]
+    examples = [Example(copy_without_annotation(doc, sentences=True), doc) for doc in docs]
     for eg in examples:
         eg.predicted.user_data[ANNOTATED] = one_hot_labels(eg.reference, sorted_labels)
     folds = hold_out(

@@ -36,7 +36,7 @@ from ..progress import progress
 from ..readers import read_docs, read_tasks, read_texts, task_to_doc
 from ..readers.context import DEFAULTS, Context, CorpusInfo
 from ..readers.files import shown
-from ..readers.sentences import copy_tokens
+from ..readers.sentences import copy_without_annotation
 from ..saving import check_folder, save_file
 from ..spans import missing_spans
 from ..token_attrs import first_words
@@ -350,7 +350,7 @@ def ask_teachers(
     """
     docs_of_teachers: list[list[Doc]] = []  # the docs as each teacher has predicted them
     for nlp in teachers:
-        copies = [copy_tokens(doc, nlp.vocab, sentences=True) for doc in docs]
+        copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
         predicted = list(nlp.pipe(copies))
         check_tokens(docs, predicted)
         docs_of_teachers.append(predicted)
@@ -361,7 +361,7 @@ def ask_teachers(
         ents = majority(scores)
         if len(teachers) == 1:
             ents = entities_of(predictions[0])
-        answer = copy_tokens(doc, sentences=True)
+        answer = copy_without_annotation(doc, sentences=True)
         answer.set_ents([Span(answer, *entity) for entity in ents])
         write_scores(answer, scores)
         answers.append(answer)
@@ -381,7 +381,7 @@ def write_soft_targets(
     for nlp, docs in zip(teachers, docs_of_teachers):
         posterior = chain_of(nlp).posterior(docs)
         targets_of_docs = soft_targets.expectations(
-            posterior.potentials, posterior.tags, posterior.doc_of
+            posterior.potentials, posterior.tags, posterior.doc_of_sequence
         )
         targets_of_teachers.append(targets_of_docs)
     for answer, *targets in zip(answers, *targets_of_teachers):

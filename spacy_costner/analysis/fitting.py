@@ -25,7 +25,7 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import progress
-from ..readers import copy_tokens, examples_to_measure
+from ..readers import copy_without_annotation, examples_to_measure
 from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
@@ -491,7 +491,7 @@ def improve(
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
         # Models of folds predict docs without sentence starts, whatever the corpus has: see
         # `hold_out`.
-        bare_docs = [copy_tokens(eg.predicted) for eg in nonempty]
+        bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
         reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
     ner.set_reading(reading)
 

@@ -498,8 +498,8 @@ def score_spans(
         is_correct = thresholds_to_find(dev, spans, dev.gold, scores_of_gold, terms) > 0
 
         # The columns of `SCORED_SPAN`
-        doc_of_span = n_docs + dev.doc_of(spans)
-        doc_of_gold = n_docs + dev.doc_of(dev.gold)
+        doc_of_span = n_docs + dev.doc_of_entity(spans)
+        doc_of_gold = n_docs + dev.doc_of_entity(dev.gold)
         span_columns = [spans.label, doc_of_span, scores, is_correct]
         gold_columns = [dev.gold.label, doc_of_gold, gold_thresholds, is_found]
         span_tables.append(numpy.rec.fromarrays(span_columns, dtype=SCORED_SPAN))

@@ -80,8 +80,8 @@ class DevPredictions(NamedTuple):
         has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
-    def doc_of(self, entities: Entities) -> Ints1d:
-        """The index of the doc of each entity. Shape: (E,)"""
+    def doc_of_entity(self, entities: Entities) -> Ints1d:
+        """The doc of each entity, as its number in the batch. Shape: (E,)"""
         doc_ends = numpy.cumsum(self.posterior.doc_lengths)
         # An entity is in the first doc that ends after its first token.
         return numpy.searchsorted(doc_ends, entities.begin, side="right")
@@ -89,7 +89,7 @@ class DevPredictions(NamedTuple):
     def count_in_docs(self, entities: Entities) -> Ints1d:
         """The number of the entities in each doc. Shape: (B,)"""
         n_docs = len(self.posterior.doc_lengths)
-        return numpy.bincount(self.doc_of(entities), minlength=n_docs)
+        return numpy.bincount(self.doc_of_entity(entities), minlength=n_docs)
 
     def is_correct(self, entities: Entities) -> Array1d:
         """True for the entities that are annotated. Shape: (E,)"""
@@ -199,14 +199,14 @@ def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
     emissions: list[Floats2d] = []
     lengths: list[Ints1d] = []
     is_space: list[Array1d] = []
-    doc_of: list[Ints1d] = []
+    doc_of_sequence: list[Ints1d] = []
     n_docs = 0  # the number of docs in the batches before this one
     for posterior in posteriors:
         scores = map_scores(to_numpy, posterior.scores)
         emissions.append(scores.emissions)
         lengths.append(scores.lengths)
         is_space.append(posterior.is_space)
-        doc_of.append(posterior.doc_of + n_docs)
+        doc_of_sequence.append(posterior.doc_of_sequence + n_docs)
         n_docs += len(posterior.doc_lengths)
     # One model predicted all batches, so all have the same transitions, start and end. `scores` has
     # those of the last batch.
@@ -217,7 +217,7 @@ def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
         posteriors[0],
         scores=all_scores,
         is_space=numpy.concatenate(is_space),
-        doc_of=numpy.concatenate(doc_of),
+        doc_of_sequence=numpy.concatenate(doc_of_sequence),
     )
 
 

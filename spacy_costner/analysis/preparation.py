@@ -38,7 +38,7 @@ from thinc.types import Array1d, Ints1d
 from ..ml import WithHiddenLayer, hidden_layer_of, is_linear, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
-from ..readers.sentences import copy_tokens
+from ..readers.sentences import copy_without_annotation
 from ..settings import check_settings
 from ..training.eval_frequency import without_evaluation
 from ..training.hidden import are_few_words, train_hidden_layer
@@ -534,7 +534,7 @@ class FoldTraining:
         """Make examples with the same annotation and with new predicted docs, which have the vocab
         of the pipeline and only the tokens and the user data of the old ones."""
         for eg in examples:
-            doc = copy_tokens(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
+            doc = copy_without_annotation(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
             yield Example(doc, eg.reference)
 

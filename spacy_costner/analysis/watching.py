@@ -102,13 +102,14 @@ def watch(
     scores_by_value: dict[str, list[float]] = {}
     n_docs = 0
     for doc in docs:
-        # The list has one score, or none if all tokens of the doc are preset.
-        scores_of_doc = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
-        scores += scores_of_doc
-        if key is not None and scores_of_doc:
-            value = str(doc.user_data.get(key))
-            scores_by_value.setdefault(value, []).extend(scores_of_doc)
         n_docs += 1
+        score = add_measures(doc, confidence.spans_key, ner.name, ner.own_labels, counts)
+        if score is None:  # all tokens of the doc are preset
+            continue
+        scores.append(score)
+        if key is not None:
+            value = str(doc.user_data.get(key))
+            scores_by_value.setdefault(value, []).append(score)
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
         """Test new scores against the scores of some calibration docs.

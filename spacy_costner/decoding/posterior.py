@@ -76,19 +76,19 @@ class Posterior:
     is_space (Array1d | None): True for tokens of white space. They can't end an entity: if the tags
         of an entity go on into the white space after it, it is still the same entity. None: there
         is no white space. Shape: (N,)
-    doc_of (Ints1d | None): The doc of each sequence. Each doc has at least one sequence. None: each
-        sequence is a doc. Shape: (B,)
+    doc_of_sequence (Ints1d | None): The doc of each sequence, as its number in the batch. Each doc
+        has at least one sequence. None: each sequence is a doc. Shape: (B,)
     """
 
     scores: Potentials
     tags: Tags
     temperature: Temperature = Temperature()  # noqa: RUF009
     is_space: Array1d = None
-    doc_of: Ints1d = None
+    doc_of_sequence: Ints1d = None
 
     def __post_init__(self) -> None:
-        if self.doc_of is None:
-            self.doc_of = numpy.arange(len(self.scores.lengths))
+        if self.doc_of_sequence is None:
+            self.doc_of_sequence = numpy.arange(len(self.scores.lengths))
         if self.is_space is None:
             self.is_space = numpy.zeros(len(self.scores.emissions), dtype=bool)
 
@@ -99,12 +99,12 @@ class Posterior:
     @cached_property
     def doc_lengths(self) -> Ints1d:
         """The number of tokens of each doc. Shape: (D,)"""
-        return numpy.bincount(self.doc_of, self.scores.lengths).astype("int32")
+        return numpy.bincount(self.doc_of_sequence, self.scores.lengths).astype("int32")
 
     @cached_property
     def doc_of_token(self) -> Ints1d:
         """The doc of each token. Shape: (N,)"""
-        return numpy.repeat(self.doc_of, self.scores.lengths)
+        return numpy.repeat(self.doc_of_sequence, self.scores.lengths)
 
     def sum_by_doc(self, rows: Floats2d) -> Floats2d:
         """Sum the rows of the tokens of each doc. Shapes: (N, M) to (D, M)"""
@@ -137,7 +137,7 @@ class Posterior:
     @property
     def entropy(self) -> Floats1d:
         """The entropy of the path of each doc, in nats. Shape: (D,)"""
-        return numpy.bincount(self.doc_of, self.forward_backward.entropy()[0])
+        return numpy.bincount(self.doc_of_sequence, self.forward_backward.entropy()[0])
 
     def best_paths(self, k: int) -> tuple[Ints2d, Floats2d]:
         """Find the k most probable paths of each doc.
@@ -151,7 +151,7 @@ class Posterior:
         paths = self.tags.collapsed_of[chain_paths]
         log_probs = numpy.minimum(scores - log_z, 0.0)  # rounding can make them larger than 0
         n_docs = len(self.doc_lengths)
-        if n_docs == len(self.doc_of):  # each doc is one sequence
+        if n_docs == len(self.doc_of_sequence):  # each doc is one sequence
             return paths, log_probs
 
         # A path of a doc has a path in each of its sequences, and their log-probabilities add up.
@@ -161,7 +161,7 @@ class Posterior:
         doc_log_probs = numpy.empty((k, n_docs))
         # The sequences of a doc stand side by side: doc i has those from bounds[i] to bounds[i +
         # 1].
-        bounds = numpy.searchsorted(self.doc_of, numpy.arange(n_docs + 1))
+        bounds = numpy.searchsorted(self.doc_of_sequence, numpy.arange(n_docs + 1))
         for doc, (first_sequence, next_sequence) in enumerate(pairwise(bounds.tolist())):
             sequences = slice(first_sequence, next_sequence)
             ranks[:, sequences], doc_log_probs[:, doc] = best_sums(log_probs[:, sequences])

@@ -161,12 +161,7 @@ export function bestPath({ emissions, chain, bounds }) {
   const tagBefore = new Int32Array(nTokens * nTags);
   let delta = new Float64Array(nTags);
   let deltaBefore = new Float64Array(nTags);
-  for (let s = 0; s + 1 < bounds.length; s++) {
-    const first = bounds[s];
-    const past = bounds[s + 1];
-    if (first === past) {
-      continue;
-    }
+  for (const [first, past] of sequencesOf(bounds)) {
     for (let j = 0; j < nTags; j++) {
       delta[j] = start[j] + emissions[first * nTags + j];
     }
@@ -190,14 +185,43 @@ export function bestPath({ emissions, chain, bounds }) {
     for (let j = 0; j < nTags; j++) {
       delta[j] += end[j];
     }
-
-    let tag = indexOfMax(delta);
-    for (let token = past - 1; token >= first; token--) {
-      path[token] = tag;
-      tag = tagBefore[token * nTags + tag];
-    }
+    followBack(tagBefore, first, past, indexOfMax(delta), path);
   }
   return path;
+}
+
+/**
+ * Writes the path of a sequence that ends with a tag, from its last token to its first.
+ * @param {Int32Array} tagBefore The tag before each tag on the best path to it. Shape: (N, K)
+ * @param {number} first The first token of the sequence.
+ * @param {number} past The token after its last.
+ * @param {number} lastTag The tag of its last token.
+ * @param {Int32Array} path Gets the tags of the sequence. Shape: (N,)
+ */
+export function followBack(tagBefore, first, past, lastTag, path) {
+  const nTags = tagBefore.length / path.length;
+  let tag = lastTag;
+  for (let token = past - 1; token >= first; token--) {
+    path[token] = tag;
+    tag = tagBefore[token * nTags + tag];
+  }
+}
+
+/**
+ * Returns the sequences of a text that have tokens: of each the first token, and the token after
+ * its last.
+ * @param {number[]} bounds The first token of each sequence, then N.
+ * @returns {[number, number][]}
+ */
+export function sequencesOf(bounds) {
+  /** @type {[number, number][]} */
+  const sequences = [];
+  for (let i = 0; i + 1 < bounds.length; i++) {
+    if (bounds[i] < bounds[i + 1]) {
+      sequences.push([bounds[i], bounds[i + 1]]);
+    }
+  }
+  return sequences;
 }
 
 /**
@@ -228,10 +252,8 @@ export class ForwardBackward {
     this.logZ = new Float64Array(this.nTokens);
     /** The token after the last one of the sequence of each token. Shape: (N,) */
     this.past = new Int32Array(this.nTokens);
-    for (let s = 0; s + 1 < bounds.length; s++) {
-      if (bounds[s] < bounds[s + 1]) {
-        this.fillSequence(bounds[s], bounds[s + 1]);
-      }
+    for (const [first, past] of sequencesOf(bounds)) {
+      this.fillSequence(first, past);
     }
   }
 

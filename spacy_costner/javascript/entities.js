@@ -21,7 +21,7 @@
  * exclude each other. So a search for all entities above some probability is short.
  */
 
-import { ForwardBackward, logSum } from "./chain.js";
+import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
 
 /** @typedef {import("./chain.js").Entity} Entity */
 /** @typedef {import("./chain.js").Tags} Tags */
@@ -51,13 +51,13 @@ export function decodePath(path, tags, bounds) {
   const opening = new Set(tags.opening);
   const continuing = new Set(tags.continuing);
   const entities = [];
-  for (let s = 0; s + 1 < bounds.length; s++) {
-    for (let begin = bounds[s]; begin < bounds[s + 1]; begin++) {
+  for (const [first, past] of sequencesOf(bounds)) {
+    for (let begin = first; begin < past; begin++) {
       if (!opening.has(path[begin])) {
         continue;
       }
       let end = begin + 1;
-      while (end < bounds[s + 1] && continuing.has(path[end])) {
+      while (end < past && continuing.has(path[end])) {
         end += 1;
       }
       entities.push({ begin, end, label: tags.label_of[path[begin]] });

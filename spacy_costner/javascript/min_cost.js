@@ -12,7 +12,7 @@
  * best tag there by at most `TIE` of the largest cost.
  */
 
-import { ChainScores } from "./chain.js";
+import { ChainScores, followBack, sequencesOf } from "./chain.js";
 
 /** @typedef {import("./chain.js").Potentials} Potentials */
 /** @typedef {import("./posterior.js").Posterior} Posterior */
@@ -53,8 +53,8 @@ export function leastCostPath(posterior, choices) {
   const logProbs = new Float64Array(nTokens * nAll);
   // A node is made less probable than all labels of a sequence together, so it wins no tie.
   let longest = 0;
-  for (let s = 0; s + 1 < bounds.length; s++) {
-    longest = Math.max(longest, bounds[s + 1] - bounds[s]);
+  for (const [first, past] of sequencesOf(bounds)) {
+    longest = Math.max(longest, past - first);
   }
   const nodePenalty = Math.log(LEAST_LIKELY) * (longest + 1);
   for (let token = 0; token < nTokens; token++) {
@@ -98,12 +98,7 @@ function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
   const tagBefore = new Int32Array(emissions.length);
   // E + gamma of each tag at each token, with start and end.
   const ahead = new Float64Array(emissions.length);
-  for (let s = 0; s + 1 < bounds.length; s++) {
-    const first = bounds[s];
-    const past = bounds[s + 1];
-    if (first === past) {
-      continue;
-    }
+  for (const [first, past] of sequencesOf(bounds)) {
     for (let j = 0; j < nTags; j++) {
       ahead[(past - 1) * nTags + j] = emissions[(past - 1) * nTags + j] + end[j];
     }
@@ -142,12 +137,7 @@ function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
         sums[j] += logProbs[row + j];
       }
     }
-
-    let tag = sums.indexOf(Math.max(...sums));
-    for (let token = past - 1; token >= first; token--) {
-      path[token] = tag;
-      tag = tagBefore[token * nTags + tag];
-    }
+    followBack(tagBefore, first, past, sums.indexOf(Math.max(...sums)), path);
   }
   return path;
 

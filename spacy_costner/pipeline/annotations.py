@@ -346,7 +346,9 @@ def measure(
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
     # The entropy of a doc is the sum over its sequences, which `bincount` adds up. Shape: (B,)
-    doc_entropies = numpy.bincount(posterior.doc_of, entropies, minlength=len(tokens.lengths))
+    doc_entropies = numpy.bincount(
+        posterior.doc_of_sequence, entropies, minlength=len(tokens.lengths)
+    )
 
     # The probability that a token opens an entity of each label. Shape: (N, labels)
     opening_probs = posterior.chain_marginals @ tags.opens_label
@@ -366,17 +368,17 @@ def measure(
 
 def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
-) -> list[float]:
+) -> float | None:
     """Read what a component has measured of a doc and written to its span group: see `measure`. The
-    expected numbers of entities are added to those of other docs.
+    entropy is returned, and the expected numbers of entities are added to those of other docs.
 
     doc (Doc): A doc that the component has predicted.
     key (str): The key of the component's confidence.
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
-    counts (Counts): The numbers of other docs, by label. They are changed.
-    RETURNS (list[float]): The measure of the doc as the only item, or an empty list if all tokens
-        of the doc are preset.
+    counts (Counts): The numbers of the docs before this one, by label. Those of the doc are added.
+    RETURNS (float | None): The entropy of the doc by expected entity, which the test for a shift
+        compares. None if all tokens of the doc are preset.
     RAISES (ValueError): If the doc has no such group.
     """
     group = group_of_component(doc, key, name)
@@ -393,8 +395,8 @@ def add_measures(
         _add_counts(counts, label, annotated=expected_number)
     entropy = group.attrs["entropy"]
     if isnan(entropy):
-        return []
-    return [entropy]
+        return None
+    return entropy
 
 
 def _add_counts(

@@ -159,7 +159,9 @@ class CalibrationState:
             counts = {**earlier.counts}
         scores: list[float] = []
         for doc in docs:
-            scores += add_measures(doc, confidence.spans_key, component, own_labels, counts)
+            score = add_measures(doc, confidence.spans_key, component, own_labels, counts)
+            if score is not None:
+                scores.append(score)
         return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:

@@ -738,7 +738,7 @@ class CostSensitiveNER(TrainablePipe):
             tags,
             temperature=Temperature(**self.cfg["temperature"]),
             is_space=tokens.is_space,
-            doc_of=doc_of_sequence,
+            doc_of_sequence=doc_of_sequence,
         )
         return tokens, posterior
 

@@ -28,7 +28,7 @@ from .context import DEFAULTS, Context, CorpusInfo, ReadOptions
 from .corpus import examples_to_measure, make_copies, make_reader, read_docs
 from .files import CorpusError, corpus_files
 from .inputs import as_spacy_applies, as_spacy_evaluates
-from .sentences import copy_tokens
+from .sentences import copy_without_annotation
 from .task_docs import doc_to_task, task_to_doc
 from .tasks import (
     TASK_FORMS,
@@ -55,7 +55,7 @@ __all__ = [
     "as_spacy_applies",
     "as_spacy_evaluates",
     "check_task_form",
-    "copy_tokens",
+    "copy_without_annotation",
     "corpus_files",
     "doc_to_task",
     "examples_to_measure",

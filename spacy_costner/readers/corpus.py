@@ -43,7 +43,13 @@ from .files import (
     shown,
 )
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
-from .sentences import copy_sentences, copy_tokens, find_tag_key, find_tag_names, read_tagged
+from .sentences import (
+    copy_sentences,
+    copy_without_annotation,
+    find_tag_key,
+    find_tag_names,
+    read_tagged,
+)
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
 from .webanno import is_webanno, read_webanno
@@ -303,7 +309,7 @@ class AnyCorpus(Corpus):
         augmented (Example): The example that it has made, which is changed.
         """
         if eg.reference.has_unknown_spaces:
-            augmented.predicted = copy_tokens(augmented.reference)
+            augmented.predicted = copy_without_annotation(augmented.reference)
         # Sentences can be found again only if the augmenter moved no characters.
         if len(augmented.text) == len(eg.text):
             copy_sentences(eg.reference, augmented.reference)
@@ -330,7 +336,7 @@ class AnyCorpus(Corpus):
         # If the file has no tokens, the reader has kept the doc that the tokenizer made.
         tokenized = self.predicted.pop(reference, None)
         if gold_preproc:
-            predicted = copy_tokens(reference)
+            predicted = copy_without_annotation(reference)
         elif tokenized is not None:
             predicted = tokenized
         elif self.file_tokens:

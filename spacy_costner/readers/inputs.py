@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from .documents import with_metadata
-from .sentences import copy_tokens
+from .sentences import copy_without_annotation
 
 WITHOUT_SENTENCES = "spacy_costner.without_sentences"
 """A key in `doc.user_data` of predicted docs. Training doesn't cut such a doc at the sentence
@@ -27,7 +27,7 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     doc (Doc): The doc, with annotation or without.
     RETURNS (Doc): A new doc, with the short values of `user_data`.
     """
-    predicted = copy_tokens(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
+    predicted = copy_without_annotation(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
     return with_metadata(predicted, doc.user_data)
 
 
@@ -38,4 +38,4 @@ def as_spacy_applies(doc: Doc) -> Doc:
     doc (Doc): The doc, with annotation or without.
     RETURNS (Doc): A new doc, with the short values of `user_data`.
     """
-    return copy_tokens(doc, sentences=True)
+    return copy_without_annotation(doc, sentences=True)

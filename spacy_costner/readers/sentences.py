@@ -152,7 +152,9 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
     return sentence_starts[begins_doc]
 
 
-def copy_tokens(doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False) -> Doc:
+def copy_without_annotation(
+    doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False
+) -> Doc:
     """Copy the tokens of a doc, without its annotation, as a pipeline gets them.
 
     doc (Doc): The doc.

@@ -21,7 +21,7 @@ from ..spans import is_missing as missing_tokens
 from .context import Context, CorpusInfo, ReadOptions
 from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown
-from .sentences import copy_tokens
+from .sentences import copy_without_annotation
 from .tasks import AnnotatedTask, Range, Task, TaskSpan, TaskToken, has_its_text
 
 KB_ID_KEY = "kb_id"
@@ -280,7 +280,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
         predicted = context.nlp.make_doc(task.text)
         if context.predicted is None:
             return predicted
-        doc = copy_tokens(predicted)
+        doc = copy_without_annotation(predicted)
         context.predicted[doc] = predicted
         return doc
 

@@ -378,8 +378,8 @@ class PieceStore:
             weight = numpy.nan
             if targets.gold.weights is not None:
                 # All sequences of a doc have the same weight: take that of its first sequence.
-                # `doc_of` ascends, so `searchsorted` finds the first one.
-                first_sequence = numpy.searchsorted(targets.doc_of, i)
+                # `doc_of_sequence` ascends, so `searchsorted` finds the first one.
+                first_sequence = numpy.searchsorted(targets.doc_of_sequence, i)
                 weight = targets.gold.weights[first_sequence]
             # With files the corpus is too large for memory: docs aren't kept.
             kept_example = eg if self.tokens.folder is None else None

@@ -48,7 +48,7 @@ class Targets(NamedTuple):
     constraints (Constraints): The possible paths. If there are incorrect spans, the chain has more
         tags here and in `gold`: see `Gold.tied_to`.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of (Ints1d): The doc of each sequence, as its number in the batch. Shape: (B,)
+    doc_of_sequence (Ints1d): The doc of each sequence, as its number in the batch. Shape: (B,)
     soft (SoftTargets | None): The soft targets, if some docs have them.
     """
 
@@ -56,7 +56,7 @@ class Targets(NamedTuple):
     gold: Gold
     constraints: Constraints
     lengths: Ints1d
-    doc_of: Ints1d
+    doc_of_sequence: Ints1d
     soft: SoftTargets | None = None
 
     def without_soft(self) -> "Targets":
@@ -363,10 +363,10 @@ def make_targets(
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
     tags = batch.tags
-    lengths, doc_of = cut(batch.lengths, is_border & ~batch.continues_entity)
-    lengths, doc_of = cut_as_taught(batch.examples, lengths, doc_of)
+    lengths, doc_of_sequence = cut(batch.lengths, is_border & ~batch.continues_entity)
+    lengths, doc_of_sequence = cut_as_taught(batch.examples, lengths, doc_of_sequence)
     soft, is_untaught = read_soft_targets(
-        batch.examples, tags, batch.constraints, lengths, doc_of, batch.example_weights
+        batch.examples, tags, batch.constraints, lengths, doc_of_sequence, batch.example_weights
     )
 
     reason_of_doc: dict[int, str] = {}  # why docs are left out
@@ -375,7 +375,7 @@ def make_targets(
         for i in numpy.flatnonzero(is_untaught).tolist():
             reason_of_doc[i] = "no path of its teacher has its preset entities"
 
-    gold = _make_gold(batch, lengths, doc_of, features)
+    gold = _make_gold(batch, lengths, doc_of_sequence, features)
     constraints = batch.constraints
     spans_key = batch.annotation.incorrect_spans_key
     if spans_key is not None:
@@ -383,12 +383,12 @@ def make_targets(
         if spans:
             gold, constraints = exclude_spans(spans, gold, constraints, tags)
 
-    targets = Targets(tags, gold, constraints, lengths, doc_of, soft)
+    targets = Targets(tags, gold, constraints, lengths, doc_of_sequence, soft)
     targets, is_left_out = targets.leave_out_impossible()
     if soft is not None:
         # Don't warn of docs with soft targets: they are learned, and their gold isn't used.
         is_left_out = is_left_out & (soft.weights == 0)
-    for i in doc_of[is_left_out].tolist():
+    for i in doc_of_sequence[is_left_out].tolist():
         reason = "its entities contradict preset ones or are among the incorrect spans"
         reason_of_doc.setdefault(i, reason)
 
@@ -400,13 +400,13 @@ def make_targets(
 
 
 def _make_gold(
-    batch: AnnotatedBatch, lengths: Ints1d, doc_of: Ints1d, features: Ints2d | None
+    batch: AnnotatedBatch, lengths: Ints1d, doc_of_sequence: Ints1d, features: Ints2d | None
 ) -> Gold:
     """Make the gold of the sequences that docs are cut into. Its field `cost` is not set.
 
     batch (AnnotatedBatch): The annotation of the docs.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of (Ints1d): The doc of each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
     features (Ints2d | None): As in `Gold.features`. Shape: (N, S)
     """
     tags = batch.tags
@@ -416,7 +416,7 @@ def _make_gold(
     weights = None
     if batch.example_weights is not None:
         # All sequences of a doc have its weight.
-        weights = batch.example_weights[doc_of]
+        weights = batch.example_weights[doc_of_sequence]
     return Gold(
         tags=tags.split_outside(batch.path, lengths),
         allowed=allowed,

@@ -10,6 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from spacy_costner.analysis.web_features import LEXEME_FLAGS
 from spacy_costner.ml import first_pass_of, linear_part
 
 from .node import Node
@@ -59,14 +60,7 @@ FEATURES: dict[str, Any] = {
         "has_digit",
         "has_hyphen",
         "ends_with_period",
-        "IS_ALPHA",
-        "IS_ASCII",
-        "IS_DIGIT",
-        "IS_LOWER",
-        "IS_PUNCT",
-        "IS_SPACE",
-        "IS_TITLE",
-        "IS_UPPER",
+        *LEXEME_FLAGS,
     ],
     "bigrams": {"LOWER": 1, "prefix": 1},
     "memory": {"LOWER": 1, "SHAPE": 0},
