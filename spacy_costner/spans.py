@@ -55,19 +55,24 @@ def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span],
     doc (Doc): The doc.
     key (str): The key of its spans.
     labels (Labels): The labels of the spans that count. None: all.
-    RETURNS (tuple[list[Span], list[Span]]): The spans that are kept; and the others, each of which
-        overlaps with one that is kept. A second span with the same tokens and label is in neither
-        list.
+    RETURNS (tuple[list[Span], list[Span]]): The spans that are kept; and the dropped spans, each of
+        which overlaps with one that is kept. A second span with the same tokens and label is in
+        neither list.
     """
-    # Spans by their tokens and label. Those that are kept are taken out again.
-    other_spans: dict[tuple[int, int, int], Span] = {}
+    # The spans by first token, token after the last, and label. A second span with the same ones is
+    # left out.
+    distinct_spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
-            other_spans.setdefault((span.start, span.end, span.label), span)
-    kept_spans = filter_spans(other_spans.values())
-    for span in kept_spans:
-        del other_spans[span.start, span.end, span.label]
-    return kept_spans, list(other_spans.values())
+            distinct_spans.setdefault((span.start, span.end, span.label), span)
+
+    kept_spans = filter_spans(distinct_spans.values())
+    kept_keys = {(span.start, span.end, span.label) for span in kept_spans}
+    dropped_spans: list[Span] = []
+    for span_key, span in distinct_spans.items():
+        if span_key not in kept_keys:
+            dropped_spans.append(span)
+    return kept_spans, dropped_spans
 
 
 def spans_as_entities(

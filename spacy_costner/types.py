@@ -99,9 +99,13 @@ class Gold(NamedTuple):
 
     @property
     def token_tags(self) -> Ints1d | Array2d:
-        """The right tags of each token by itself, in the same form as `paths`. If the chain has
-        several tags for O, each of them is right where gold is O. (In a right path, only one of
-        them may be right, as some say that an entity follows.)"""
+        """The right tags of each token, without regard to the tags of other tokens, in the same
+        form as `paths`.
+
+        If the chain has several tags for O, each of them is right where gold is O. In `paths` only
+        some of them may be right: the chain has a tag for the last O before an entity of a label,
+        for example.
+        """
         if self.allowed is not None or self.collapsed_of is None:
             return self.paths
         annotated_tags = self.collapsed_of[self.tags]  # the tags of the annotation, (N,)

@@ -15,8 +15,8 @@ from spacy_costner import chain
 from spacy_costner.analysis import calibration as module
 from spacy_costner.analysis.annotating import annotate_texts
 from spacy_costner.analysis.calibration import (
-    Answers,
     Calibration,
+    JudgedEntities,
     calibrate,
     find_loss,
     fit_temperature,
@@ -57,7 +57,7 @@ def test_slopes_of_the_loss_are_its_central_differences(
     entities = entities.select((probs > 1e-3) & (probs < 1 - 1e-3))
     is_correct = rng.uniform(size=len(entities.begin)) < 0.5
 
-    loss, slopes = find_loss(Answers(tempered, entities, is_correct))
+    loss, slopes = find_loss(JudgedEntities(tempered, entities, is_correct))
 
     assert loss == pytest.approx(total_log_loss(posterior, logs, entities, is_correct))
     for i in range(len(logs)):
@@ -81,10 +81,10 @@ def test_the_temperature_at_which_gold_was_drawn_is_found(scheme: str, temperatu
     gold = set(rows(tags.decode(gold_path, potentials.lengths)))
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
     is_correct = numpy.asarray([entity in gold for entity in rows(predicted)])
-    answers = Answers(posterior, predicted, is_correct)
+    judged = JudgedEntities(posterior, predicted, is_correct)
 
-    overall = fit_temperature([answers], per_label=False)
-    by_label = fit_temperature([answers], per_label=True)
+    overall = fit_temperature([judged], per_label=False)
+    by_label = fit_temperature([judged], per_label=True)
 
     assert overall.overall == pytest.approx(temperature, rel=0.07)
     assert not overall.labels
@@ -92,7 +92,7 @@ def test_the_temperature_at_which_gold_was_drawn_is_found(scheme: str, temperatu
     assert by_label.labels == pytest.approx(expected, rel=0.2)
 
 
-def made_up_answers(seed: int, n_labels: int) -> Answers:
+def made_up_entities(seed: int, n_labels: int) -> JudgedEntities:
     """About 100 predicted entities of sequences with random scores. For some labels all of them are
     right, for some none is."""
     rng = numpy.random.default_rng(seed)
@@ -103,7 +103,7 @@ def made_up_answers(seed: int, n_labels: int) -> Answers:
     predicted = make_viterbi().decode(posterior, make_viterbi().settings).entities
     share_right = rng.choice([0.0, 0.3, 0.9, 1.0], size=n_labels)
     is_correct = rng.uniform(size=len(predicted.begin)) < share_right[predicted.label]
-    return Answers(posterior, predicted, is_correct)
+    return JudgedEntities(posterior, predicted, is_correct)
 
 
 @pytest.mark.parametrize("n_labels", [1, 3, 8])
@@ -112,19 +112,19 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
     """The derivatives there are 0, except for temperatures at their limits, 1/100 and 100, beyond
     which the loss would be even lower."""
     optimize = pytest.importorskip("scipy.optimize")
-    answers = made_up_answers(seed, n_labels)
-    exact = in_float64(answers.posterior)
+    judged = made_up_entities(seed, n_labels)
+    exact = in_float64(judged.posterior)
 
     def loss(logs: Any) -> tuple[float, Any]:
         """The loss at these logarithms of temperatures, for SciPy."""
         temperature = make_temperature(logs, exact.tags.labels)
         tempered = exact.with_temperature(temperature)
-        value, slopes = find_loss(answers._replace(posterior=tempered))
+        value, slopes = find_loss(judged._replace(posterior=tempered))
         # Temperatures of labels are drawn to that of all by the squares of their differences.
         apart = logs[1:] - logs[0]
         return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
 
-    fitted = fit_temperature([answers], per_label=True)
+    fitted = fit_temperature([judged], per_label=True)
     logs = numpy.log([fitted.overall, *fitted.labels.values()])
     value, slopes = loss(logs)
     hottest = numpy.log(100)
@@ -144,13 +144,13 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
 
 
 def test_a_minimum_that_is_not_reached_is_warned_of() -> None:
-    answers = made_up_answers(0, 3)
+    judged = made_up_entities(0, 3)
     with (
         pytest.MonkeyPatch.context() as patch,
         pytest.warns(UserWarning, match="temperature: expected a gradient below 0.0001 nat, got"),
     ):
         patch.setattr(module, "MAX_STEPS", 1)
-        fit_temperature([answers], per_label=True)
+        fit_temperature([judged], per_label=True)
 
 
 def test_calibration_lowers_the_error_and_keeps_the_best_paths(unsure: Path) -> None:

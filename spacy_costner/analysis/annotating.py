@@ -712,9 +712,14 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
 
 
 def span_lists_of(nlp: Language) -> SpanLists:
-    """The lists of spans that records of a pipeline have: "spans" if a component has a `spans_key`,
-    "alternatives" if a component writes alternatives, and "guaranteed" if one writes a guaranteed
-    set. See `SpanLists`."""
+    """Find which lists of spans the records of a pipeline have. They have "spans" if a component
+    has a `spans_key`, "alternatives" if a component writes alternatives, and "guaranteed" if a
+    component writes a guaranteed set.
+
+    nlp (Language): The pipeline.
+    RETURNS (SpanLists): The names of the lists. The value of "spans" is the `spans_key` of each
+        component, the other values are empty: see `SpanLists`.
+    """
     span_lists: SpanLists = {}
     for _, pipe in nlp.pipeline:
         if not isinstance(pipe, CostSensitiveNER):

@@ -90,7 +90,7 @@ class Calibration(NamedTuple):
         return "\n".join(lines)
 
 
-class Answers(NamedTuple):
+class JudgedEntities(NamedTuple):
     """The entities that a model predicts for docs, and whether they are right.
 
     posterior (Posterior): The posterior of the docs.
@@ -160,11 +160,11 @@ def calibrate_on(
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
-    answer_sets = [predict_best(dev) for dev in predictions]
-    is_correct = numpy.concatenate([answers.is_correct for answers in answer_sets])
+    judged_sets = [predict_best(dev) for dev in predictions]
+    is_correct = numpy.concatenate([judged.is_correct for judged in judged_sets])
     if not len(is_correct):
         raise ValueError(f"{ner.name}: expected predicted entities to calibrate, got none")
-    temperature = fit_temperature(answer_sets, per_label=per_label)
+    temperature = fit_temperature(judged_sets, per_label=per_label)
     ner.drop_guarantee("another temperature")
     ner.cfg["temperature"] = temperature._asdict()
     turn_on_confidence(nlp, ner)
@@ -173,12 +173,13 @@ def calibrate_on(
     entropies_of_sets: list[Floats1d] = []
     probs_before_of_sets: list[Floats1d] = []
     probs_of_sets: list[Floats1d] = []
-    for dev, answers in zip(predictions, answer_sets):
+    for dev, judged in zip(predictions, judged_sets):
+        # The same entities have other probabilities at the new temperature.
         tempered = dev.with_temperature(temperature)
         docs += [eg.reference for eg in dev.examples]
         entropies_of_sets.append(tempered.entropies())
-        probs_before_of_sets.append(dev.posterior.entity_probs(answers.entities))
-        probs_of_sets.append(tempered.posterior.entity_probs(answers.entities))
+        probs_before_of_sets.append(dev.posterior.entity_probs(judged.entities))
+        probs_of_sets.append(tempered.posterior.entity_probs(judged.entities))
     ner.set_shift(docs, numpy.concatenate(entropies_of_sets), source, approximate=True)
     probs_before = numpy.concatenate(probs_before_of_sets)
     probs = numpy.concatenate(probs_of_sets)
@@ -221,28 +222,28 @@ def find_extremes(temperature: Temperature) -> list[str]:
     return notes
 
 
-def predict_best(dev: DevPredictions) -> Answers:
-    """Find the entities that a model predicts: those of its best paths. They are the same at every
-    temperature, as this divides the scores of all paths."""
+def predict_best(dev: DevPredictions) -> JudgedEntities:
+    """Find the entities of the best path of each doc, and whether they are annotated. They are the
+    same at every temperature, because it divides the scores of all paths by the same number."""
     entities = dev.decode(make_viterbi())
-    return Answers(dev.posterior, entities, dev.is_correct(entities))
+    return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
 
 
-def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Temperature:
+def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -> Temperature:
     """Find the temperature with the lowest log loss of predicted entities. A penalty keeps the
     temperature T_l of each label near the overall one, T:
 
         min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
 
-    answer_sets (Sequence[Answers]): The predicted entities of each model. All models have the same
-        labels.
+    judged_sets (Sequence[JudgedEntities]): The predicted entities of each model. All models have
+        the same labels.
     per_label (bool): Whether each label gets a temperature of its own.
     """
-    labels = answer_sets[0].posterior.tags.labels
+    labels = judged_sets[0].posterior.tags.labels
     # Near the minimum, differences of the loss are too small for float32.
-    exact_sets: list[Answers] = []
-    for answers in answer_sets:
-        exact_sets.append(answers._replace(posterior=in_float64(answers.posterior)))
+    exact_sets: list[JudgedEntities] = []
+    for judged in judged_sets:
+        exact_sets.append(judged._replace(posterior=in_float64(judged.posterior)))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
         """Compute the objective and its gradient for the logarithms of temperatures: log T alone,
@@ -250,8 +251,8 @@ def fit_temperature(answer_sets: Sequence[Answers], *, per_label: bool) -> Tempe
         temperature = make_temperature(logs, labels)
         loss = 0.0
         gradient = numpy.zeros(len(labels) + 1)
-        for answers in exact_sets:
-            tempered = answers._replace(posterior=answers.posterior.with_temperature(temperature))
+        for judged in exact_sets:
+            tempered = judged._replace(posterior=judged.posterior.with_temperature(temperature))
             loss_of_set, gradient_of_set = find_loss(tempered)
             loss += loss_of_set
             gradient += gradient_of_set
@@ -289,16 +290,20 @@ def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
     return Temperature(overall, dict(zip(labels, by_label)))
 
 
-def find_loss(answers: Answers) -> tuple[float, Floats1d]:
+def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
     """Compute the log loss of predicted entities, and its derivatives with respect to the
-    logarithms of the overall temperature and of those of the labels. Shape: (1 + labels,)
+    logarithms of temperatures.
 
         d loss / d log T = - sum_s (s / T) d loss / d (s / T)
 
-    The sum is over all scores s that have the temperature T. The scores of the posterior are
+    The sum is over all scores s that have the temperature T. The potentials of the posterior are
     already divided by it: they are s / T.
+
+    judged (JudgedEntities): The entities, and the posterior at the temperatures.
+    RETURNS (tuple[float, Floats1d]): The loss; and its derivatives for the overall temperature,
+        then for that of each label. Shape: (1 + labels,)
     """
-    posterior, entities, is_correct = answers
+    posterior, entities, is_correct = judged
     tags = posterior.tags
     # In a path, an entity may stand as several spans: with white space after it, or without. The
     # probability of the entity is the sum of the probabilities of these spans. Shapes: (S,)

@@ -574,7 +574,8 @@ def check_docs(
     corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
 ) -> Iterator[Finding]:
     """Check each doc of a corpus by itself (`check_doc`). Then compare docs: those with the same
-    words must have the same entities. At last, some token of the corpus must be annotated as O.
+    words must have the same entities. Finally check the corpus as a whole: at least one of its
+    tokens must be annotated as O.
 
     YIELDS (Finding): A finding for each problem of each doc. `join_findings` joins those that are
         alike.
@@ -591,9 +592,9 @@ def check_docs(
             ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
             first_doc = first_doc_with_words.setdefault(words, AnnotatedDoc(i, ents))
             if ents != first_doc.ents:
-                only_here = [*ents - first_doc.ents]
-                only_there = [*first_doc.ents - ents]
-                text = f"{only_here} against {only_there} in doc {first_doc.number}"
+                only_in_this_doc = [*ents - first_doc.ents]
+                only_in_first_doc = [*first_doc.ents - ents]
+                text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
                 problems.append(Problem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])

@@ -535,14 +535,19 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 
 def count_predictions(variant: Variant) -> list[list[float]]:
     """Predict the test corpus with the trained pipeline of a variant, and count its correct and
-    wrong predictions in each doc. Returns the columns of `DocCounts`, as JSON."""
+    wrong predictions in each doc.
+
+    variant (Variant): The variant. Its `path` is the folder where it was trained.
+    RETURNS (list[list[float]]): The columns of `DocCounts`, each with a number for each doc. Lists
+        can be saved as JSON.
+    """
     nlp = spacy.load(variant.path / "model-best")
     measure = variant.measure
     reader = make_reader(Path(measure.test_path))
     examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
-    docs = nlp.pipe([eg.predicted for eg in examples])
-    for eg, doc in zip(examples, docs):
-        eg.predicted = doc
+    predicted_docs = nlp.pipe([eg.predicted for eg in examples])
+    for eg, predicted_doc in zip(examples, predicted_docs):
+        eg.predicted = predicted_doc
     cost = registry.resolve({"cost": measure.cost})["cost"]
     labels = nlp.pipe_labels.get(measure.component, ())
     counts = count_docs(examples, cost, labels=labels, scheme=measure.scheme)

@@ -297,7 +297,10 @@ def save_answers(
     in a folder with the fingerprint of teachers and text. If an earlier run has saved a file, it is
     read, and the teachers aren't asked again.
 
+    teachers (Sequence[Language]): The teachers. The first one tokenizes the texts.
     vocab (Vocab): The vocab that the answers get.
+    raw_paths (Sequence[Path]): The files of the texts.
+    output_path (Path): The folder to make the folder of answers in.
     soft (bool): Whether answers have soft targets.
     YIELDS (Doc): The answers.
     RAISES (ValueError): If answers are to have soft targets, and a teacher can't compute them, or

@@ -267,17 +267,20 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
 
 
 def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
-    """Make the sample of annotated texts that measure, for `estimators`. If texts were added
-    several times, each addition b is a part of the sample. n_b of its D_b texts are annotated, of n
-    annotated texts in all. Each of them stands for D_b / n_b texts. That is its weight, which is
-    1 / (n q_i) in a `Sample`. So the probabilities are
+    """Make the `Sample` that `estimators` needs, of those texts of a session that were drawn to
+    measure the model and have been annotated.
+
+    If texts were added to the session several times, each addition b is a part of the sample. It
+    has D_b texts, of which n_b are drawn and annotated; n is the sum of all n_b. Each annotated
+    text stands for D_b / n_b texts. That is its weight, which is 1 / (n q_i) in a `Sample`. So the
+    probabilities are
 
         q_i = n_b / (n D_b)
 
-    drawings (Sequence[Measuring]): How each annotated text was drawn.
-    n_docs (int): The number of all texts.
+    drawings (Sequence[Measuring]): How each of the n annotated texts was drawn.
+    n_docs (int): The number of all texts of the session.
     RETURNS (Sample): The sample.
-    RAISES (ValueError): If no annotated text is from some of the texts.
+    RAISES (ValueError): If an addition has no annotated text.
     """
     # The number of texts of each addition. It is 0 for Label Studio's, which `serve` doesn't count.
     sizes = {drawing.addition: drawing.added for drawing in drawings}

@@ -365,19 +365,25 @@ def expect_texts(
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """The entities of a doc as keys that don't depend on its tokens and its white space. So the
-    entities of two docs with the same words can be compared.
+    """Make a key of each entity of a doc: where it begins and ends, and its label. Places are
+    counted in characters that are not white space, so the keys of two docs with the same words can
+    be compared even if their tokens or white space differ.
 
     doc (Doc): The doc.
-    labels (Collection[str] | None): Only entities with these labels are returned. None: all.
+    labels (Collection[str] | None): Only entities with these labels have a key. None: all.
+    RETURNS (set[EntityKey]): The keys. In "in  New York", the entity "New York" with the label
+        "LOC" has the key (2, 9, "LOC").
     """
-    # For each character the number of characters before it that are not white space, and the number
-    # of all of them. One number more than the doc has characters.
-    n_before = [0, *accumulate(not character.isspace() for character in doc.text)]
+    # For each character the number of characters before it that are not white space, and at the end
+    # the number of all of them. For "a b" it is 0 1 1 2.
+    is_visible = [not character.isspace() for character in doc.text]
+    n_visible_before = [0, *accumulate(is_visible)]
     keys: set[EntityKey] = set()
     for ent in doc.ents:
         if labels is None or ent.label_ in labels:
-            keys.add((n_before[ent.start_char], n_before[ent.end_char], ent.label_))
+            begin = n_visible_before[ent.start_char]
+            end = n_visible_before[ent.end_char]
+            keys.add((begin, end, ent.label_))
     return keys
 
 
@@ -444,8 +450,12 @@ def count_drawn(
 
 
 def sum_labels(counts: Iterable[DrawnCounts]) -> DrawnCounts:
-    """The counts of all labels together."""
-    annotated, correct, predicted = zip(*counts)  # of each label
+    """Add up the counts of all labels.
+
+    counts (Iterable[DrawnCounts]): The counts of each label.
+    """
+    # Each of the three is a tuple with the `Count` of each label.
+    annotated, correct, predicted = zip(*counts)
     return DrawnCounts(
         annotated=reduce(add, annotated),
         correct=reduce(add, correct),

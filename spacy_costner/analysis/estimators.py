@@ -247,8 +247,9 @@ def _ratio_and_margin(
 
 
 def drawings_for_half(sample: Sample) -> int:
-    """The number of drawings that an interval of half the width takes. The drawings of the sample
-    are counted, too. The variance has to fall to a quarter.
+    """Compute how many drawings an interval of half the width takes. The n drawings of the sample
+    are counted, too. For half the width, the variance has to fall to a quarter. So the number m of
+    drawings from D docs is
 
         m = 4 n                              with replacement
         1/m - 1/D = (1/n - 1/D) / 4          without: the variance of m drawings on the left

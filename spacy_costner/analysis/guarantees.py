@@ -794,9 +794,15 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """Find the lowest limit that can be promised, rounded up: see `STEPS_OF_LIMITS`. None if no
-    limit below 1 can be."""
-    # By bisection: no threshold keeps `low`. A threshold keeps `high` as soon as `high` is below 1.
+    """Find the lowest limit that can be promised. It is rounded up to a multiple of
+    1 / `STEPS_OF_LIMITS`.
+
+    find_threshold (FindThreshold): Finds the threshold that keeps a limit. If it finds one for a
+        limit, it finds one for each higher limit.
+    RETURNS (float | None): The limit. None if no limit below 1 can be promised.
+    """
+    # Bisection: the limit lies between `low`, which can't be promised, and `high`, which can be,
+    # unless it is still 1.
     low = 0.0
     high = 1.0
     while high - low > 1 / STEPS_OF_LIMITS:

@@ -235,7 +235,8 @@ def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
     """Initialize a pipeline, and read its training corpus. Docs get the annotation of the
-    `annotating_components` that come before the component, as it will see it.
+    `annotating_components` that come before the component, because the component will see it, too,
+    when the pipeline predicts.
 
     linear (LinearPipeline): The pipeline.
     corpus (Corpus): The training corpus.

@@ -567,9 +567,13 @@ def rank_mistakes(
 
 
 def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], sides: Sides) -> float:
-    """How sure the model is of a mistake. That is the highest probability of its predicted entities
-    or, if it has none, one minus the highest probability of its annotated ones. An unknown
-    probability counts as 0."""
+    """Compute how sure the model is of a mistake. That is the highest probability of its predicted
+    entities or, if it has none, one minus the highest probability of its annotated ones. An unknown
+    probability counts as 0.
+
+    annotated (Iterable[Entity]), predicted (Sequence[Entity]): The entities of the mistake.
+    sides (Sides): All entities of the doc, with their probabilities.
+    """
     highest = 0.0
     if predicted:
         for entity in predicted:

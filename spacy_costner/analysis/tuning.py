@@ -267,15 +267,21 @@ def choose_by_folds(
 def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
     """Count the correct, predicted and annotated entities of each doc.
 
-    predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
-    decoded (Sequence[Entities]): The entities that were decoded from each of them.
-    RETURNS (Ints2d): The three numbers of each doc, for the docs of all models. Shape: (docs, 3)
+    predictions (Sequence[DevPredictions]): The predictions of each model for its own docs: see
+        `tune_on`.
+    decoded (Sequence[Entities]): For each model the entities that were decoded from its
+        predictions.
+    RETURNS (Ints2d): A row of the three numbers for each doc: first the docs of the first model,
+        then those of the second, and so on. Shape: (docs of all models, 3)
     """
     counts_of_models: list[Ints2d] = []
     for dev, predicted in zip(predictions, decoded):
         correct = predicted.select(dev.is_correct(predicted))
-        columns = [dev.count_in_docs(entities) for entities in (correct, predicted, dev.gold)]
-        counts_of_models.append(numpy.stack(columns, axis=1))
+        n_correct = dev.count_in_docs(correct)
+        n_predicted = dev.count_in_docs(predicted)
+        n_annotated = dev.count_in_docs(dev.gold)
+        counts = numpy.stack([n_correct, n_predicted, n_annotated], axis=1)
+        counts_of_models.append(counts)
     return numpy.concatenate(counts_of_models)
 
 

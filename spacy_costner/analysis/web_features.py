@@ -217,9 +217,11 @@ def refusal(feature: str) -> ValueError:
 
 
 def find_private_rows(features: Features) -> Array1d:
-    """Which rows of weights a page leaves out that is without label memory and rare words: those of
-    label memory, of words that are rare in the training data, and of what is made of these.
+    """Find the rows of weights that could show what was annotated, or show rare words such as names
+    of people: the rows of label memory, of words that are rare in the training data, and of
+    features that are made of these words. `costner page --no-memory` leaves them out.
 
+    features (Features): The features of the model.
     RETURNS (Array1d): True for these rows. Shape: (V,)
     """
     columns = features.lookup.columns
@@ -238,7 +240,13 @@ def find_private_rows(features: Features) -> Array1d:
 def _private_values(
     column: Column, counts: dict[int, int], is_private_value: dict[str, Array1d]
 ) -> Array1d:
-    """Which values of a column are left out, from those of columns before it. Shape: (n_values,)"""
+    """Find the values of a column whose rows `find_private_rows` finds.
+
+    column (Column): The column.
+    counts (dict[int, int]): How often words were in the training data: see `_count_words`.
+    is_private_value (dict[str, Array1d]): The results for the columns before this one, by name.
+    RETURNS (Array1d): True for these values. Shape: (n_values,)
+    """
     if isinstance(column, MemoryColumn):
         return numpy.ones(column.n_values, dtype=bool)
     if isinstance(column, ElsewhereColumn):
@@ -257,8 +265,11 @@ def _private_values(
 
 
 def _count_words(columns: Iterable[Column]) -> dict[int, int]:
-    """How often words were in the training data, by the keys of their lower case, as far as label
-    memory knows it."""
+    """Read from label memory how often words were in the training data.
+
+    RETURNS (dict[int, int]): The counts by the key of the word in lower case: see `key_of`. Words
+        that label memory doesn't have are missing.
+    """
     counts: dict[int, int] = {}
     for column in columns:
         if isinstance(column, MemoryColumn) and column.attribute == "LOWER":
@@ -273,14 +284,21 @@ def key_of(word: str) -> int:
 
 
 def _word_attribute(name: str) -> str:
-    """Check that an attribute is one of words alone, which a page finds."""
+    """Return the name of an attribute, after a check that a page can compute it from the word."""
     if name not in WORD_ATTRIBUTES:
         raise refusal(f"the attribute {name} of tokens")
     return name
 
 
 def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd]) -> None:
-    """Add a table with a row of ids for each key, in the order of the keys."""
+    """Add a table to the arrays of a column: "keys", in ascending order, and "table", which has the
+    row of each key.
+
+    name (str): The name of the column, for the error.
+    keys (Array1d): The hashes of words. Shape: (n,)
+    ids (ArrayXd): The row of ids of each word. Shape: (n, ids of a word)
+    arrays (dict[str, ArrayXd]): The arrays of the column, which are changed.
+    """
     if (keys > LOWEST_32_BITS).any():
         raise ValueError(
             f"page: {name}: expected words with hashes of 32 bits, got longer ones, as models up "

@@ -194,8 +194,14 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
 def _select_used(
     features: Features, weights_of_passes: list[SparseWeights], keep_memory: bool
 ) -> tuple[Features, list[Floats2d]]:
-    """The features that have weights in any pass, and these weights in each pass. Without memory,
-    also label memory and rare words are left out. Shapes: (V', K)"""
+    """Select the features that have weights in any pass.
+
+    features (Features): The features of the model.
+    weights_of_passes (list[SparseWeights]): The weights of each pass, for all V features.
+    keep_memory (bool): Whether label memory and rare words are kept: see `find_private_rows`.
+    RETURNS (tuple[Features, list[Floats2d]]): The V' features; and their weights in each pass.
+        Shapes: (V', K)
+    """
     has_weights = numpy.zeros(len(features), dtype=bool)
     for weights in weights_of_passes:
         has_weights |= weights.emissions.any(axis=1)
@@ -217,12 +223,20 @@ def _describe_pass(
     tags: Tags,
     arrays: dict[str, ArrayXd],
 ) -> dict[str, Any]:
-    """The header of a pass. Its weights are added to the arrays: those of features as rows that
-    differ, and which of them each feature has; those of the chain as they are. Shape of
-    `emissions`: (V, K)"""
-    chain_rows = numpy.concatenate(
-        [weights.transitions, weights.start[None], weights.end[None]]
-    )  # (K + 2, K)
+    """Make the header of a pass, and add its weights to the arrays of the file.
+
+    Many features have the same row of weights. So the file has each distinct row once, and for each
+    feature the number of its row. The weights of the chain are all in the file.
+
+    name (str): The name of the pass, with which the names of its arrays begin.
+    weights (SparseWeights): The weights, for those of the chain.
+    emissions (Floats2d): The weights of features. Shape: (V, K)
+    tags (Tags): The tags of the chain.
+    arrays (dict[str, ArrayXd]): The arrays of the file, which are changed.
+    RETURNS (dict[str, Any]): The header. The class `Pass` in recognizer.js reads it.
+    """
+    # The transitions, then start and end. Shape: (K + 2, K)
+    chain_rows = numpy.concatenate([weights.transitions, weights.start[None], weights.end[None]])
     if not (numpy.isfinite(emissions).all() and numpy.isfinite(chain_rows).all()):
         raise ValueError("page: expected finite weights, got some that are not")
     numbers, exponent = to_whole_numbers(emissions)
@@ -262,7 +276,7 @@ def describe_tags(tags: Tags) -> dict[str, Any]:
 
 
 def _true_places(mask: Array1d) -> list[int]:
-    """The places of a mask that are True. Shape: (K,)"""
+    """Find the indices at which a mask is True. Shape of the mask: (K,)"""
     return numpy.flatnonzero(mask).tolist()
 
 

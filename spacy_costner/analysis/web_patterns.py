@@ -144,11 +144,16 @@ def _cased() -> str:
 
 
 def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Order ranges, and join those that overlap or touch."""
+    """Order ranges, and join those that overlap or touch: (5, 9), (1, 2), (3, 3) become (1, 3),
+    (5, 9). The last number of a range belongs to it."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        if not merged:
+            merged.append((first, last))
+            continue
+        merged_first, merged_last = merged[-1]
+        if first <= merged_last + 1:
+            merged[-1] = (merged_first, max(last, merged_last))
         else:
             merged.append((first, last))
     return tuple(merged)

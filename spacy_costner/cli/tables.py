@@ -15,20 +15,24 @@ def markdown_table(
     align (bool): Whether cells are filled with spaces, so that columns are straight. All columns
         but the first are then aligned to the right.
     """
-    # The line under the header: "--:" aligns a column to the right.
+    # In the line under the header, "--:" aligns a column to the right.
     rule = ["---"] * len(header)
     if align:
         rule[1:] = ["--:"] * (len(header) - 1)
-    lines = _as_text([header, rule, *rows])
+    rows_of_cells = _as_text([header, rule, *rows])
     if align:
-        lines = _pad(lines)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        rows_of_cells = _pad(rows_of_cells)
+    lines: list[str] = []
+    for cells in rows_of_cells:
+        joined_cells = " | ".join(cells)
+        lines.append(f"| {joined_cells} |")
+    return "\n".join(lines)
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
     """Write a table for the terminal. All columns but the first are right-aligned."""
-    lines = _pad(_as_text(rows))
-    return "\n".join("  ".join(cells).rstrip() for cells in lines)
+    lines = ["  ".join(cells).rstrip() for cells in _pad(_as_text(rows))]
+    return "\n".join(lines)
 
 
 def number_or_dash(number: float | None, format_spec: str) -> str:
@@ -56,7 +60,7 @@ def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
 
 def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     """Turn all cells into text. Floats are written with two digits."""
-    lines: list[list[str]] = []
+    text_rows: list[list[str]] = []
     for row in rows:
         cells: list[str] = []
         for cell in row:
@@ -64,18 +68,18 @@ def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
                 cells.append(f"{cell:.2f}")
             else:
                 cells.append(str(cell))
-        lines.append(cells)
-    return lines
+        text_rows.append(cells)
+    return text_rows
 
 
-def _pad(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+def _pad(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Fill cells with spaces, so that all cells of a column have the same width. The first column
     is aligned to the left, the others to the right."""
-    columns = zip(*lines)
+    columns = zip(*rows)
     widths = [max(len(cell) for cell in column) for column in columns]
-    padded_lines: list[list[str]] = []
-    for cells in lines:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths)]
-        padded[0] = cells[0].ljust(widths[0])
-        padded_lines.append(padded)
-    return padded_lines
+    padded_rows: list[list[str]] = []
+    for cells in rows:
+        padded_cells = [cell.rjust(width) for cell, width in zip(cells, widths)]
+        padded_cells[0] = cells[0].ljust(widths[0])
+        padded_rows.append(padded_cells)
+    return padded_rows

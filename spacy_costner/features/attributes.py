@@ -31,8 +31,8 @@ class KeyColumn(StringColumn, BatchColumn):
         """Take the values that are frequent in the training docs."""
         self.collect_frequent(counts.count_strings(self.name))
 
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the ids of the values of tokens by their hashes."""
+    def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Look up the values of tokens by their hashes, and write their ids to `value_ids`."""
         value_ids[:, 0] = self._ids.find(batch.tokens.keys[self.name])
 
 

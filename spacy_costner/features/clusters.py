@@ -157,9 +157,9 @@ class ClusterColumn(StringColumn, BatchColumn):
         """The largest number of clusters that a word has."""
         return self._cluster_ids.shape[1]
 
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the clusters of each token's word: those of its text or, if that has none, of its
-        text in lower case."""
+    def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the clusters of each token's word to `value_ids`: those of its text or, if that has
+        none, of its text in lower case."""
         ids_of_text = self._find_words(batch.tokens.orth)
         ids_of_lower = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(ids_of_text < 0, ids_of_lower, ids_of_text)

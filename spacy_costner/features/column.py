@@ -195,13 +195,13 @@ class BatchColumn(Column):
     """A column whose values are found for all tokens of a batch at once."""
 
     @abstractmethod
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Find the values of the tokens of a batch.
+    def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Find the values of the tokens of a batch, and write their ids to an array.
 
         batch (TokenBatch): The tokens, at least one, with the values of the columns before this
             one.
-        value_ids (Ints2d): The ids are written to this array, which is all -1 before. A token with
-            fewer than `width` values keeps -1 in the other places. Shape: (N, width)
+        value_ids (Ints2d): The array, which has -1 everywhere. A token with fewer than `width`
+            values keeps -1 in the other places. Shape: (N, width)
         """
 
 

@@ -71,12 +71,14 @@ class ElsewhereColumn(BatchColumn):
         """One value for each of the nearest occurrences."""
         return self.n_nearest
 
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Find the values beside the nearest other occurrences of each token's word."""
-        # The column of the other side needs the same occurrences, so they are shared.
+    def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the values beside the nearest other occurrences of each token's word to
+        `value_ids`."""
+        # The column of the other side needs the same occurrences, so the batch keeps them under a
+        # key, and finds them only once. `tokens` are those whose word has other occurrences.
         key = ("nearest_elsewhere", self.base.name, self.n_nearest)
         tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))
-        if len(tokens):  # most short docs have no such tokens
+        if len(tokens):
             base_ids = batch.value_ids_of(self.base.name)
             lengths = batch.tokens.lengths
             value_ids[tokens] = values_beside(base_ids, occurrences, lengths, self.side)
@@ -93,7 +95,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
     """Group the tokens of a doc that have the same value. Groups of a single token are left out.
 
     keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
+    takes_part (Array1d): False for tokens that are left out of all groups. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     RETURNS (tuple[Ints1d, Ints1d]): The tokens that are in a group, group after group, and within a
         group from left to right; and the number of the group of each. Shapes: (M,)
@@ -130,7 +132,8 @@ def nearest_elsewhere(
     3 and 2.
 
     keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
+    takes_part (Array1d): False for tokens that are left out: they have no occurrences, and are none
+        of another token. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     n_nearest (int): The largest number of other occurrences of a token.
     RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; and the other

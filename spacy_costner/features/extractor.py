@@ -236,7 +236,8 @@ class Features(Shim):
         for column, groups in zip(lookup.label_columns, batch.groups):
             column_places = lookup.places[column.name]
             value_ids[:, column_places] = column.find_label_values(probabilities, labels, groups)
-        by_word = batch.word_cache is not None  # as it was when the batch was made
+        # The batch has a cache of words if it was made with `by_word`.
+        by_word = batch.word_cache is not None
         rows = self.gather(value_ids, batch.lengths, by_word=by_word)
         return batch._replace(rows=rows, value_ids=value_ids)
 

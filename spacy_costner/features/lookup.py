@@ -306,9 +306,11 @@ class Lookup:
         return cache
 
     def _vectors_for(self, tokens: Tokens) -> StaticVectors | None:
-        """The static vectors for a new cache. In training they are always the same object: features
-        of docs are kept, and with them the ids of vectors, while the words of a cache may be
-        dropped."""
+        """Find the static vectors for a new cache of words. None if the model has none.
+
+        In training they are always the same object. Training keeps the features of docs, and these
+        have the ids of vectors. So the ids have to stay valid when the cache is made anew.
+        """
         if self.vector_column is None:
             return None
         source = vectors_of(tokens)
@@ -331,15 +333,18 @@ class Lookup:
 
         Shape: (W, width)
         """
+        # Ids of values, then marks. The other columns are inserted between them.
         rows = numpy.asarray([self._row_of_word(lexeme) for lexeme in lexemes], dtype="int32")
         if vectors is None:
             return rows
-        vector_place = len(self.word_columns)
-        rows = numpy.insert(rows, vector_place, vectors.find_ids(lexemes), axis=1)
+        vector_column = len(self.word_columns)
+        rows = numpy.insert(rows, vector_column, vectors.find_ids(lexemes), axis=1)
         if not self.n_type_rows:
             return rows
-        types = [CHARACTER_TYPES.index(character_type(lexeme.orth_)) for lexeme in lexemes]
-        return numpy.insert(rows, vector_place + 1, types, axis=1)
+        type_numbers: list[int] = []
+        for lexeme in lexemes:
+            type_numbers.append(CHARACTER_TYPES.index(character_type(lexeme.orth_)))
+        return numpy.insert(rows, vector_column + 1, type_numbers, axis=1)
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
         """The ids of the values of a word, and its marks: its row of `WordCache.table` without the
@@ -381,7 +386,7 @@ class Lookup:
         if len(word_rows):
             # Columns whose values depend on more than the word write their ids now.
             for column in self.batch_columns:
-                column.find_values(batch, value_ids[:, self.places[column.name]])
+                column.write_value_ids(batch, value_ids[:, self.places[column.name]])
         return batch
 
 

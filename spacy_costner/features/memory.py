@@ -40,8 +40,9 @@ class MemoryColumn(BatchColumn):
         super().__init__(f"memory:{attribute}", window)
         self.attribute = attribute
         self.attributes = (attribute,)
-        nothing_counted = LabelCounts([attribute], unit=1)
-        self._set_memory(LabelMemory.from_counts(nothing_counted, attribute))
+        # Before `collect`, the memory is empty.
+        no_counts = LabelCounts([attribute], unit=1)
+        self._set_memory(LabelMemory.from_counts(no_counts, attribute))
 
     def _set_memory(self, memory: "LabelMemory") -> None:
         """Set the memory, and the training docs that it was counted in."""
@@ -109,9 +110,9 @@ class MemoryColumn(BatchColumn):
         """The largest number of features that a token has: see `LabelMemory`."""
         return self._memory.width
 
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the features of each token. In training, the labels of its own unit don't
-        count."""
+    def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Write the features of each token to `value_ids`. In training, the labels in the unit of
+        its doc don't count."""
         tokens = batch.tokens
         keys = tokens.keys[self.attribute]
         if tokens.text_ids is None:
@@ -301,7 +302,10 @@ class LabelMemory:
     def load(cls, saved: dict[str, Any], attribute: str) -> "LabelMemory":
         """Load the memory of an attribute, and check that its parts fit each other.
 
-        RAISES (ValueError): If they don't.
+        saved (dict[str, Any]): The memories of all attributes, as `save_memories` makes them.
+        attribute (str): The name of the attribute.
+        RETURNS (LabelMemory): The memory.
+        RAISES (ValueError): If its parts don't fit each other.
         """
         labels = saved["labels"]
         counts = load_counts(saved["counts"][attribute], len(labels))

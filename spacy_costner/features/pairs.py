@@ -101,8 +101,8 @@ class PairColumn(BatchColumn):
         """The number of pairs."""
         return len(self._pairs)
 
-    def find_values(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Look up the pair that begins at each token."""
+    def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
+        """Look up the pair that begins at each token, and write its id to `value_ids`."""
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), batch.tokens.lengths)
         pair_ids = self._ids.find(pair_of_token.astype("uint64"))
         value_ids[:, 0] = numpy.where(pair_of_token < 0, -1, pair_ids)

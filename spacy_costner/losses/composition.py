@@ -134,10 +134,11 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
     """
     if gold.cost is None:
         return potentials
-    raised = gold.cost.astype(potentials.emissions.dtype)
-    raised *= multiplier  # in place, as the array is the largest of a batch
-    raised += potentials.emissions
-    return potentials._replace(emissions=raised)
+    # This array is the largest of a batch, so it is computed in place: m C, then m C + E.
+    emissions = gold.cost.astype(potentials.emissions.dtype)
+    emissions *= multiplier
+    emissions += potentials.emissions
+    return potentials._replace(emissions=emissions)
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:

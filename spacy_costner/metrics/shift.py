@@ -126,8 +126,12 @@ class Stream:
         self.log_martingale: list[float] = []
 
     def add(self, scores: Floats1d) -> None:
-        """Add docs by their scores. Shape: (T,)"""
-        shares = 1 - self._generator.random(len(scores))  # above 0 and at most 1
+        """Test further docs: compute the p-value of each, and go on with the martingale.
+
+        scores (Floats1d): The scores of the docs, in their order. Shape: (T,)
+        """
+        # `random` draws from 0 up to, and without, 1. A share has to be above 0.
+        shares = 1 - self._generator.random(len(scores))
         p_values = conformal_p_values(self._pool, scores, shares)
         products = log_products(p_values, before=self._log_products)
         if len(products) > 0:

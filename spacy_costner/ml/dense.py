@@ -79,8 +79,13 @@ def init(
     X: Ragged | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Set the weights of the chain to 0. If the number of tags is not set, it is that of the
-    columns of the emissions `X`."""
+    """Set the scores of transitions, of the first tag and of the last tag to 0. This is the `init`
+    of the Thinc model.
+
+    X (Ragged | None): Emissions of some docs. Their data has a column for each tag, so they give
+        the number of tags if it is not set yet. Shape of the data: (N, K)
+    Y (Potentials | None): Not used.
+    """
     if X is not None and model.has_dim("nO") is None:
         model.set_dim("nO", X.data.shape[1])
     n_tags = model.get_dim("nO")
@@ -111,12 +116,15 @@ def resize_linear_chain_crf(
 
 
 def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
-    """Add tags to the linear layer that maps vectors to emissions. `nO` is the number of all tags
-    after that."""
-    emissions = model.get_ref("emissions")
-    larger = resize_linear_weighted(emissions, nO)
-    model.replace_node(emissions, larger)
+    """Add tags to the linear layer that maps vectors to emissions.
+
+    model (Model): The model.
+    nO (int): The number of all tags, the new ones included.
+    """
+    old_layer = model.get_ref("emissions")
+    larger_layer = resize_linear_weighted(old_layer, nO)
+    model.replace_node(old_layer, larger_layer)
     # The layers that contain it have the same width.
     for node in model.walk():
-        if larger in node.layers:
+        if larger_layer in node.layers:
             node.set_dim("nO", nO, force=True)

@@ -318,8 +318,8 @@ class WithHiddenLayer(NamedTuple):
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. The callback keeps the gradient of both: see
-        `SparseWeights.begin_update`."""
+        """Score docs in training. The callback keeps the gradients of the linear model and of the
+        hidden layer for the next update: see `SparseWeights.begin_update`."""
         scores, add_gradient_of_weights = self.weights.begin_update(batch, dropout)
         hidden_scores, add_gradient_of_hidden = self.hidden.begin_update(batch)
 
@@ -347,8 +347,13 @@ class HiddenLayerAlone(NamedTuple):
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
     ) -> tuple[Potentials, Callable[[Potentials], None]]:
-        """Score docs in training. The callback keeps the gradient of the layer. `dropout`, which is
-        that of features, has no effect."""
+        """Score docs in training.
+
+        batch (FeatureBatch): The features, with the scores of the linear model, which stay fixed.
+        dropout (float): Not used: dropout is for the features of the linear model.
+        RETURNS (tuple): The scores of both added up; and the callback, which keeps the gradient of
+            the hidden layer for the next update.
+        """
         scores = batch.linear_scores
         assert scores is not None
         hidden_scores, add_gradient_of_hidden = self.hidden.begin_update(batch)

@@ -97,8 +97,12 @@ class WordSums(NamedTuple):
         return self._replace(sums=sums, n_words=n_words)
 
     def _sum_weights(self, words: Ints2d) -> Floats3d:
-        """Compute the sums of some words. `words` are their rows in the table of the cache: the ids
-        of their values in each column, C of them. Shapes: (W, C) to (W, O, K)"""
+        """Compute the sums of the weights of words, for each of O offsets and each tag.
+
+        words (Ints2d): The rows of the words in the table of the cache: the ids of their values.
+            Shape: (W, width of the table)
+        RETURNS (Floats3d): The sums. Shape: (W, O, K)
+        """
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")

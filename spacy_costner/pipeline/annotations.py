@@ -498,7 +498,7 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     terms (Terms): The terms of the promise.
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their scores. The
         spans have a probability of at least `LEAST_PROB_OF_SETS`. If labels count, the same tokens
-        are there with other labels, too. Shape: (S,)
+        are there with other labels, too. Shape of the scores: (number of spans,)
     """
     spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):

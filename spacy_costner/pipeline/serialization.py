@@ -88,7 +88,14 @@ def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
 def write_files(
     path: str | Path, cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]
 ) -> None:
-    """Write the files of a component to a directory. Parts in `exclude` are left out."""
+    """Write the files of a component to a directory.
+
+    path (str | Path): The directory.
+    cfg (Cfg): The settings, for the file "cfg".
+    model (bytes): The model, for the file "model": see `save_model`.
+    vocab (Vocab): The vocab, for the folder "vocab".
+    exclude (Iterable[str]): The names of the files that are left out.
+    """
     writers: dict[str, Callable[[Path], Any]] = {
         "cfg": lambda file: srsly.write_json(file, cfg),
         "vocab": lambda file: vocab.to_disk(file, exclude=exclude),

@@ -326,17 +326,19 @@ def _token_offsets(doc: Doc) -> TokenOffsets:
 def _align_spans(
     doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, info: CorpusInfo
 ) -> list[TokenSpan]:
-    """Find the tokens of each span of a task: see `_align`. If several spans have the same tokens
-    and label, as their white space differs, the last one is kept."""
-    # The key is the first token, the token after the last, and the label. The label is None if the
-    # doc can't have the span.
-    aligned: dict[tuple[int, int, str | None], TokenSpan] = {}
+    """Find the tokens of each span of a task: see `_align`. Several spans may have the same tokens
+    and label, if they differ only in the white space around these. Of such spans the last one is
+    returned."""
+    # The token spans by first token, token after the last, and label. The label is None if the doc
+    # can't have the span.
+    distinct_spans: dict[tuple[int, int, str | None], TokenSpan] = {}
     for task_span in task.spans or ():
         token_span = _align(doc, offsets, task.text, task_span, place, info)
-        can_have_span = token_span.span is not None
-        label = task_span.label if can_have_span else None
-        aligned[token_span.start, token_span.end, label] = token_span
-    return list(aligned.values())
+        label = None
+        if token_span.span is not None:
+            label = task_span.label
+        distinct_spans[token_span.start, token_span.end, label] = token_span
+    return list(distinct_spans.values())
 
 
 def _align(
@@ -512,13 +514,16 @@ def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[R
     is_missing (Array1d): True for the tokens whose annotation is missing. Shape: (T,)
     RETURNS (tuple[Range, ...]): The stretches, in characters.
     """
-    # The tokens that differ from the one before them: for False, True, True, False, True these are
-    # 1, 3, 4 and, after the last token, 5. Runs begin at every second of them, and end at the
-    # others. Shape: (2 * number of runs,)
-    edges = numpy.flatnonzero(numpy.diff(is_missing, prepend=False, append=False)).tolist()
+    # The tokens where the mask changes, if it is False before the first token and after the last
+    # one. For False, True, True, False, True these are 1, 3, 4 and 5: one run is the tokens 1 and
+    # 2, the other is token 4. Shape: (2 * number of runs,)
+    has_changed = numpy.diff(is_missing, prepend=False, append=False)
+    edges = numpy.flatnonzero(has_changed).tolist()
     begins = edges[::2]
     ends = edges[1::2]
     ranges: list[Range] = []
     for begin, end in zip(begins, ends):
-        ranges.append((tokens[begin].start, tokens[end - 1].end))
+        first_token = tokens[begin]
+        last_token = tokens[end - 1]
+        ranges.append((first_token.start, last_token.end))
     return tuple(ranges)

@@ -404,15 +404,21 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
 
 
 def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
-    """The text of a task of Label Studio. It stands in its data under the key "text". If it has
-    another key, as the user has named it in the labeling interface, it has to be the only string
-    there."""
-    texts = {name: value for name, value in data.items() if isinstance(value, str)}
-    if "text" not in texts and len(texts) != 1:
+    """Find the text of a task of Label Studio.
+
+    data (Mapping[str, Any]): The data of the task. The text stands under the key "text". If the
+        user has named it otherwise in the labeling interface, it has to be the only string there.
+    place (FilePlace): Where the task is, for the error.
+    RETURNS (str): The text.
+    RAISES (CorpusError): If the data has no such text.
+    """
+    strings = {key: value for key, value in data.items() if isinstance(value, str)}
+    if "text" in strings:
+        return strings["text"]
+    if len(strings) != 1:
         raise place.refuse(f"data: expected a text under 'text', got {shown([*data])}")
-    if texts.get("text"):
-        return texts["text"]
-    return next(iter(texts.values()))
+    (text,) = strings.values()
+    return text
 
 
 def _label_studio_metadata(data: Mapping[str, Any], text: str) -> dict[str, Any]:

@@ -307,11 +307,16 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a row of an object of JSON, or of a row of Parquet. It can't be read if its id is a
-    value that a format of output can't have."""
+    """Make a `TextRow` of a JSON object or of a row of Parquet.
+
+    record (Mapping[str, Any]): The object or row. It is refused if its id isn't text or a number of
+        64 bits: not all formats of output can have other ids.
+    place (FilePlace): Where it is in the file. Its line or row number is the id if it has none.
+    reader (RowReader): How rows are read.
+    """
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)
-    # A comparison with NaN is false, so that NaN is refused.
+    # Any comparison with NaN is false, so NaN is refused, too.
     is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64
     is_utf8 = isinstance(row_id, str) and not SURROGATE.search(row_id)
     if not is_number and not is_utf8:
@@ -324,14 +329,16 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
             metadata[key] = value
 
     def make_doc_of_record() -> Doc:
-        # Only JSON may have tokens. In Parquet, a column "tokens" is metadata.
-        is_json = place.unit == "line"
-        tokens = record.get("tokens") if is_json else None
-        if not isinstance(text, str) or tokens is None:
+        """Make the doc, with the tokens of the record or, if it has none, of the tokenizer."""
+        tokens = None
+        if place.unit == "line":  # JSON. In Parquet, a column "tokens" is metadata.
+            tokens = record.get("tokens")
+        if tokens is None or not isinstance(text, str):
             return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
-        doc = task_to_doc(task, place, Context(reader.nlp, DEFAULTS, CorpusInfo()))
-        return with_metadata(reader.make_input(doc), metadata)
+        context = Context(reader.nlp, DEFAULTS, CorpusInfo())
+        doc_with_tokens = task_to_doc(task, place, context)
+        return with_metadata(reader.make_input(doc_with_tokens), metadata)
 
     return _text_row(row_id, text, make_doc_of_record)
 

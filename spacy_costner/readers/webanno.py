@@ -143,7 +143,12 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterator[Sentence]:
-    """The sentences of a file. `column` is the column that the user names."""
+    """Read the sentences of a file.
+
+    path (Path): The file, for errors.
+    lines (list[str]): Its lines.
+    column (int | None): The column of the labels that the user names.
+    """
     features: list[str] = []  # the name of each column after the first three
     text_lines: list[str] = []
     tokens: list[TokenLine] = []
@@ -151,11 +156,12 @@ def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterato
         place = FilePlace(path, number)
         layer = LAYER.fullmatch(line)
         if layer is not None:
-            name = layer[1].rpartition(".")[2]
-            features += [f"{name}.{feature}" for feature in layer[2].split("|")]
+            layer_name = layer[1].rpartition(".")[2]
+            features += [f"{layer_name}.{feature}" for feature in layer[2].split("|")]
         elif line.startswith(TEXT):
+            # A sentence with line breaks has several lines of text.
             text_lines.append(_unescape(line.removeprefix(TEXT)))
-        elif not line.strip():
+        elif not line.strip():  # the end of a sentence
             if tokens:
                 yield Sentence("\n".join(text_lines), tokens)
             text_lines = []
@@ -210,8 +216,8 @@ def _join_texts(sentences: list[Sentence]) -> str:
 
 
 def _join_entities(sentences: list[Sentence]) -> Iterator[Entity]:
-    """The entities of a file. One with a number is on all lines that have this number, any other
-    one on a single line."""
+    """Find the entities of a file. An entity of several tokens has a number, and stands on the line
+    of each of its tokens. An entity without a number has a single token."""
     numbered: dict[str, Entity] = {}
     for line in chain.from_iterable(sentence.tokens for sentence in sentences):
         if line.entities == "_":

@@ -88,12 +88,15 @@ class Column:
             raise OSError(f"cache: {self.folder}: {error}") from error
 
     def read(self) -> ArrayXd:
-        """Return all rows. Nothing can be written afterwards."""
+        """Return all rows, without copying them. Nothing can be written afterwards. Shape: (rows,
+        *shape of a row)"""
         self.file.flush()
+        # The file has all numbers of a row, then those of the next row, and so on.
         if isinstance(self.file, io.BytesIO):
             numbers = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
         else:
-            numbers = numpy.asarray(numpy.memmap(self.file, dtype=self.dtype, mode="r"))
+            memory_map = numpy.memmap(self.file, dtype=self.dtype, mode="r")
+            numbers = numpy.asarray(memory_map)
         return numbers.reshape(-1, *self.shape)
 
     def __del__(self) -> None:

@@ -201,7 +201,8 @@ class TotalLoss:
         return batches
 
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the value of the function and its gradient, in float64. Shapes: (D,)"""
+        """Compute the value of the function at a vector of weights, and its gradient there, in
+        float64. Shape of the vector and of the gradient: (D,)"""
         # A loss may keep counts of earlier batches. Forget them, as the value must not depend on
         # earlier calls.
         self.objective.loss.stage_at(Progress()).forget()
@@ -260,9 +261,11 @@ class TotalLoss:
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
         """Add the gradient with respect to the scores of a batch to `sums`, in place. The rows of
-        `sums` are those of `_zero_gradient`."""
+        `sums` are those of `_zero_gradient`: a row for each feature, then one for each tag before a
+        transition, one for start and one for end."""
         n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
+        # Each feature of a token gets the gradient of the token's emissions.
         sparse.add_rows(batch.rows, emissions, sums)
         sums[-2 - n_tags : -2] += gradient.transitions
         sums[-2] += gradient.start

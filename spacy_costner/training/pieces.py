@@ -195,6 +195,8 @@ def cut_long_docs(
     # Shapes: (N,)
     may_begin = constraints.start[path] & (path >= 0)
     may_end = constraints.end[path] & (path >= 0)
+    # `roll` moves the value of each token to the next one. It also moves the last value to the
+    # front, which doesn't matter: no doc is cut before its first token.
     token_before_may_end = numpy.roll(may_end, 1)
     is_separable = may_begin & token_before_may_end
 
@@ -271,12 +273,15 @@ def join_pieces(pieces: Sequence[Piece]) -> Batch:
     To save memory, the features and targets of a batch are made anew each time that it is used.
     Soft targets take long to read: a batch that has some is made once and kept."""
     store = pieces[0].store
-    numbers = numpy.asarray([piece.number for piece in pieces])
+    piece_numbers = numpy.asarray([piece.number for piece in pieces])
+    # Docs with soft targets are never cut, so such a piece is a whole doc.
     examples = [piece.example for piece in pieces if piece.example is not None]
-    if any(is_taught(eg) for eg in examples):
-        features_and_targets = store.read(numbers, examples)
-        return Batch(n_sequences=len(pieces), read=lambda: features_and_targets)
-    return Batch(n_sequences=len(pieces), read=partial(store.read, numbers))
+    has_soft_targets = any(is_taught(eg) for eg in examples)
+    if not has_soft_targets:
+        return Batch(n_sequences=len(pieces), read=partial(store.read, piece_numbers))
+
+    features_and_targets = store.read(piece_numbers, examples)
+    return Batch(n_sequences=len(pieces), read=lambda: features_and_targets)
 
 
 class TokenStore:

@@ -197,14 +197,14 @@ def is_taught(example: Example) -> bool:
 def cut_as_taught(
     examples: Sequence[Example], lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> tuple[Ints1d, Ints1d]:
-    """Cut docs with soft targets as their teacher cut them: soft targets are of the paths of these
-    sequences. Other docs stay as they are cut.
+    """Change how docs with soft targets are cut into sequences: cut them where their teacher cut
+    them, because soft targets are about the paths of the teacher's sequences. Other docs stay as
+    they are cut.
 
     examples (Sequence[Example]): The examples. Each has at least one sequence.
-    lengths (Ints1d): The number of tokens of each sequence, before that. Shape: (B,)
-    doc_of_sequence (Ints1d): The example of each sequence, before that. Shape: (B,)
-    RETURNS (tuple[Ints1d, Ints1d]): The lengths and the examples of the new sequences.
-        Shapes: (B',)
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    doc_of_sequence (Ints1d): The example of each sequence, as its index. Shape: (B,)
+    RETURNS (tuple[Ints1d, Ints1d]): The same two arrays for the new sequences. Shapes: (B',)
     """
     if not any(is_taught(eg) for eg in examples):
         return lengths, doc_of_sequence
@@ -212,8 +212,9 @@ def cut_as_taught(
     for i, eg in enumerate(examples):
         if is_taught(eg):
             saved: Saved = eg.reference.user_data[SOFT_TARGETS_KEY]
-            one_sequence = [lengths_by_doc[i].sum()]
-            lengths_by_doc[i] = saved.get("lengths", one_sequence)
+            # If no lengths are saved, the teacher didn't cut the doc.
+            n_tokens = lengths_by_doc[i].sum()
+            lengths_by_doc[i] = saved.get("lengths", [n_tokens])
     n_sequences = [len(lengths_of_doc) for lengths_of_doc in lengths_by_doc]
     doc_of_sequence = numpy.repeat(numpy.arange(len(examples)), n_sequences)
     return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of_sequence
