@@ -639,7 +639,10 @@ def collecting_new_objects_only() -> Iterator[None]:
 def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int) -> Language:
     """Load a pipeline, or return the one that this process has already loaded.
 
+    model (str): The pipeline, a package or a folder.
     model_digest (str): The fingerprint that the pipeline had when the command began.
+    code_path (str | None): Python file that is imported first.
+    use_gpu (int): GPU ID or -1 for CPU.
     RAISES (ValueError): If somebody has changed the pipeline since then.
     """
     if digest_model(model, code_path) != model_digest:
@@ -870,9 +873,13 @@ PACKERS = Packers()
 
 
 def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
-    """An answer as a doc, and the `user_data` of the doc, packed. The user data are those of the
-    input with "id". The doc of an error is empty, and its user data have "error", too. Other
-    formats need more arguments than the answer; they are ignored here."""
+    """Make the doc of an answer, and pack its `user_data`.
+
+    answer (Answer): The row of the input, with its annotated doc or the error of annotating it.
+    *_: Arguments that only the other formats of output need.
+    RETURNS (tuple[Doc, bytes]): The doc, whose user data are those of the input and "id"; and the
+        packed user data. For an error, the doc is empty, and its user data have "error", too.
+    """
     row, doc_or_error = answer
     if isinstance(doc_or_error, Exception):
         doc = Doc(Vocab())

@@ -518,8 +518,12 @@ def add_within(
 
 
 def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) -> str:
-    """The kind of the mistake if the suggestion is right: one of `KINDS`. `KINDS` has no kind for a
-    place where label and boundary are both wrong. It counts as a wrong boundary."""
+    """Name the kind of mistake that the annotation of a place has if the suggestion is right: one
+    of `KINDS`. A place where label and boundary are both wrong counts as a wrong boundary.
+
+    suggested (Sequence[Entity]): The suggested entities of the place.
+    annotated (Sequence[Entity]): Its annotated entities.
+    """
     # `kind_of` compares gold entities with predicted ones. Here the suggestion counts as gold.
     kind = kind_of(suggested, annotated)
     if kind == BOTH:

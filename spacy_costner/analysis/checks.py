@@ -178,8 +178,9 @@ class EntityWords(NamedTuple):
         return n_in_entities
 
     def share_elsewhere(self, n_in_entities: Ints1d) -> float:
-        """How consistent the annotation is: if a token is in an entity, how probably another token
-        with the same word is in an entity, too. The mean over all tokens in entities.
+        """Compute how consistent the annotation is: if a token is in an entity, how probably
+        another token with the same word is in an entity, too. This is the mean over all tokens in
+        entities.
 
         n_in_entities (Ints1d): How many tokens of each word are in entities. Shape: (W,)
         """
@@ -276,7 +277,13 @@ def check_sentence_starts(
     nlp: Language, ner: CostSensitiveNER, corpora: Mapping[str, Sequence[Example]]
 ) -> Iterator[Finding]:
     """Find corpora with sentence starts that the component uses in training, but doesn't see in
-    prediction, as no component before it sets them."""
+    prediction, because no component before it sets them.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component.
+    corpora (Mapping[str, Sequence[Example]]): The examples of each corpus, by its name.
+    YIELDS (Finding): A finding for each such corpus.
+    """
     if not ner.annotation.sentence_boundaries:
         return
     for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
@@ -541,8 +548,14 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that no docs have lost their annotation. Docs without any entity may have, if they have
-    names: words that are nearly always in entities where docs have entities."""
+    """Check that no docs have lost their annotation. A doc has perhaps lost it if it has no entity,
+    but has a name: a word that is nearly always in an entity in the docs that have entities.
+
+    corpus (str): The name of the corpus.
+    docs (Sequence[Doc]): All its docs.
+    entity_words (EntityWords): The words of those docs that have entities.
+    YIELDS (Finding): A finding if too many docs have perhaps lost it.
+    """
     n_tokens = entity_words.n_tokens
     is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
     is_frequent = n_tokens >= MIN_NAME_TOKENS
@@ -607,13 +620,20 @@ def check_docs(
 
 
 def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
-    """Find what is wrong with a doc: its text, its sentences, and its entities."""
+    """Find what is wrong with a doc: its text, its sentences, and its entities.
+
+    eg (Example): The doc, as the reference of an example.
+    ner (CostSensitiveNER): The component.
+    labels (Sequence[str]): The labels of the component.
+    YIELDS (Problem): The problems.
+    """
     doc = eg.reference
     if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
         yield Problem(WARNING, "docs without annotation of entities: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
     if len(doc) >= LONG and has_sentences:
-        # The first token is left out, as it begins a sentence in every doc. 1: a sentence begins
+        # spaCy's value for the start of a sentence is 1. The first token is left out: it starts a
+        # sentence in every doc.
         starts_sentence = doc.to_array("SENT_START")[1:] == 1
         if not starts_sentence.any():
             yield Problem(WARNING, ONE_SENTENCE)

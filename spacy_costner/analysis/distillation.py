@@ -204,8 +204,11 @@ def check_teachers(
 ) -> bool:
     """Check that teachers, text and options go together.
 
-    RETURNS (bool): Whether the teacher is a file of answers, and not pipelines.
-    RAISES (ValueError): If they don't.
+    teachers (Sequence[str]): The names of pipelines, or a file of answers.
+    raw_paths (Sequence[Path]): The files of text.
+    soft (bool), incomplete (bool), min_confidence (float): The options: see `distill`.
+    RETURNS (bool): Whether the teacher is a file of answers.
+    RAISES (ValueError): If they don't go together.
     """
     has_file = any(Path(name).suffix in JSONL for name in teachers)
     if has_file and (len(teachers) > 1 or raw_paths):

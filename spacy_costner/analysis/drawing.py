@@ -328,6 +328,9 @@ def check_not_suggested(doc: Doc) -> None:
 def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
     """Check that docs were drawn for this pipeline.
 
+    ner (CostSensitiveNER): The component of the pipeline.
+    annotated (Sequence[Doc]): The drawn docs, which are annotated now.
+    drawing (Drawing): How they were drawn. It has the digest of the component.
     RAISES (ValueError): If they were drawn for another one, or it was trained on them after they
         were drawn.
     """

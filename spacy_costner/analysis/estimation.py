@@ -258,6 +258,8 @@ def estimate(
 def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None:
     """Check that docs that the user drew may be a simple random sample.
 
+    ner (CostSensitiveNER): The component.
+    annotated (Sequence[Doc]): The docs, which are annotated now.
     RAISES (ValueError): If `suggest` or `draw` chose one of them, or they are training docs.
     """
     for doc in annotated:

@@ -677,8 +677,13 @@ def write_config(
 def read_with_paths(
     path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
 ) -> Config:
-    """Read a config in which some settings are overridden, and the paths of the corpora, too, if
-    they are given."""
+    """Read a config, and override some of its settings.
+
+    path (Path): The config.
+    overrides (Mapping[str, Any]): The new values of settings, by their names with dots.
+    train_path (Path | None), dev_path (Path | None): The paths of the corpora. None: they are those
+        of the config.
+    """
     all_overrides = dict(overrides)
     if train_path is not None:
         all_overrides["paths.train"] = str(train_path)
@@ -813,9 +818,13 @@ def save_trained(
 def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
-    """Predict training docs by models that were not trained on them: the docs are divided into
-    folds. No doc may be empty.
+    """Predict training docs by models that were not trained on them. The docs are divided into
+    `N_FOLDS` folds, and a model is trained for each fold on the docs of the others.
 
+    nlp (Language): The pipeline. The models are trained with its config.
+    ner (CostSensitiveNER): The component, for its labels.
+    examples (Sequence[Example]): The training docs. None of them may be empty.
+    n_seeds (int): The number of models for each fold, whose weights are averaged.
     RETURNS (list[DevPredictions]): The predictions of each fold.
     """
     folds = hold_out(

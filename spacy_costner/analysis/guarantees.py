@@ -271,15 +271,20 @@ def guarantee(
 
 
 def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
-    """Collect the thresholds of each group, by its name. A group is left out if nothing can be
-    promised of it."""
+    """Collect the thresholds of each group of docs.
+
+    parts (Iterable[Part]): What can be promised of each part: a group, or a label in a group.
+    per_label (bool): Whether each label has a threshold of its own.
+    RETURNS (dict[str, Thresholds]): The thresholds by the name of the group. A group is left out if
+        nothing can be promised of it.
+    """
     thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
             continue
         if per_label:
-            # `threshold` is used for labels without a threshold of their own: labels of which
-            # nothing can be promised. It is 1, so that as few of their spans as possible are in
+            # `Thresholds.threshold` is for labels of which nothing can be promised, and which have
+            # no threshold of their own. It is 1, so that as few of their spans as possible are in
             # the set.
             if part.group not in thresholds_of_groups:
                 thresholds_of_groups[part.group] = Thresholds(threshold=1.0, labels={})
@@ -362,10 +367,13 @@ def measure_promise(
     drawings: Sequence[Drawing],
 ) -> KeptPromise | None:
     """Estimate how well a component keeps its present promise on the texts that docs were drawn
-    from: the mean miss rate of their docs with entities.
+    from: the mean miss rate of those texts that have entities.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): Its component.
 
     drawn_examples (Sequence[Example]): The annotated docs that were drawn, each once.
-    drawings (Sequence[Drawing]): How each of them was drawn.
+    drawings (Sequence[Drawing]): How each of them was drawn, and how often.
     RETURNS (KeptPromise | None): The promised and the estimated miss rate, and the number of
         drawings that took a doc with a missed entity. None if the component promises nothing, or no
         miss rate, or one for each label or group.
@@ -469,9 +477,14 @@ def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
 def score_spans(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], terms: Terms
 ) -> ScoredSpans:
-    """Score the spans that may be in the sets of docs, and their annotated entities.
+    """Score the spans that may be in the sets of docs, and the annotated entities of these docs.
 
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): Its component.
+    examples (Sequence[Example]): The annotated docs.
     terms (Terms): What is promised. They say which score a span has, and when an entity is found.
+    RETURNS (ScoredSpans): The spans and the entities with their scores; and the measure of each doc
+        that the test for a shift compares.
     """
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []

@@ -570,12 +570,16 @@ def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
-    """The value of the setting `labels` of each component, by the name of the component. It is None
-    for a single component, which has all labels. Without groups its name is "ner"."""
-    if not groups:
-        return {"ner": None}
-    if len(groups) == 1:
-        return dict.fromkeys(groups)
+    """Choose the value of the setting `labels` of each component.
+
+    groups (Mapping[str, list[str]]): The labels of each component, by its name. Empty: there is one
+        component, "ner".
+    RETURNS (dict[str, list[str] | None]): The value by the name of the component. A single
+        component has all labels, so its value is None.
+    """
+    names = list(groups) or ["ner"]
+    if len(names) == 1:
+        return {names[0]: None}
     return dict(groups)
 
 

@@ -350,8 +350,14 @@ def count_at_threshold(
 def rare_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
-    """The facts that only some reports have: that some entities can't be predicted, that a miss
-    rate is promised, and that annotation and component have no label in common."""
+    """Collect the facts that only some reports have: that some entities can't be predicted, that a
+    miss rate is promised, and that annotation and component have no label in common.
+
+    ner (CostSensitiveNER): The component.
+    dev (DevPredictions): The docs.
+    annotated_labels (Collection[str]): The labels that their annotation has.
+    RETURNS (dict[str, str]): The text of each fact by its name.
+    """
     facts: dict[str, str] = {}
     n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
     if n_over_borders:

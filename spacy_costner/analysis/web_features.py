@@ -51,8 +51,8 @@ WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
 """The columns whose values are whole words."""
 
 LEAST_COUNT = 10
-"""Words that are fewer times in the training data are rare, and so are words of which this isn't
-known."""
+"""Words that occur fewer times in the training data are rare. Words without a count are rare,
+too."""
 
 
 class WebFeatures(NamedTuple):
@@ -96,25 +96,29 @@ def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
 
 
 def symbols_of_spacy() -> dict[str, int]:
-    """The lowest 32 bits of the hashes of strings that are symbols in spaCy, whose hash is their
-    number."""
+    """Find the lowest 32 bits of the hashes of spaCy's symbols, by the names of the symbols. The
+    hash of such a string, for example "ORTH", is the number of the symbol."""
     return {name: number & int(LOWEST_32_BITS) for name, number in SYMBOLS.items() if name}
 
 
 def describe_column(column: Column, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column for the header of the model file that a web page reads. The arrays of the
-    column are added to `arrays`.
+    """Describe a column of features for the header of the model file that a web page reads. The
+    functions for the single classes of columns, below, take and return the same.
 
+    column (Column): The column.
+    arrays (dict[str, ArrayXd]): The arrays of the column are added to it.
+    RETURNS (Description): The description. Its "kind" says which function of features.js finds the
+        values.
     RAISES (ValueError): If a page can't have such a column.
     """
-    for column_type, describe in DESCRIBE.items():
+    for column_type, describe in DESCRIBE_BY_CLASS.items():
         if isinstance(column, column_type):
             return describe(column, arrays)
     raise refusal(f"features of the kind {column.name}")
 
 
 def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Values that depend on the word alone."""
+    """Describe a column whose values depend on the word alone."""
     name = column.name
     values = {"values": column.values}
     affix = re.fullmatch("(prefix|suffix)([0-9]+)", name)
@@ -128,18 +132,19 @@ def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Descriptio
 
 
 def describe_attribute(column: AttributeColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """An attribute of tokens, if it is one of the word alone."""
+    """Describe the column of an attribute of tokens, if the attribute depends on the word alone."""
     attribute = _word_attribute(column.name)
     return {"kind": "attribute", "attribute": attribute, "values": column.values}
 
 
 def describe_caseless(column: CaselessColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The word in lower case, in texts all in lower case or all in capitals."""
+    """Describe the column of words in lower case, for texts all in lower case or all in
+    capitals."""
     return {"kind": "caseless", "values": column.values}
 
 
 def describe_gazetteer(column: GazetteerColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The position in a phrase. Phrases are found by their words in lower case."""
+    """Describe the column of a gazetteer. Its phrases are found by their words in lower case."""
     phrases: list[list[str]] = []
     for phrase in column.gazetteer.phrases:
         phrases.append([word.lower() for word in phrase.split()])
@@ -147,22 +152,22 @@ def describe_gazetteer(column: GazetteerColumn, arrays: dict[str, ArrayXd]) -> D
 
 
 def describe_clusters(column: ClusterColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The clusters of words, which are known by their hashes."""
+    """Describe a column of clusters: a table with the clusters of each word, found by its hash."""
     word_keys, cluster_ids = column.words
     _add_table(column.name, word_keys, cluster_ids, arrays)
     return {"kind": "clusters"}
 
 
 def describe_memory(column: MemoryColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The labels that the values of an attribute had, without the counts by doc: a page only needs
-    the features that come of them."""
+    """Describe a column of label memory: a table with the features of each value, found by its
+    hash. The counts by doc are left out: only training needs them."""
     value_keys, feature_ids = column.values_with_features
     _add_table(column.name, value_keys, feature_ids, arrays)
     return {"kind": "memory", "attribute": _word_attribute(column.attribute)}
 
 
 def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The pairs of values of neighbours, if these are of the word alone."""
+    """Describe a column of pairs of neighbouring values, if the values depend on the word alone."""
     if not isinstance(column.base, (WordColumn, AttributeColumn)):
         raise refusal(f"features of pairs of {column.base.name}")
     left, right = column.pairs
@@ -172,13 +177,14 @@ def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Descriptio
 
 
 def describe_elsewhere(column: ElsewhereColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The values beside other occurrences of the word."""
+    """Describe a column of the values beside other occurrences of the word."""
     base = _word_attribute(column.base.name)
     return {"kind": "elsewhere", "base": base, "side": column.side, "n_nearest": column.n_nearest}
 
 
 def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """The labels that a first pass predicts for other occurrences of the word."""
+    """Describe a column of the labels that a first pass predicts for other occurrences of the
+    word."""
     attribute = _word_attribute(column.attribute)
     return {
         "kind": "document",
@@ -189,11 +195,11 @@ def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Des
 
 
 def refuse_vectors(column: VectorColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Static vectors of words are not in a page."""
+    """Refuse static vectors of words, which a page can't have."""
     raise refusal("static vectors of words as inputs (include_static_vectors)")
 
 
-DESCRIBE: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {
+DESCRIBE_BY_CLASS: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {
     WordColumn: describe_words,
     AttributeColumn: describe_attribute,
     CaselessColumn: describe_caseless,
@@ -205,11 +211,14 @@ DESCRIBE: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {
     DocumentColumn: describe_document,
     VectorColumn: refuse_vectors,
 }
-"""The functions that describe columns, by class."""
+"""The function that describes the columns of each class."""
 
 
 def refusal(feature: str) -> ValueError:
-    """The error that a page can't have something, by its name."""
+    """Make the error for a feature that a page can't have.
+
+    feature (str): The name of the feature, which may also be another part of the pipeline.
+    """
     return ValueError(
         f"page: expected a linear model with features of words and their text, got {feature}, "
         "which a page can't have"

@@ -59,8 +59,11 @@ def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes
 
 
 def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
-    """The bytes of an array, and whether they are of the differences of neighbours, which is the
-    smaller form of ascending numbers."""
+    """Turn an array into bytes.
+
+    RETURNS (tuple[bytes, bool]): The bytes; and whether they are those of the differences of
+        neighbouring numbers. These are used where they take less space, as for ascending numbers.
+    """
     if array.dtype.name not in DTYPES:
         raise ValueError(f"expected an array of {' or '.join(DTYPES)}, got {array.dtype}")
     if array.dtype.kind == "f":
@@ -77,7 +80,8 @@ def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
 
 
 def _by_byte(numbers: ArrayXd) -> bytes:
-    """The lowest bytes of whole numbers, then the next ones, and so on."""
+    """Turn whole numbers into bytes: first the lowest byte of each number, then the next byte of
+    each, and so on. The numbers 1 and 258, of 16 bits, become 1, 2, 0, 1."""
     flat = numbers.astype(numbers.dtype.newbyteorder("<")).reshape(-1, 1)
     bytes_of_numbers = numpy.ascontiguousarray(flat).view("uint8")  # (N, itemsize)
     return bytes_of_numbers.T.tobytes()

@@ -111,8 +111,12 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
 
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
-    """What a page says of its pipeline, as JSON: its name, language and version; the labels; the
-    settings of prediction; the promise, if there is one."""
+    """Collect what a page shows of its pipeline, as JSON: its name, language and version; the
+    labels; the settings of prediction; the promise, if there is one.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): Its component.
+    """
     settings = ner.cfg["decoding"]
     return {
         "name": nlp.meta["name"],
@@ -133,9 +137,9 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def kind_of_decoding(ner: CostSensitiveNER) -> str:
-    """The name of the decoding of a component, as `costner init` has it.
+    """Name the decoding of a component as the option `--decoding` of `costner init` does.
 
-    RAISES (ValueError): If it is none of those of this package.
+    RAISES (ValueError): If it is not a decoding of this package.
     """
     decode = ner.decoding.decode
     if isinstance(decode, MinCost):
@@ -151,7 +155,10 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
 
 
 def _find_component(nlp: Language) -> CostSensitiveNER:
-    """The component of a pipeline, which has to be one that a page can have."""
+    """Return the component of a pipeline, after a check that a page can have it.
+
+    RAISES (ValueError): If there is none or several, or a page can't have its model.
+    """
     components = find_components(nlp)
     if not components:
         raise ValueError(
@@ -173,7 +180,10 @@ def _find_component(nlp: Language) -> CostSensitiveNER:
 
 def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
     """Check that the other components of a pipeline change neither tokens nor entities, nor the
-    sentence starts at which texts are cut."""
+    sentence starts at which texts are cut. A page only has our component.
+
+    RAISES (ValueError): If one of them does.
+    """
     for name in nlp.pipe_names:
         if name == ner.name:
             continue
@@ -256,7 +266,8 @@ def _describe_pass(
 
 
 def describe_tags(tags: Tags) -> dict[str, Any]:
-    """What the tags of a chain mean, as JSON: see `Tags` in chain.js."""
+    """Describe the tags of a chain as JSON: what each tag means, and which paths are possible. The
+    typedef `Tags` in chain.js says what the keys are."""
     constraints = tags.constraints
     assert constraints.transitions is not None  # every scheme forbids some
     entity_tags = tags.entity_tags
@@ -281,7 +292,13 @@ def _true_places(mask: Array1d) -> list[int]:
 
 
 def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dict[str, Any]:
-    """The decoding of a component, with its settings. The costs of mistakes are an array."""
+    """Describe the decoding of a component as JSON.
+
+    ner (CostSensitiveNER): The component.
+    arrays (dict[str, ArrayXd]): The costs of mistakes are added to it, if the decoding has some.
+    RETURNS (dict[str, Any]): The kind of the decoding, and its settings or, if it minimises
+        expected costs, the typedef `Choices` of min_cost.js.
+    """
     kind = kind_of_decoding(ner)
     decode = ner.decoding.decode
     if not isinstance(decode, MinCost):
@@ -303,14 +320,14 @@ def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dic
 
 
 def _describe_temperature(ner: CostSensitiveNER) -> dict[str, Any]:
-    """The temperature of a component, overall and of single labels."""
+    """Describe the temperature of a component, overall and of single labels, as JSON."""
     temperature = ner.cfg["temperature"]
     return {"overall": temperature["overall"], "labels": dict(temperature["labels"])}
 
 
 def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
-    """The promise of the guaranteed set. None if there is none, or if it is for groups of docs:
-    the text of a page is of no group."""
+    """Describe the promise of the guaranteed set as JSON. None if there is no promise, or one for
+    groups of docs: the text of a page belongs to no group."""
     if promise is None or promise.by_group is not None:
         return None
     thresholds = promise.groups[""]  # the key of all docs
@@ -330,7 +347,7 @@ def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
 
 
 def _untrained_tags(ner: CostSensitiveNER) -> list[int]:
-    """The tags of labels that were added since training, which are never predicted."""
+    """Find the tags of labels that were added since training. They are never predicted."""
     tags = ner.chain_tags
     untrained = [tags.labels.index(label) for label in ner.cfg["untrained"]]
     return _true_places(numpy.isin(tags.label_of, untrained))

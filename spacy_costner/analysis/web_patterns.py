@@ -1,9 +1,13 @@
 """Translate regular expressions of Python to JavaScript, for the flag `u`.
 
-Python parses the pattern, and its syntax tree is written, so nothing depends on how the pattern was
-spelled. A set of characters becomes a list of ranges, as this Python knows them: the two languages
-disagree about `\\s`, `\\w`, `\\d` and about upper and lower case, and browsers know different
-versions of Unicode.
+Python parses a pattern to a syntax tree, a list of items. An item is a pair of its kind, such as
+`sre.BRANCH`, and its value. Each `_write_...` function takes the value of one kind of item and the
+flags of Python, and returns the source in JavaScript: see `WRITERS`. Because the tree is written,
+nothing depends on how the pattern was spelled.
+
+A set of characters becomes a list of ranges, as this Python knows them: the two languages disagree
+about `\\s`, `\\w`, `\\d` and about upper and lower case, and browsers know different versions of
+Unicode.
 """
 
 import re
@@ -53,22 +57,22 @@ def to_javascript(pattern: re.Pattern[str]) -> str:
         of what can be empty.
     """
     tree = sre_parse.parse(pattern.pattern, pattern.flags)
-    return _sequence(tree, pattern.flags)
+    return _write_items(tree, pattern.flags)
 
 
 def can_be_empty(pattern: re.Pattern[str]) -> bool:
-    """Whether a pattern may match the empty string, here or there."""
+    """Whether a pattern may match the empty string in some text."""
     least, _ = sre_parse.parse(pattern.pattern, pattern.flags).getwidth()
     return bool(least == 0)
 
 
-def _sequence(tree: Iterable[tuple[Any, Any]], flags: int) -> str:
-    """Write the items of a syntax tree one after another."""
-    return "".join([_item(kind, value, flags) for kind, value in tree])
+def _write_items(tree: Iterable[tuple[Any, Any]], flags: int) -> str:
+    """Write all items of a syntax tree, one after another."""
+    return "".join([_write_item(kind, value, flags) for kind, value in tree])
 
 
-def _item(kind: Any, value: Any, flags: int) -> str:
-    """Write an item of a syntax tree."""
+def _write_item(kind: Any, value: Any, flags: int) -> str:
+    """Write an item of a syntax tree by the function for its kind."""
     write = WRITERS.get(kind)
     if write is None:
         raise ValueError(
@@ -77,73 +81,95 @@ def _item(kind: Any, value: Any, flags: int) -> str:
     return write(value, flags)
 
 
-def _literal(code: int, flags: int) -> str:
-    """Write a character."""
+def _write_character(code: int, flags: int) -> str:
+    """Write a single character. If case is ignored, it is a set: a becomes [Aa]."""
     if flags & re.IGNORECASE:
-        return _in([(sre.LITERAL, code)], flags)
-    return _escape(code, outside=True)
+        return _write_set([(sre.LITERAL, code)], flags)
+    return _write_code(code, outside=True)
 
 
-def _not_literal(code: int, flags: int) -> str:
-    """Write all characters but one."""
-    return _in([(sre.NEGATE, None), (sre.LITERAL, code)], flags)
+def _write_other_characters(code: int, flags: int) -> str:
+    """Write a set of all characters but one, such as [^a]."""
+    return _write_set([(sre.NEGATE, None), (sre.LITERAL, code)], flags)
 
 
-def _any(_: None, flags: int) -> str:
-    """Write the dot."""
+def _write_dot(_: None, flags: int) -> str:
+    """Write the dot. In Python it is any character but a line feed, unless the flag DOTALL is
+    set."""
     return "[^]" if flags & re.DOTALL else r"[^\n]"
 
 
-def _in(items: list[tuple[Any, Any]], flags: int) -> str:
-    """Write a set of characters."""
+def _write_set(items: list[tuple[Any, Any]], flags: int) -> str:
+    """Write a set of characters, such as [^a-z\\d].
+
+    items (list[tuple[Any, Any]]): Its items: characters, ranges, and classes such as `\\d`. If the
+        set is negated, the first one is `sre.NEGATE`.
+    flags (int): The flags of Python.
+    """
     is_negated = items[0][0] is sre.NEGATE
+    if is_negated:
+        items = items[1:]
     ranges: list[tuple[int, int]] = []
-    source = ""  # the set in Python
-    for kind, value in items[1:] if is_negated else items:
+    python_source = ""  # the same set as Python's source, without the negation
+    for kind, value in items:
         if kind is sre.CATEGORY:
-            ranges += _category(CATEGORIES[value], flags & re.ASCII)
-            source += CATEGORIES[value]
+            ranges += _ranges_of_class(CATEGORIES[value], flags & re.ASCII)
+            python_source += CATEGORIES[value]
         else:
             first, last = value if kind is sre.RANGE else (value, value)
             ranges.append((first, last))
-            source += rf"\U{first:08x}-\U{last:08x}"
-    merged = _merge(ranges)
+            python_source += rf"\U{first:08x}-\U{last:08x}"
+    all_ranges = _merge_ranges(ranges)
     if flags & re.IGNORECASE:
-        merged = _in_any_case(merged, re.compile(f"[{source}]", flags & (re.IGNORECASE | re.ASCII)))
-    return _write_set(merged, is_negated)
+        set_in_python = re.compile(f"[{python_source}]", flags & (re.IGNORECASE | re.ASCII))
+        all_ranges = _add_other_case(all_ranges, set_in_python)
+    return _write_ranges(all_ranges, is_negated)
 
 
 @lru_cache
-def _category(escape: str, ascii_flag: int) -> Ranges:
-    """The characters of a class such as `\\w`, as this Python knows them."""
-    everything = "".join(map(chr, range(LAST + 1)))
-    runs = re.finditer(f"{escape}+", everything, ascii_flag)
+def _ranges_of_class(escape: str, ascii_flag: int) -> Ranges:
+    """Find the characters of a class such as `\\w`, as this Python knows them.
+
+    escape (str): The class.
+    ascii_flag (int): `re.ASCII`, or 0.
+    """
+    # The index of a character in this string is its code point. So where a run of characters of the
+    # class begins and ends is a range of code points.
+    all_characters = "".join(map(chr, range(LAST + 1)))
+    runs = re.finditer(f"{escape}+", all_characters, ascii_flag)
     return tuple([(run.start(), run.end() - 1) for run in runs])
 
 
-def _in_any_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
-    """The characters that Python finds in a set if it ignores case."""
-    cased = _cased()
-    matched = set(regex.findall(cased))
-    # A byte for each character: whether it is in the set.
-    is_in = bytearray(LAST + 1)
+def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
+    """Add the characters to a set that Python finds in it if case is ignored: the result for
+    (97, 97), which is "a", is (65, 65), (97, 97).
+
+    ranges (Ranges): The set.
+    regex (re.Pattern[str]): The same set as a regular expression of Python, which ignores case.
+    RETURNS (Ranges): The larger set.
+    """
+    cased_characters = _characters_with_case()
+    matched = set(regex.findall(cased_characters))
+    # A byte for each code point: 1 if the character is in the set, else 0.
+    is_in_set = bytearray(LAST + 1)
     for first, last in ranges:
-        is_in[first : last + 1] = b"\1" * (last + 1 - first)
-    for char in cased:
-        is_in[ord(char)] = char in matched
-    return tuple([(run.start(), run.end() - 1) for run in re.finditer(b"\1+", is_in)])
+        is_in_set[first : last + 1] = b"\1" * (last + 1 - first)
+    for char in cased_characters:
+        is_in_set[ord(char)] = char in matched
+    return tuple([(run.start(), run.end() - 1) for run in re.finditer(b"\1+", is_in_set)])
 
 
 @lru_cache
-def _cased() -> str:
-    """All characters that have another case."""
-    chars = map(chr, range(LAST + 1))
-    return "".join(
-        [char for char in chars if {char.lower(), char.upper(), char.casefold()} != {char}]
-    )
+def _characters_with_case() -> str:
+    """Join all characters that have an upper or a lower case to a string."""
+    cased_characters: list[str] = []
+    for char in map(chr, range(LAST + 1)):
+        if {char.lower(), char.upper(), char.casefold()} != {char}:
+            cased_characters.append(char)
+    return "".join(cased_characters)
 
 
-def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Order ranges, and join those that overlap or touch: (5, 9), (1, 2), (3, 3) become (1, 3),
     (5, 9). The last number of a range belongs to it."""
     merged: list[tuple[int, int]] = []
@@ -160,23 +186,23 @@ def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 @lru_cache
-def _write_set(ranges: Ranges, is_negated: bool) -> str:
-    """Write ranges as a set of JavaScript."""
+def _write_ranges(ranges: Ranges, is_negated: bool) -> str:
+    """Write ranges as a set of JavaScript: (97, 97), (104, 105), (120, 122) as [ahix-z]."""
     written = ["[^" if is_negated else "["]
     for first, last in ranges:
-        written.append(_escape(first))
-        if last > first + 1:
+        written.append(_write_code(first))
+        if last > first + 1:  # more than two characters
             written.append("-")
         if last > first:
-            written.append(_escape(last))
+            written.append(_write_code(last))
     return "".join(written) + "]"
 
 
-def _escape(code: int, outside: bool = False) -> str:
-    """Write a character of a regular expression. Marks, spaces, control characters and surrogates
-    are written by their number.
+def _write_code(code: int, outside: bool = False) -> str:
+    """Write a character of a regular expression, with a backslash if it is syntax. Marks, spaces,
+    control characters and surrogates are written by their number.
 
-    code (int): The character.
+    code (int): The code point of the character.
     outside (bool): Whether the character stands outside of a set, [...]. A hyphen is no syntax
         there, and JavaScript's flag "u" forbids to escape what is no syntax.
     """
@@ -189,20 +215,28 @@ def _escape(code: int, outside: bool = False) -> str:
     return f"\\u{{{code:x}}}"
 
 
-def _branch(value: tuple[None, list[Any]], flags: int) -> str:
-    """Write alternatives."""
+def _write_alternatives(value: tuple[None, list[Any]], flags: int) -> str:
+    """Write alternatives, such as (?:a|b)."""
     _, branches = value
-    return f"(?:{'|'.join([_sequence(branch, flags) for branch in branches])})"
+    alternatives = [_write_items(branch, flags) for branch in branches]
+    return f"(?:{'|'.join(alternatives)})"
 
 
-def _group(value: tuple[int | None, int, int, Any], flags: int) -> str:
-    """Write a group, which may set flags. It doesn't capture."""
-    _, added, removed, tree = value
-    return f"(?:{_sequence(tree, (flags | added) & ~removed)})"
+def _write_group(value: tuple[int | None, int, int, Any], flags: int) -> str:
+    """Write a group, such as (?:ab). It doesn't capture. In Python a group may set flags for its
+    items, as (?i:ab) does."""
+    _, added_flags, removed_flags, tree = value
+    flags_of_group = (flags | added_flags) & ~removed_flags
+    return f"(?:{_write_items(tree, flags_of_group)})"
 
 
-def _repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> str:
-    """Write what is repeated, with its quantifier."""
+def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> str:
+    """Write what is repeated, with its quantifier, such as (?:a)*.
+
+    value (tuple[int, int, Any]): How often it is repeated at least and at most, and its items.
+    flags (int): The flags of Python.
+    after (str): What stands after the quantifier: "?" to repeat as seldom as possible.
+    """
     least, most, tree = value
     narrowest, widest = tree.getwidth()
     if narrowest == 0 and most != 1 and widest > 0:
@@ -213,35 +247,44 @@ def _repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> str:
         quantifier = QUANTIFIERS[least, most]
     elif least == most:
         quantifier = f"{{{least}}}"
+    elif most == sre.MAXREPEAT:
+        quantifier = f"{{{least},}}"
     else:
-        quantifier = f"{{{least},{'' if most == sre.MAXREPEAT else most}}}"
-    return f"(?:{_sequence(tree, flags)}){quantifier}{after}"
+        quantifier = f"{{{least},{most}}}"
+    return f"(?:{_write_items(tree, flags)}){quantifier}{after}"
 
 
-def _lazy_repeat(value: tuple[int, int, Any], flags: int) -> str:
-    """Write what is repeated as seldom as possible."""
-    return _repeat(value, flags, after="?")
+def _write_lazy_repeat(value: tuple[int, int, Any], flags: int) -> str:
+    """Write what is repeated as seldom as possible, such as (?:a)*?."""
+    return _write_repeat(value, flags, after="?")
 
 
-def _look(value: tuple[int, Any], flags: int, sign: str = "=") -> str:
-    """Write what has to stand before or after a place."""
+def _write_look_around(value: tuple[int, Any], flags: int, sign: str = "=") -> str:
+    """Write what has to stand before or after a position, such as (?=a) or (?<=a).
+
+    value (tuple[int, Any]): The direction, which is below 0 for what stands before; and the items.
+    flags (int): The flags of Python.
+    sign (str): "=", or "!" for what must not stand there.
+    """
     direction, tree = value
-    return f"(?{'<' if direction < 0 else ''}{sign}{_sequence(tree, flags)})"
+    sign_of_direction = "<" if direction < 0 else ""
+    return f"(?{sign_of_direction}{sign}{_write_items(tree, flags)})"
 
 
-def _look_not(value: tuple[int, Any], flags: int) -> str:
-    """Write what mustn't stand before or after a place."""
-    return _look(value, flags, sign="!")
+def _write_negative_look_around(value: tuple[int, Any], flags: int) -> str:
+    """Write what must not stand before or after a position, such as (?!a)."""
+    return _write_look_around(value, flags, sign="!")
 
 
-def _failure(_: None, flags: int) -> str:
+def _write_failure(_: None, flags: int) -> str:
     """Write what never matches."""
     return "(?!)"
 
 
-def _place(kind: Any, flags: int) -> str:
-    """Write a place, such as the end. `$` of Python is also before a line break at the end."""
-    word = _write_set(_category(r"\w", flags & re.ASCII), False)
+def _write_position(kind: Any, flags: int) -> str:
+    """Write a position, such as the end of the text, or the border of a word. In Python, `$` is
+    also the position before a line feed at the end."""
+    word = _write_ranges(_ranges_of_class(r"\w", flags & re.ASCII), False)
     is_multiline = bool(flags & re.MULTILINE)
     return {
         sre.AT_BEGINNING: r"(?<![^\n])" if is_multiline else "^",
@@ -254,17 +297,17 @@ def _place(kind: Any, flags: int) -> str:
 
 
 WRITERS: dict[Any, Callable[[Any, int], str]] = {
-    sre.LITERAL: _literal,
-    sre.NOT_LITERAL: _not_literal,
-    sre.ANY: _any,
-    sre.IN: _in,
-    sre.BRANCH: _branch,
-    sre.SUBPATTERN: _group,
-    sre.MAX_REPEAT: _repeat,
-    sre.MIN_REPEAT: _lazy_repeat,
-    sre.ASSERT: _look,
-    sre.ASSERT_NOT: _look_not,
-    sre.FAILURE: _failure,
-    sre.AT: _place,
+    sre.LITERAL: _write_character,
+    sre.NOT_LITERAL: _write_other_characters,
+    sre.ANY: _write_dot,
+    sre.IN: _write_set,
+    sre.BRANCH: _write_alternatives,
+    sre.SUBPATTERN: _write_group,
+    sre.MAX_REPEAT: _write_repeat,
+    sre.MIN_REPEAT: _write_lazy_repeat,
+    sre.ASSERT: _write_look_around,
+    sre.ASSERT_NOT: _write_negative_look_around,
+    sre.FAILURE: _write_failure,
+    sre.AT: _write_position,
 }
 """A function for each kind of item of a syntax tree."""

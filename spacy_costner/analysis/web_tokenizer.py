@@ -49,9 +49,12 @@ def describe_tokenizer(nlp: Language) -> dict[str, Any]:
 
 
 def _pattern_of(tokenizer: Tokenizer, setting: str) -> re.Pattern[str] | None:
-    """The regular expression of a setting, which is a method of it.
+    """Find the regular expression of a setting of the tokenizer. None if it isn't set.
 
-    RAISES (ValueError): If the setting is another function."""
+    tokenizer (Tokenizer): The tokenizer.
+    setting (str): The setting: see `METHODS`. Its value is a method of a regular expression.
+    RAISES (ValueError): If its value is another function.
+    """
     function = getattr(tokenizer, setting)
     if function is None:
         return None
@@ -68,7 +71,10 @@ def _pattern_of(tokenizer: Tokenizer, setting: str) -> re.Pattern[str] | None:
 def _translate(setting: str, pattern: re.Pattern[str]) -> str:
     """Translate the regular expression of a setting to JavaScript.
 
-    RAISES (ValueError): If JavaScript can't have it."""
+    setting (str): The setting, for the error.
+    pattern (re.Pattern[str]): The regular expression.
+    RAISES (ValueError): If JavaScript can't have it.
+    """
     try:
         return to_javascript(pattern)
     except ValueError as error:
@@ -76,5 +82,5 @@ def _translate(setting: str, pattern: re.Pattern[str]) -> str:
 
 
 def _words_of(rule: list[dict[Any, Any]]) -> list[str]:
-    """The words that a special case is split into."""
+    """Read the words that a special case is split into: for "don't" these are "do" and "n't"."""
     return [intify_attrs(attributes, _do_deprecated=True)[ORTH] for attributes in rule]

@@ -82,8 +82,11 @@ class Counts(NamedTuple):
         label: Ints1d,
         n_times: Ints1d,
     ) -> "Counts":
-        """Make counts from the table of the units: `total` is computed from it. The arguments are
-        the other fields, and the number of labels, L."""
+        """Make counts from the table of the units. The field `total` is computed from it.
+
+        n_labels (int): The number of labels, L.
+        keys, starts, value, label, n_times: The other fields of the counts.
+        """
         total = numpy.zeros((len(keys), n_labels), dtype="int32")
         numpy.add.at(total, (value, label), n_times)
         return cls(keys, total, starts, value, label, n_times)

@@ -222,8 +222,12 @@ class Lookup:
             self.places[column.name] = slice(first_place, self.n_places)
 
     def _make_slots(self) -> tuple[Slots, int]:
-        """Make the slots of each column at each of its offsets, and number the rows of weights: one
-        for each offset and value of a column. Returns the slots and the number of rows."""
+        """Make the slots of each column at each of its offsets, and number the rows of weights. A
+        column has a row for each of its offsets and values.
+
+        RETURNS (tuple[Slots, int]): The slots, and the number of rows.
+        RAISES (ValueError): If there are too many rows.
+        """
         places: list[int] = []
         offsets: list[int] = []
         first_rows: list[int] = []
@@ -234,8 +238,8 @@ class Lookup:
             column_places = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
-                # A value has the same row of weights in whichever of the places of its column it
-                # stands.
+                # A token may have several values in a column, in places side by side. A value has
+                # the same row of weights in all of these places.
                 for place in range(column_places.start, column_places.stop):
                     places.append(place)
                     offsets.append(offset)

@@ -233,7 +233,7 @@ class VectorColumn(Column):
         RAISES (ValueError): If there are no such vectors, or they are not finite or all the same.
         """
         if not counts.word_counts:
-            return
+            return  # there are no training docs
         vectors = scaled_vectors(counts.vocabs[0].vectors, scale=1.0)
         check_vectors(vectors.source)
         lexemes = list(counts.lexemes.values())

@@ -27,27 +27,27 @@ def hinge(violation: Floats1d) -> tuple[Floats1d, Floats1d]:
 
 
 def difference_of_scores(
-    above: ScoreWithVjp, below: ScoreWithVjp, gold: Gold, transform: Transform | None = None
+    lowered: ScoreWithVjp, raised: ScoreWithVjp, gold: Gold, transform: Transform | None = None
 ) -> LossResult:
     """Compute a loss that is a difference of two scores of each sequence, and its gradient. It is
-    the sum over sequences of transform(above - below), each times the weight of the sequence.
+    the sum over sequences of transform(lowered - raised), each times the weight of the sequence.
 
-    above (ScoreWithVjp): The score that training lowers, such as log Z.
-    below (ScoreWithVjp): The score that training raises, such as that of gold.
+    lowered (ScoreWithVjp): The score that training lowers, such as log Z.
+    raised (ScoreWithVjp): The score that training raises, such as that of gold.
     gold (Gold): The gold paths, for the weights of sequences.
     transform (Transform | None): A function of the differences, such as `hinge`. None: the
         differences themselves.
     RETURNS (LossResult): The loss and its gradient.
     """
-    score_above, backprop_above = above
-    score_below, backprop_below = below
-    weights = sequence_weights(gold, score_above)
-    losses = score_above - score_below
+    lowered_scores, backprop_lowered = lowered
+    raised_scores, backprop_raised = raised
+    weights = sequence_weights(gold, lowered_scores)
+    losses = lowered_scores - raised_scores
     d_losses = weights  # the derivative of the sum with respect to each difference, (B,)
     if transform is not None:
         losses, slopes = transform(losses)
         d_losses = slopes * weights
-    gradient = add_to(backprop_above(d_losses), backprop_below(-d_losses))
+    gradient = add_to(backprop_lowered(d_losses), backprop_raised(-d_losses))
     return LossResult(float((weights * losses).sum()), gradient)
 
 

@@ -95,10 +95,10 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
-    raised = cost_augment(potentials, gold, multiplier)
-    _, above = best_competitor(raised, gold)
-    _, below = best_gold(potentials, gold)
-    return difference_of_scores(above, below, gold, hinge)
+    augmented = cost_augment(potentials, gold, multiplier)
+    _, competitor_score = best_competitor(augmented, gold)
+    _, gold_path_score = best_gold(potentials, gold)
+    return difference_of_scores(competitor_score, gold_path_score, gold, hinge)
 
 
 def risk(potentials: Potentials, gold: Gold) -> LossResult:
@@ -130,5 +130,6 @@ def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float =
 
     Gimpel & Smith (2010), section 3.1.
     """
-    raised = cost_augment(potentials, gold, multiplier)
-    return difference_of_scores(chain.log_partition(raised), chain.log_partition(potentials), gold)
+    augmented = cost_augment(potentials, gold, multiplier)
+    augmented_log_z = chain.log_partition(augmented)
+    return difference_of_scores(augmented_log_z, chain.log_partition(potentials), gold)

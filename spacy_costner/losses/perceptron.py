@@ -98,8 +98,8 @@ def mira(
 
     Crammer et al. (2006), PA-I; Gimpel & Smith (2010), section 4.1; Higashiyama et al., tau.
     """
-    raised = cost_augment(potentials, gold, multiplier)
-    competitor, competitor_score = best_competitor(raised, gold)
+    augmented = cost_augment(potentials, gold, multiplier)
+    competitor, competitor_score = best_competitor(augmented, gold)
     gold_path, gold_path_score = best_gold(potentials, gold)
     n = squared_distance(potentials, competitor, gold_path, gold.features)
 

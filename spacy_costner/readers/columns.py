@@ -239,8 +239,14 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
 
 
 def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusInfo) -> None:
-    """Replace comments by empty lines in the list, and report them as a problem. A comment is a
-    line at the beginning of a sentence that begins with "#", unless it is a token and its tag."""
+    """Replace the comments of a file by empty lines, and report them as a problem. A comment is a
+    line at the beginning of a sentence that begins with "#", unless it is a token and its tag.
+
+    path (Path): The file, for the report.
+    lines (list[str]): Its lines, which are changed.
+    layout (Layout): Its columns.
+    info (CorpusInfo): The problem is added to it.
+    """
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue

@@ -295,7 +295,8 @@ def _train_from_zero(
     """
     weights.restart(numpy.zeros_like(weights.rows))
     objective.forget()
-    # It only says that averages are kept: sparse weights have a learning rate of their own.
+    # The optimizer only says that averages are kept. Sparse weights have a learning rate of their
+    # own.
     optimizer = Optimizer(0.0, use_averages=True)
     trained = train(
         weights,

@@ -186,11 +186,15 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """Count the steps that a training with these limits takes, for the progress bar. The limits are
-    those of `train`."""
-    n_steps = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
-    if n_steps and max_steps:
-        return min(n_steps, max_steps)
-    if n_steps:
-        return n_steps
+    """Count the steps that a training takes, for the progress bar.
+
+    batches (Batches): The batches.
+    max_epochs (int), max_steps (int): The limits of `train`. 0: no limit.
+    RETURNS (int): The number of steps, 0 if there is no limit.
+    """
+    n_steps_of_epochs = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
+    if n_steps_of_epochs and max_steps:
+        return min(n_steps_of_epochs, max_steps)
+    if n_steps_of_epochs:
+        return n_steps_of_epochs
     return max_steps
