@@ -21,9 +21,9 @@ from spacy_costner.analysis.comparison import (
     ComparedLoss,
     Finished,
     Variant,
+    change_config,
     compare,
     make_variants,
-    put_onto,
     run_variant,
     summarise,
 )
@@ -51,7 +51,7 @@ def variants_of(experiment: Experiment, **overrides: Any) -> list[Variant]:
 def test_blocks_are_merged() -> None:
     """The merged config is a copy: the given one isn't changed."""
     config = Config({"training": {"seed": 0, "dropout": 0.1}})
-    merged = put_onto(config, {"training": {"dropout": 0.0, "max_steps": 9}})
+    merged = change_config(config, {"training": {"dropout": 0.0, "max_steps": 9}})
     assert merged == {"training": {"seed": 0, "dropout": 0.0, "max_steps": 9}}
     assert config == {"training": {"seed": 0, "dropout": 0.1}}
 
@@ -67,13 +67,13 @@ def test_blocks_are_merged() -> None:
 def test_blocks_of_another_registered_function_are_replaced(before: Any, other: Any) -> None:
     """The settings of one function don't fit another one."""
     config = Config({"block": before, "training": {"seed": 0}})
-    replaced = put_onto(config, {"block": other})
+    replaced = change_config(config, {"block": other})
     assert replaced == {"block": other, "training": {"seed": 0}}
 
 
 def test_a_cost_within_a_loss_is_replaced() -> None:
     ner = {"factory": "cost_sensitive_ner", "loss": {**RISK, "cost": {"@misc": "other", "x": 1}}}
-    replaced = put_onto(Config({"ner": ner}), {"ner": {"loss": RISK}})
+    replaced = change_config(Config({"ner": ner}), {"ner": {"loss": RISK}})
     assert replaced == {"ner": {"factory": "cost_sensitive_ner", "loss": RISK}}
 
 
@@ -129,7 +129,7 @@ def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> 
     cost = {"@misc": "spacy_costner.PrecisionRecallCost.v1", "miss": 5.0}
     scorer = {"@scorers": "spacy_costner.cost_scorer.v1", "cost": cost}
     base = load_config(experiment.config_path)
-    put_onto(base, {"components": {"ner": {"scorer": scorer}}}).to_disk(experiment.config_path)
+    change_config(base, {"components": {"ner": {"scorer": scorer}}}).to_disk(experiment.config_path)
     experiment_by_name = experiment._replace(loss_paths=["Risk", "MIRA"])  # type: ignore[list-item]
 
     risk, mira = make_variants(*experiment_by_name, seeds=[0])
@@ -174,7 +174,7 @@ def test_callbacks_of_losses_do_not_count(experiment: Experiment) -> None:
     section = f"\n[initialize]\nbefore_init = {json.dumps(callback)}\n"
     experiment.loss_paths[1].write_text(SHORT + section)
     of_base = {"initialize": {"before_init": {"@callbacks": "another.v1"}}}
-    put_onto(load_config(experiment.config_path), of_base).to_disk(experiment.config_path)
+    change_config(load_config(experiment.config_path), of_base).to_disk(experiment.config_path)
 
     for variant in variants_of(experiment):
         assert variant.config["initialize"] == of_base["initialize"]
@@ -268,7 +268,7 @@ def test_a_linear_model_that_fit_cannot_train_is_trained_by_spacy(
     experiment: Experiment, change: dict[str, Any]
 ) -> None:
     variant = linear_variant(experiment)
-    outcome = run_variant(variant._replace(config=put_onto(variant.config, change)))
+    outcome = run_variant(variant._replace(config=change_config(variant.config, change)))
     assert outcome.counts
     assert "LOSS NER" in (variant.path / "log.txt").read_text()  # a column of spaCy's table
 

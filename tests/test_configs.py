@@ -11,7 +11,7 @@ from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.comparison import change_config
 from spacy_costner.settings import check_settings
 
 from .support.experiment import make_corpus
@@ -55,7 +55,7 @@ def test_a_config_of_a_paper_is_base_cfg_but_for_the_settings_it_has(path: Path)
     base = load_config(CONFIGS / "base.cfg")
     assert fill(base) == base
     short = load_config(path)
-    assert fill(short) == fill(put_onto(base, short))
+    assert fill(short) == fill(change_config(base, short))
     assert " ".join(sorted(short)) == "components corpora initialize nlp paths system training"
 
 
@@ -81,9 +81,9 @@ def test_a_config_trains_the_labels_of_a_corpus(path: Path, tmp_path: Path) -> N
     check_settings(load_config(path, interpolate=False))
     # Enough steps to come to the second loss of a schedule.
     steps = {"max_steps": 7, "eval_frequency": 7, "gpu_allocator": None}
-    config = put_onto(load_config(path, overrides=paths), {"training": steps})
+    config = change_config(load_config(path, overrides=paths), {"training": steps})
     if path.stem == "hierarchical_cost":
-        config = put_onto(config, TREE)
+        config = change_config(config, TREE)
     train(init_nlp(config), tmp_path)
     trained = spacy.load(tmp_path / "model-last")
     assert sorted(trained.pipe_labels["ner"]) == ["city", "country"]

@@ -14,7 +14,7 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from spacy_costner.analysis.checks import check
-from spacy_costner.analysis.comparison import compare, put_onto
+from spacy_costner.analysis.comparison import change_config, compare
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.training import eval_frequency
 from spacy_costner.training.eval_frequency import CALLBACK, Evaluations, read_evaluations
@@ -47,7 +47,7 @@ def config_of(corpus: Path, *changes: dict[str, Any], **training: Any) -> Config
     batcher = {"@batchers": "spacy.batch_by_sequence.v1", "size": BATCH_SIZE}
     limits = {"max_epochs": 0, "max_steps": 0, "eval_frequency": 100, "batcher": batcher}
     for change in ({"training": {**limits, **training}}, *changes):
-        config = put_onto(config, change)
+        config = change_config(config, change)
     return config
 
 
@@ -56,7 +56,7 @@ def evaluated_steps(config: Config, output: Path) -> list[int]:
     logger = {"@loggers": "spacy.ConsoleLogger.v3", "console_output": False}
     log = {**logger, "output_file": str(output / "log.jsonl")}
     output.mkdir(exist_ok=True)
-    train(init_nlp(put_onto(config, {"training": {"logger": log}})), output)
+    train(init_nlp(change_config(config, {"training": {"logger": log}})), output)
     return [row["step"] for row in srsly.read_jsonl(output / "log.jsonl")]
 
 
@@ -149,7 +149,7 @@ def test_fit_does_not_count_steps(
 ) -> None:
     """It evaluates at the end, and reads the corpus once."""
     monkeypatch.delattr("spacy_costner.training.eval_frequency.count_evaluations")
-    config = put_onto(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG)
+    config = change_config(config_of(corpus, EACH_EPOCH, max_epochs=2), SPARSE_CONFIG)
     fitted = fit(config, tmp_path)
     saved = load_config(fitted.path / "config.cfg")
     assert saved["initialize"]["before_init"] == {"@callbacks": CALLBACK}
@@ -179,7 +179,7 @@ def findings_of_frequency(config_path: Path) -> list[Any]:
 
 def compare_arguments(experiment: Experiment, config: Config, **training: Any) -> list[Any]:
     """The command `compare` with a config that has these settings of training."""
-    put_onto(config, {"training": training}).to_disk(experiment.config_path)
+    change_config(config, {"training": training}).to_disk(experiment.config_path)
     losses = ",".join(str(path) for path in experiment.loss_paths)
     options = ["--losses", losses, "--samples", 9]
     paths = ["--test", experiment.test_path, "--output", experiment.output_path]

@@ -15,7 +15,7 @@ from spacy.tokens import DocBin
 from spacy.util import is_package
 from thinc.api import Config
 
-from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.comparison import change_config
 
 from .support.config import fragment
 from .support.pipelines import TEXTS, TRAIN, ents, examples
@@ -41,7 +41,7 @@ def write_config(block: str) -> None:
     name = block.split()[1]
     config = fragment(block)
     if "corpora" not in config:
-        config = put_onto(Config().from_disk("shared.cfg", interpolate=False), config)
+        config = change_config(Config().from_disk("shared.cfg", interpolate=False), config)
     if name == "vectors.cfg":
         config["paths"]["pretrained"] = add_vectors()
     config.to_disk(name, interpolate=False)

@@ -12,7 +12,7 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
-from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.comparison import change_config
 from spacy_costner.analysis.initial_config import make_loss
 from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import Template
@@ -53,7 +53,7 @@ def test_block_to_paste_is_the_softmax_margin() -> None:
     ini = re.search(r"```ini\n(.*?)```", read("README.md"), flags=re.DOTALL)
     assert ini is not None
     loss = {"ner": {"loss": make_loss(["SoftmaxMargin"])}}
-    expected = put_onto(load_config(ROOT / "configs" / "cnn.cfg"), {"components": loss})
+    expected = change_config(load_config(ROOT / "configs" / "cnn.cfg"), {"components": loss})
     block = Config().from_str(f"[components]\n{ini[1]}", interpolate=False)
     pasted = expected.copy()
     pasted["components"]["ner"] = block["components"]["ner"]
@@ -88,9 +88,9 @@ def test_blocks_of_the_docs_build(block: str) -> None:
     """Each is a part of a config, whose other parts are those of one that is shipped."""
     name = "sparse" if ".features]" in block else "cnn"
     loss = {"ner": {"loss": make_loss(["SoftmaxMargin"])}}
-    base = put_onto(load_config(ROOT / "configs" / f"{name}.cfg"), {"components": loss})
+    base = change_config(load_config(ROOT / "configs" / f"{name}.cfg"), {"components": loss})
     blocks = fragment(block)
-    nlp = load_model_from_config(put_onto(base, blocks), auto_fill=True)
+    nlp = load_model_from_config(change_config(base, blocks), auto_fill=True)
     registry.resolve(nlp.config["initialize"], schema=ConfigSchemaInit)
 
 

@@ -14,7 +14,7 @@ from spacy.training.initialize import init_nlp
 from spacy.util import load_config
 from thinc.api import Adam, Config, fix_random_seed
 
-from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.comparison import change_config
 from spacy_costner.analysis.distillation import distill
 
 from .support.commands import run
@@ -46,14 +46,14 @@ def make_config(kind: str, corpus: Path, **training: Any) -> Config:
     config = load_config(ROOT / "configs" / "transformer.cfg", overrides=paths)
     config["components"]["transformer"]["model"]["name"] = str(FOLDER)
     if kind == "curated":
-        config = put_onto(config, fragment(ini("curated_transformer")))
+        config = change_config(config, fragment(ini("curated_transformer")))
         config["paths"]["transformer"] = str(FOLDER)
     config["system"]["gpu_allocator"] = config["training"]["gpu_allocator"] = None
     listener = config["components"]["ner"]["model"]["tok2vec"]
     tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": listener}
     config["components"]["tagger"] = {"factory": "tagger", "model": tagger}
     config["nlp"]["pipeline"] = ["transformer", "tagger", "ner"]
-    return put_onto(config, {"training": training}).interpolate()
+    return change_config(config, {"training": training}).interpolate()
 
 
 def examples(nlp: Language) -> list[Example]:
@@ -206,7 +206,7 @@ def freeze(kind: str, saved: Path, corpus: Path, tmp_path: Path) -> Config:
     nlp.initialize()
     nlp.to_disk(tmp_path / "encoder")
     config["components"]["transformer"] = {}
-    config = put_onto(config, fragment(ini('source = "encoder"')))
+    config = change_config(config, fragment(ini('source = "encoder"')))
     config["components"]["transformer"]["source"] = str(tmp_path / "encoder")
     return config
 

@@ -336,9 +336,10 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
 
 
 def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
-    """Minimise a smooth function of few parameters by BFGS with backtracking. Parameters stay
-    between -`MAX_LOG` and `MAX_LOG`. There is a warning if a derivative is above `PRECISION` at the
-    end, unless its parameter is held at a limit.
+    """Minimise a smooth function of a few logarithms of temperatures, by BFGS with backtracking.
+    The logarithms, here called parameters, stay between -`MAX_LOG` and `MAX_LOG`. There is a
+    warning if a derivative is above `PRECISION` at the end, unless its parameter is held at a
+    limit.
 
     evaluate (Objective): The function.
     start (Floats1d): The parameters to start from. Shape: (P,)
@@ -349,7 +350,7 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
     identity = numpy.eye(len(start))
     parameters = start
     value, gradient = evaluate(parameters)
-    inverse = identity  # the inverse of the Hessian, estimated from the steps so far
+    inverse_hessian = identity  # estimated from the steps so far
     is_free = numpy.ones(len(parameters), dtype=bool)
     for _ in range(MAX_STEPS):
         # A parameter is held at a limit if the function would be lower beyond it.
@@ -362,21 +363,21 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
 
         if (is_free != was_free).any():
             # The estimate was made with other free parameters: begin anew.
-            inverse = identity
+            inverse_hessian = identity
         free_gradient = numpy.where(is_free, gradient, 0)
-        direction = numpy.where(is_free, -inverse @ free_gradient, 0)
-        # No logarithm changes by more than 1, as the loss is far from a parabola.
+        direction = numpy.where(is_free, -inverse_hessian @ free_gradient, 0)
+        # No parameter changes by more than 1 in a step, because the loss is far from a parabola.
         direction /= max(1.0, float(numpy.abs(direction).max()))
         step = search_line(evaluate, parameters, value, gradient, direction)
         if step is None:
-            if (inverse == identity).all():
-                # With the identity, the direction is the gradient. If nothing is lower even there,
+            if (inverse_hessian == identity).all():
+                # The direction is against the gradient. If the loss isn't lower even there,
                 # rounding errors are larger than what is left to gain.
                 break
-            inverse = identity
+            inverse_hessian = identity
             continue
         change = step.parameters - parameters
-        inverse = update_inverse(inverse, change, step.gradient - gradient)
+        inverse_hessian = update_inverse(inverse_hessian, change, step.gradient - gradient)
         parameters, value, gradient = step
     steepest = float(numpy.abs(gradient[is_free]).max())
     warnings.warn(

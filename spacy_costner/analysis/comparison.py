@@ -367,7 +367,7 @@ def make_variants(
     for seed, loss, values in product(seeds, changes_of_losses, combinations):
         name = variant_name(loss, dict(zip(shown_settings, values)))
         changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
-        changed = put_onto(put_onto(base, changes_of_losses[loss]), changes_of_seed)
+        changed = change_config(change_config(base, changes_of_losses[loss]), changes_of_seed)
         config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
         check_settings(config, name)
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
@@ -458,9 +458,15 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
     }
 
 
-def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
-    """Make a copy of a config, and merge blocks into it. A block replaces the old one as a whole if
-    it has a registered function or another factory. Otherwise only its settings are replaced."""
+def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
+    """Make a copy of a config, and change some of its blocks and settings.
+
+    config (Mapping[str, Any]): The config, or a block of it.
+    changes (Mapping[str, Any]): The new blocks and settings. A new block that has a registered
+        function or another factory replaces the old block as a whole. Otherwise only its settings
+        are replaced.
+    RETURNS (Config): The changed copy.
+    """
     merged = Config(dict(config))
     for name, value in changes.items():
         old_value = config.get(name)
@@ -470,7 +476,7 @@ def put_onto(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
             # A setting such as "@losses" names a registered function.
             has_function = any(setting.startswith("@") for setting in value)
             if has_same_factory and not has_function:
-                value = put_onto(old_value, value)
+                value = change_config(old_value, value)
         merged[name] = value
     return merged
 

@@ -193,8 +193,8 @@ class Fitted:
             weights += ", two passes (features.document)"
         lines: list[str] = []
         if self.learned is not None:
-            summary, *skipped = self.learned.summary()
-            lines += [f"raw text and training corpus: {summary}", *skipped]
+            summary, *other_lines = self.learned.summary()
+            lines += [f"raw text and training corpus: {summary}", *other_lines]
         lines += [self.training_text(), weights]
         coverage = self.vector_coverage
         if coverage is not None:

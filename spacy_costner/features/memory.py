@@ -302,7 +302,7 @@ class LabelMemory:
     def load(cls, saved: dict[str, Any], attribute: str) -> "LabelMemory":
         """Load the memory of an attribute, and check that its parts fit each other.
 
-        saved (dict[str, Any]): The memories of all attributes, as `save_memories` makes them.
+        saved (dict[str, Any]): The part of a saved model that has the memories of all attributes.
         attribute (str): The name of the attribute.
         RETURNS (LabelMemory): The memory.
         RAISES (ValueError): If its parts don't fit each other.

@@ -55,8 +55,9 @@ class PairColumn(BatchColumn):
         return numpy.flatnonzero(is_needed[self.name])
 
     def select(self, selection: Selection) -> "PairColumn":
-        """A copy of the column with only the pairs that are kept. They are made of the new ids of
-        the other column's values."""
+        """Make a copy of the column with only the pairs that are kept. A pair is made of the ids of
+        two values of the base column. Some of these values aren't kept, so the others get new ids,
+        and the pairs are made anew of these."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])

@@ -111,8 +111,12 @@ class CalibrationState:
         )
 
     def reading_to_compare(self) -> Reading | None:
-        """The reading with which `predict` compares its docs. `predict` calls this method each
-        time, and it counts the calls. None: there is no reading, or enough docs were compared."""
+        """Return how the calibration docs were read, so that `predict` can check that its docs are
+        read in the same way. `predict` calls this method each time, and it counts the calls.
+
+        RETURNS (Reading | None): How they were read. None: that isn't known, or `predict` has
+            compared docs often enough.
+        """
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None
         self._n_compared += 1

@@ -10,7 +10,7 @@ from spacy.training import Example
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.comparison import put_onto
+from spacy_costner.analysis.comparison import change_config
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training import online, pieces
@@ -86,4 +86,4 @@ def total_loss(ner: CostSensitiveNER, examples: Sequence[Example], c2: float) ->
 def sparse_config(experiment: Experiment, **changes: Any) -> Config:
     """The config of an experiment, with a sparse CRF and these changes."""
     base = load_config(experiment.config_path, interpolate=False)
-    return put_onto(put_onto(base, SPARSE_CONFIG), changes)
+    return change_config(change_config(base, SPARSE_CONFIG), changes)
