@@ -56,7 +56,7 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
     is_wrong = path[:, None] != numpy.arange(n_tags)  # (N, K)
     gold = Gold(
         tags=path,
-        cost=is_wrong.astype("float32"),
+        costs=is_wrong.astype("float32"),
         opening=tags.opening,
         continuing=tags.continuing,
     )

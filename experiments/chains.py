@@ -65,7 +65,7 @@ class Sequences(NamedTuple):
     def gold(self) -> Gold:
         """Gold with the Hamming cost: 1 for each tag but the gold one."""
         is_wrong = numpy.arange(len(self.steps)) != self.tags[:, None]  # (N, K)
-        return Gold(tags=self.tags, cost=is_wrong.astype("float64"))
+        return Gold(tags=self.tags, costs=is_wrong.astype("float64"))
 
     def score(self, vector: Floats1d) -> Potentials:
         """The scores under some weights: those of the features, then of the steps. Shape: (D,)"""
@@ -327,7 +327,7 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     moments = Moments(sequences, c2=c2)
     without_constraints = sequences._replace(constraints=Constraints())
     zeros = without_constraints.score(numpy.zeros(sequences.size))
-    cost = sequences.gold.cost
+    cost = sequences.gold.costs
     mean_loss = float((moments.average.emissions * cost).sum())  # mu_l
     c_l = moments.covariance(zeros._replace(emissions=cost))
 

@@ -62,7 +62,7 @@ class Gold(NamedTuple):
         several tags for O, it is one of those that may be right. Shape: (N,)
     allowed (Array2d | None): For each token, True at all tags that agree with the annotation. None
         if no annotation is missing, so that `tags` is enough. Shape: (N, K)
-    cost (Floats2d | None): The cost of predicting each tag at each token, times the weight of the
+    costs (Floats2d | None): The cost of predicting each tag at each token, times the weight of the
         token. It is 0 for the gold tag. None if the loss has no cost. Shape: (N, K)
     token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
     weights (Floats1d | None): The weight of each sequence. None: 1. Shape: (B,)
@@ -80,7 +80,7 @@ class Gold(NamedTuple):
 
     tags: Ints1d
     allowed: Array2d | None = None
-    cost: Floats2d | None = None
+    costs: Floats2d | None = None
     token_weights: Floats1d | None = None
     weights: Floats1d | None = None
     opening: Array1d | None = None
@@ -214,7 +214,7 @@ class Loss:
     """A training loss, as the config names it.
 
     compute (Callable): Takes potentials and gold to the value of the loss and its gradient.
-    cost (Cost | None): The cost that `compute` expects in `Gold.cost`. None: it needs none.
+    cost (Cost | None): The cost that `compute` expects in `Gold.costs`. None: it needs none.
     weighs_tokens (bool): Whether `compute` uses `Gold.token_weights`. Losses with a cost don't have
         to: the weights are a part of the cost.
     uses_features (bool): Whether `compute` uses `Gold.features`.

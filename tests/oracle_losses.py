@@ -86,7 +86,7 @@ def sequences(
     opening = _or(gold.opening, no_tags)
     continuing = _or(gold.continuing, no_tags)
     allowed = _or(gold.allowed, gold_tags[:, None] == numpy.arange(n_tags))
-    cost = numpy.broadcast_to(_or(gold.cost, 0.0), (n_tokens, n_tags))
+    cost = numpy.broadcast_to(_or(gold.costs, 0.0), (n_tokens, n_tags))
     token_weights = numpy.broadcast_to(_or(gold.token_weights, 1.0), n_tokens)
     weights = numpy.broadcast_to(_or(gold.weights, 1.0), len(potentials.lengths))
 

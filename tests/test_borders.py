@@ -246,7 +246,7 @@ def test_losses_are_those_of_enumerated_sequences(name: str) -> None:
     tags = ner.chain_tags.collapsed
     path = numpy.asarray([tags.names.index(tag) for tag in GOLD_TAGS.split()])
     cost_of_tags = make_hamming_cost()(tags)[path] if row.has_cost else None
-    gold = Gold(path, cost=cost_of_tags, opening=tags.opening, continuing=tags.continuing)
+    gold = Gold(path, costs=cost_of_tags, opening=tags.opening, continuing=tags.continuing)
     legal = sequences_of(ner, scores, [2, 4])
     batch = oracle_losses.sequences(legal, gold, split=split_of(ner.chain_tags))
     assert result.value == pytest.approx(row.define(batch), rel=1e-8)

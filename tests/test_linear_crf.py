@@ -27,7 +27,7 @@ from .support.pipelines import TEXTS, TRAIN, ents, examples, pipeline, train
 COST = [[0, 1, 2], [1, 1, 0], [3, 0, 1], [2, 0, 2], [0, 1, 1], [1, 2, 0], [1, 0, 1]]
 GOLD = Gold(
     tags=numpy.asarray([0, 2, 1, 1, 0, 2, 1], dtype="int32"),
-    cost=numpy.asarray(COST, dtype="float32"),
+    costs=numpy.asarray(COST, dtype="float32"),
     opening=numpy.asarray([False, True, True]),
     continuing=numpy.zeros(3, dtype=bool),
 )

@@ -71,7 +71,7 @@ class DefinedLoss(NamedTuple):
         """Its value and gradient, by the package."""
         loss = self.build()
         if loss.cost is None:
-            gold = gold._replace(cost=None)
+            gold = gold._replace(costs=None)
         return loss.compute(potentials, gold)
 
     def sequences(
@@ -79,7 +79,7 @@ class DefinedLoss(NamedTuple):
     ) -> oracle_losses.Batch:
         """All paths of a batch, from which `row.define` makes its value."""
         if self.build().cost is None:
-            gold = gold._replace(cost=None)
+            gold = gold._replace(costs=None)
         return oracle_losses.sequences(potentials, gold, split=split)
 
     def is_smooth(self, batch: oracle_losses.Batch) -> bool:
@@ -208,7 +208,7 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
     annotation = Gold(
         path,
         annotation_tags.agreeing(path, lengths) if is_missing.any() else None,
-        cost=costs_given_gold(path, HAMMING(annotation_tags), None),
+        costs=costs_given_gold(path, HAMMING(annotation_tags), None),
         opening=annotation_tags.opening,
         continuing=annotation_tags.continuing,
     )
@@ -232,7 +232,7 @@ def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
     is_partial = (annotation.tags < 0).any()
     cost_table: CostTable | None = HAMMING(tags.collapsed)
     if loss.build().cost is None:
-        cost_table, annotation = None, annotation._replace(cost=None)
+        cost_table, annotation = None, annotation._replace(costs=None)
 
     def compute(scores: Potentials) -> LossResult:
         value, gradient = loss.build().compute(*to_loss_inputs(targets, scores, cost_table))
@@ -269,7 +269,7 @@ def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
 
     for gold in (batch.complete, batch.partial):
         assume(loss.is_smooth(loss.sequences(batch.potentials, gold)))
-        gold_in_float32 = gold._replace(cost=gold.cost.astype("float32"))
+        gold_in_float32 = gold._replace(costs=gold.costs.astype("float32"))
         result = loss.compute(in_float32, gold_in_float32)
         exact = loss.compute(batch.potentials, gold)
 
@@ -293,7 +293,7 @@ def take(potentials: Potentials, gold: Gold, sequences: list[int]) -> tuple[Pote
     taken_gold = gold
     if gold.weights is not None:
         taken_gold = taken_gold._replace(weights=gold.weights[sequences])
-    for field in ("tags", "allowed", "cost", "token_weights", "features"):
+    for field in ("tags", "allowed", "costs", "token_weights", "features"):
         array = getattr(gold, field)
         if array is not None:
             taken_gold = taken_gold._replace(**{field: array[tokens]})
@@ -352,7 +352,7 @@ def test_sequences_whose_gold_is_impossible_are_left_out(
     constraints = Constraints(possible_tags)
 
     for gold in (complete, partial_gold):
-        without_cost = gold._replace(cost=None)
+        without_cost = gold._replace(costs=None)
         all_targets = Targets(tags, without_cost, constraints, scores.lengths, numpy.arange(4))
         targets, left_out = all_targets.leave_out_impossible()
         potentials, loss_gold = to_loss_inputs(targets, scores, 1 - numpy.eye(3))

@@ -52,7 +52,7 @@ def test_a_model_whose_scores_are_all_the_same_learns(
 def of_one_tag(gold: Gold, tag: int) -> Gold:
     """Gold whose tokens all have the same of three tags, with the Hamming cost."""
     tags = numpy.full_like(gold.tags, tag)
-    return gold._replace(tags=tags, cost=(tags[:, None] != numpy.arange(3)).astype("float64"))
+    return gold._replace(tags=tags, costs=(tags[:, None] != numpy.arange(3)).astype("float64"))
 
 
 @pytest.mark.parametrize("loss", [max_margin, mira, partial(perceptron, alpha=1.0)])
@@ -60,14 +60,14 @@ def test_the_best_competitor_is_the_best_path_with_costs_added_to_scores(loss: C
     """However long the sequence is, and however large the scores are. The gradient is positive
     where the rival has a tag that gold doesn't have."""
     potentials, gold, _ = example([2_000], 9, "float32", scale=50.0)
-    raised = potentials._replace(emissions=potentials.emissions + gold.cost)
+    raised = potentials._replace(emissions=potentials.emissions + gold.costs)
     rival = chain.best_path(in_precision(raised, "float64"))
 
     gradient = loss(potentials, gold).gradient
 
     _, backprop = chain.path_score(potentials, rival.tags)
     rival_has_tag = backprop(numpy.ones(1)).emissions > 0
-    is_wrong = gold.cost > 0
+    is_wrong = gold.costs > 0
     assert_array_equal(gradient.emissions > 0, rival_has_tag & is_wrong)
 
 
@@ -108,7 +108,7 @@ def test_the_z_score_does_not_depend_on_the_scale_of_scores(
 ) -> None:
     scaled = map_scores(lambda scores: factor * scores, batch.potentials)
     for gold in (batch.complete, batch.partial):
-        gold = gold._replace(cost=None)
+        gold = gold._replace(costs=None)
         result = zscore(batch.potentials, gold)
         scaled_result = zscore(scaled, gold)
         assert result.value == pytest.approx(scaled_result.value, rel=1e-7, abs=1e-7)
@@ -123,6 +123,6 @@ def test_the_z_score_of_a_model_whose_scores_are_all_the_same_is_0(dtype: str) -
     potentials, complete, partial_gold = example([30, 1, 0], 5, dtype)
     potentials = map_scores(lambda array: numpy.full_like(array, 5.37), potentials)
     for gold in (complete, partial_gold):
-        value, gradient = zscore(potentials, gold._replace(cost=None))
+        value, gradient = zscore(potentials, gold._replace(costs=None))
         assert value == 0
         assert (oracle.vector(gradient) == 0).all()

@@ -60,7 +60,7 @@ def gold_of(paths: Sequence[Sequence[int]], weights: numpy.ndarray | None = None
     path = numpy.concatenate([numpy.asarray(tags, dtype="int32") for tags in paths])
     return Gold(
         tags=path,
-        cost=costs_given_gold(path, hamming_cost(TAGS), weights),
+        costs=costs_given_gold(path, hamming_cost(TAGS), weights),
         token_weights=weights,
         opening=TAGS.having("B"),
         continuing=TAGS.having("I"),

@@ -85,7 +85,7 @@ def gold_of(tags: Tags, lengths: list[int], table: CostTable | None, *, is_parti
     path = tags.encode(entities, n_tokens)
     gold = Gold(
         tags=path,
-        cost=None if table is None else table[path],
+        costs=None if table is None else table[path],
         token_weights=rng.uniform(0.5, 2, size=n_tokens),
         weights=rng.uniform(0.5, 2, size=len(lengths)),
         opening=tags.opening,
@@ -97,8 +97,8 @@ def gold_of(tags: Tags, lengths: list[int], table: CostTable | None, *, is_parti
 
     is_missing = numpy.repeat(numpy.arange(len(lengths)) % 2 == 1, lengths)
     allowed = (path[:, None] == numpy.arange(len(tags))) | is_missing[:, None]
-    if gold.cost is not None:
-        gold = gold._replace(cost=numpy.where(is_missing[:, None], 0, gold.cost))
+    if gold.costs is not None:
+        gold = gold._replace(costs=numpy.where(is_missing[:, None], 0, gold.costs))
     return gold._replace(tags=numpy.where(is_missing, -1, path), allowed=allowed)
 
 

@@ -192,10 +192,10 @@ def explain_tokens(
     batch = find_features(ner.model, [doc])
     term_names = features_of_model.vector_names()
     terms = weights.score_vectors(batch)
-    hidden = hidden_layer_of(ner.model)
-    if hidden is not None:
+    layer = hidden_layer_of(ner.model)
+    if layer is not None:
         term_names = [*term_names, HIDDEN]
-        terms = numpy.concatenate([terms, hidden.score(batch)[:, None]], axis=1)
+        terms = numpy.concatenate([terms, layer.score(batch)[:, None]], axis=1)
 
     reasons: list[TokenReason] = []
     for i, token in enumerate(doc):

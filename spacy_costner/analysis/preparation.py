@@ -379,7 +379,7 @@ def train_linear(
             examples,
             n_seeds=n_seeds,
             on_epoch=on_epoch,
-            trains_hidden=not trains_layer_alone,
+            trains_hidden_layer=not trains_layer_alone,
         )
     # The layer alone
     if trains_layer_alone and trained.reason != INTERRUPTED:
@@ -410,7 +410,7 @@ def train_by_updates(
     n_seeds: int,
     on_epoch: OnEpoch,
     cache: Path | None = None,
-    trains_hidden: bool = True,
+    trains_hidden_layer: bool = True,
 ) -> Trained:
     """Train the linear model of a pipeline by updates. See `train_linear` for the arguments.
 
@@ -418,12 +418,12 @@ def train_by_updates(
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are made slim.
 
-    trains_hidden (bool): Whether a hidden layer is trained, too.
+    trains_hidden_layer (bool): Whether a hidden layer is trained, too.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
-    hidden = hidden_layer_of(ner.model) if trains_hidden else None
-    trainable = weights if hidden is None else WithHiddenLayer(weights, hidden)
+    layer = hidden_layer_of(ner.model) if trains_hidden_layer else None
+    trainable = weights if layer is None else WithHiddenLayer(weights, layer)
     batches = batch_pieces(
         ner.model,
         ner.objective,
@@ -470,8 +470,8 @@ def train_by_updates(
     ner.cfg["progress"] = trained.progress._asdict()
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
     slim_weights(ner)
-    if hidden is not None:
-        hidden.restart(hidden.averaged(optimizer))
+    if layer is not None:
+        layer.restart(layer.averaged(optimizer))
     return trained
 
 

@@ -132,10 +132,10 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
 
         s(y) + m C(y*, y)
     """
-    if gold.cost is None:
+    if gold.costs is None:
         return potentials
     # This array is the largest of a batch, so it is computed in place: m C, then m C + E.
-    emissions = gold.cost.astype(potentials.emissions.dtype)
+    emissions = gold.costs.astype(potentials.emissions.dtype)
     emissions *= multiplier
     emissions += potentials.emissions
     return potentials._replace(emissions=emissions)

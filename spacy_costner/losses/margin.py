@@ -110,11 +110,11 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
     Gimpel & Smith (2010), eq 5.
     """
-    xp = get_array_module(gold.cost)
+    xp = get_array_module(gold.costs)
     # The cost of a path is a sum over its tags. So it is like a score: costs of tags take the place
     # of emissions, and those of transitions, start and end are 0.
     zeros = map_scores(xp.zeros_like, potentials)
-    costs = zeros._replace(emissions=cast(Floats2d, gold.cost))
+    costs = zeros._replace(emissions=cast(Floats2d, gold.costs))
     expected_costs, backprop = chain.expectation(potentials, costs)
     weights = sequence_weights(gold, expected_costs)
     return LossResult(float((weights * expected_costs).sum()), backprop(weights))

@@ -304,16 +304,16 @@ class WithHiddenLayer(NamedTuple):
     scores are added.
 
     weights (SparseWeights): The sparse weights.
-    hidden (HiddenLayer): The layer.
+    layer (HiddenLayer): The layer.
     """
 
     weights: SparseWeights
-    hidden: HiddenLayer
+    layer: HiddenLayer
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
         """Score docs, from their features."""
         scores = self.weights.potentials(batch)
-        return scores._replace(emissions=scores.emissions + self.hidden.score(batch))
+        return scores._replace(emissions=scores.emissions + self.layer.score(batch))
 
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
@@ -321,28 +321,28 @@ class WithHiddenLayer(NamedTuple):
         """Score docs in training. The callback keeps the gradients of the linear model and of the
         hidden layer for the next update: see `SparseWeights.begin_update`."""
         scores, add_gradient_of_weights = self.weights.begin_update(batch, dropout)
-        hidden_scores, add_gradient_of_hidden = self.hidden.begin_update(batch)
+        layer_scores, add_gradient_of_layer = self.layer.begin_update(batch)
 
         def add_gradient(gradient: Potentials) -> None:
             add_gradient_of_weights(gradient)
-            add_gradient_of_hidden(gradient.emissions.astype("float32"))
+            add_gradient_of_layer(gradient.emissions.astype("float32"))
 
-        return scores._replace(emissions=scores.emissions + hidden_scores), add_gradient
+        return scores._replace(emissions=scores.emissions + layer_scores), add_gradient
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update both with the gradients that are kept."""
         self.weights.finish_update(optimizer)
-        self.hidden.finish_update(optimizer)
+        self.layer.finish_update(optimizer)
 
 
 class HiddenLayerAlone(NamedTuple):
     """The hidden layer of a linear CRF, which is trained alone: the sparse weights don't change.
     Their scores are in the batches, as `FeatureBatch.linear_scores`.
 
-    hidden (HiddenLayer): The layer.
+    layer (HiddenLayer): The layer.
     """
 
-    hidden: HiddenLayer
+    layer: HiddenLayer
 
     def begin_update(
         self, batch: FeatureBatch, dropout: float = 0.0
@@ -356,13 +356,13 @@ class HiddenLayerAlone(NamedTuple):
         """
         scores = batch.linear_scores
         assert scores is not None
-        hidden_scores, add_gradient_of_hidden = self.hidden.begin_update(batch)
+        layer_scores, add_gradient_of_layer = self.layer.begin_update(batch)
 
         def add_gradient(gradient: Potentials) -> None:
-            add_gradient_of_hidden(gradient.emissions.astype("float32"))
+            add_gradient_of_layer(gradient.emissions.astype("float32"))
 
-        return scores._replace(emissions=scores.emissions + hidden_scores), add_gradient
+        return scores._replace(emissions=scores.emissions + layer_scores), add_gradient
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update the layer with the gradients that are kept."""
-        self.hidden.finish_update(optimizer)
+        self.layer.finish_update(optimizer)

@@ -132,20 +132,20 @@ def first_pass_of(model: Model) -> FirstPass | None:
 def hidden_layer_of(model: Model) -> HiddenLayer | None:
     """The hidden layer of a linear CRF, if it has one with weights. If the model was initialized
     without docs, it doesn't know the static vectors, and its layer has no weights."""
-    hidden = _find_shim(model, HiddenLayer)
-    if hidden is None or not hidden.is_allocated:
+    layer = _find_shim(model, HiddenLayer)
+    if layer is None or not layer.is_allocated:
         return None
-    return hidden
+    return layer
 
 
 def trained_parts(model: Model) -> SparseWeights | WithHiddenLayer:
     """The parts of a linear CRF, or of the linear part of a hybrid, that updates train: the weights
     and, if it has one, the hidden layer."""
     _, weights = linear_part(model)
-    hidden = hidden_layer_of(model)
-    if hidden is None:
+    layer = hidden_layer_of(model)
+    if layer is None:
         return weights
-    return WithHiddenLayer(weights, hidden)
+    return WithHiddenLayer(weights, layer)
 
 
 def _find_shim(model: Model, kind: type[AnyShim]) -> AnyShim | None:
@@ -231,9 +231,9 @@ def init(
     if model.has_dim("nO"):
         n_tags = model.get_dim("nO")
         weights.allocate(len(features), n_tags, features.n_vector_rows)
-        hidden = _find_shim(model, HiddenLayer)
-        if hidden is not None:
-            hidden.allocate(features.n_hidden_rows, n_tags)
+        layer = _find_shim(model, HiddenLayer)
+        if layer is not None:
+            layer.allocate(features.n_hidden_rows, n_tags)
 
 
 def build_vocab(model: Model[list[Doc], Potentials], docs: Iterable[Doc]) -> None:
@@ -275,8 +275,8 @@ def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[lis
     _, weights = linear_part(model)
     if weights.is_allocated:
         weights.resize(nO)
-    hidden = hidden_layer_of(model)
-    if hidden is not None:
-        hidden.resize(nO)
+    layer = hidden_layer_of(model)
+    if layer is not None:
+        layer.resize(nO)
     model.set_dim("nO", nO, force=True)
     return model

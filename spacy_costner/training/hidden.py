@@ -56,8 +56,8 @@ def train_hidden_layer(
     RETURNS (Trained): How training ended.
     """
     _, weights = linear_part(model)
-    hidden = hidden_layer_of(model)
-    assert hidden is not None
+    layer = hidden_layer_of(model)
+    assert layer is not None
 
     def add_scores(batch: Batch) -> Batch:
         """Compute the scores of a batch by the weights, and keep them in the batch. They are the
@@ -69,7 +69,7 @@ def train_hidden_layer(
     shuffled = random.sample(examples, len(examples))
     batches = read_batches(model, objective, tags, minibatch_by_words(shuffled, N_WORDS))
     trained = train(
-        HiddenLayerAlone(hidden),
+        HiddenLayerAlone(layer),
         objective,
         batches.map(lambda some_batches: [*map(add_scores, some_batches)]),
         optimizer,
@@ -77,5 +77,5 @@ def train_hidden_layer(
         progress=progress,
         desc="hidden layer",
     )
-    hidden.restart(hidden.averaged(optimizer))
+    layer.restart(layer.averaged(optimizer))
     return trained

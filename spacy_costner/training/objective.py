@@ -261,7 +261,7 @@ def to_loss_inputs(
         if gold.collapsed_of is not None:
             # The chain has several tags for O. Each of them costs what O costs. Shape: (K, K)
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
-        gold = gold._replace(cost=costs_given_gold(gold.tags, table, gold.token_weights))
+        gold = gold._replace(costs=costs_given_gold(gold.tags, table, gold.token_weights))
 
     if targets.soft is not None:
         # A doc with soft targets is learned from these alone: its gold has the weight 0.

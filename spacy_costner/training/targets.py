@@ -44,7 +44,7 @@ class Targets(NamedTuple):
     """All that a loss needs of a batch, besides the scores of the model.
 
     tags (Tags): The tags of the chain.
-    gold (Gold): The gold paths, as NumPy arrays. The field `cost` is not set.
+    gold (Gold): The gold paths, as NumPy arrays. The field `costs` is not set.
     constraints (Constraints): The possible paths. If there are incorrect spans, the chain has more
         tags here and in `gold`: see `Gold.tied_to`.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
@@ -402,7 +402,7 @@ def make_targets(
 def _make_gold(
     batch: AnnotatedBatch, lengths: Ints1d, doc_of_sequence: Ints1d, features: Ints2d | None
 ) -> Gold:
-    """Make the gold of the sequences that docs are cut into. Its field `cost` is not set.
+    """Make the gold of the sequences that docs are cut into. Its field `costs` is not set.
 
     batch (AnnotatedBatch): The annotation of the docs.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)

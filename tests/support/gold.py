@@ -30,6 +30,6 @@ def example(lengths: list[int], n_tags: int, dtype: str = "float64", scale: floa
     partial_gold = complete._replace(
         tags=numpy.where(missing, -1, tags),
         allowed=right | missing[:, None],
-        cost=complete.cost * ~missing[:, None],
+        costs=complete.costs * ~missing[:, None],
     )
     return potentials, complete, partial_gold

@@ -96,7 +96,7 @@ def on_chain(tags: Tags, split: numpy.ndarray, gold: Gold) -> Gold:
     return gold._replace(
         tags=numpy.where(gold.tags < 0, -1, split),
         allowed=None if gold.allowed is None else gold.allowed[:, columns],
-        cost=None if gold.cost is None else gold.cost[:, columns],
+        costs=None if gold.costs is None else gold.costs[:, columns],
         opening=tags.opening,
         continuing=tags.continuing,
         collapsed_of=columns,

@@ -161,7 +161,7 @@ def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
 
     complete = Gold(
         tags=path,
-        cost=table[path] * cost_weights,
+        costs=table[path] * cost_weights,
         token_weights=token_weights,
         weights=weights,
         opening=opening,
@@ -172,7 +172,7 @@ def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     partial = complete._replace(
         tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
         allowed=allowed,
-        cost=least_cost(table, allowed) * cost_weights,
+        costs=least_cost(table, allowed) * cost_weights,
     )
     return complete, partial
 
