@@ -122,8 +122,7 @@ class Guard:
         """RAISES (RefusedError): If a request is not to be answered."""
         host = request.headers.get("host", "")
         if self.token is None:
-            name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-            if name not in LOCAL_HOSTS:
+            if without_port(host) not in LOCAL_HOSTS:
                 raise RefusedError(
                     403, f"Host: expected this computer, {LOCAL_HOSTS[0]}, got {shown(host)}"
                 )
@@ -165,6 +164,14 @@ class Guard:
         response = Response(status_code=303, headers={"Location": "./"})
         response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="strict")
         await response(scope, receive, send)
+
+
+def without_port(host: str) -> str:
+    """What stands in `Host` before the port: [::1] for "[::1]:8765", localhost for "localhost"."""
+    name, colon, port = host.rpartition(":")
+    # The colons of an IPv6 address are between brackets, and no port follows the last of them.
+    has_port = colon and not port.endswith("]")
+    return name if has_port else host
 
 
 def error_response(status: int, message: str) -> JSONResponse:

@@ -92,7 +92,10 @@ def annotate_until_killed(address: str, acknowledged: dict[str, int]) -> None:
         while text is not None:
             spans = gold_spans(text)
             key = text["key"]
-            for spans_sent in ([], spans) if random.random() < 0.3 else (spans,):
+            answers_to_send = [spans]
+            if random.random() < 0.3:
+                answers_to_send = [[], spans]
+            for spans_sent in answers_to_send:
                 acknowledged[key] = -1
                 status, answer = ask(address, "POST", "/answer", {"key": key, "spans": spans_sent})
                 assert status == 200, answer

@@ -110,8 +110,8 @@ class Point:
     n_texts: int  # annotated texts that it was trained on
     n_entities: int
     n_measured: int  # annotated texts that measure
-    f: float | None  # there; None: none of them has an entity
-    expected_f: float | None  # of the texts that nobody annotated
+    f: float | None  # on those that measure; None: none of them has an entity
+    expected_f: float | None  # what the model expects of the texts that nobody annotated
     seconds: float
 
 
@@ -157,6 +157,7 @@ class AnnotationSession:
         self._lock = threading.RLock()  # for the store and everything below
         self._changed = threading.Condition(self._lock)
         self._n_changes = 0  # of answers, in this process
+        self._n_learned = -1  # the changes before the last training; -1: there was none
         self._is_stopped = False
         self._nlp = start_model
         self._start_model = start_model
@@ -181,7 +182,8 @@ class AnnotationSession:
         with self._lock:
             shown = {*without, *self.store.answers}
             waiting = [key for key in self._measuring if key not in shown]
-            key = next((key for key in [*self._chosen, *self._others] if key not in shown), None)
+            not_shown = (key for key in [*self._chosen, *self._others] if key not in shown)
+            key = next(not_shown, None)
             if waiting and (key is None or self._is_turn_to_measure()):
                 key = self._next_to_measure(waiting)
             if key is None:
@@ -398,8 +400,6 @@ class AnnotationSession:
         """Whether there is nothing to train."""
         return not self.is_training and self._n_learned == self._n_changes
 
-    _n_learned = -1  # the changes before the last training
-
     def _train_forever(self) -> None:
         """Train whenever there are new answers."""
         # Vectors are learned while the first texts are annotated. If they can't be saved, the first
@@ -445,13 +445,14 @@ class AnnotationSession:
             self._nlp = nlp
             if len(train_answers) >= ENOUGH_TO_CHOOSE:
                 self._chosen = self._choose(nlp)
+        expected_f = self._expect_f(nlp)
         point = Point(
-            len(train_answers),
-            n_entities,
-            len(measure_answers),
-            f,
-            self._expect_f(nlp),
-            round(time.monotonic() - begin, 3),
+            n_texts=len(train_answers),
+            n_entities=n_entities,
+            n_measured=len(measure_answers),
+            f=f,
+            expected_f=expected_f,
+            seconds=round(time.monotonic() - begin, 3),
         )
         self._add_to_history(point)
         if is_better:
@@ -475,8 +476,14 @@ class AnnotationSession:
             raise ValueError(f"{expected}, got {len(answers)} texts and {n_entities} entities")
         begin = time.monotonic()
         nlp, training, loss = self._fit(answers)
-        seconds = round(time.monotonic() - begin, 3)
-        point = Point(len(answers), n_entities, 0, f=None, expected_f=None, seconds=seconds)
+        point = Point(
+            n_texts=len(answers),
+            n_entities=n_entities,
+            n_measured=0,
+            f=None,
+            expected_f=None,
+            seconds=round(time.monotonic() - begin, 3),
+        )
         return Trained(nlp, training, loss, point)
 
     @cached_property
@@ -549,13 +556,19 @@ class AnnotationSession:
         return [keys[suggestion.place] for suggestion in suggestions]
 
     def _expect_f(self, nlp: Language) -> float | None:
-        """F as the model expects it of the texts that nobody annotated; None without entities."""
+        """F that the model expects of the texts that nobody annotated, on a sample of them. None:
+        it predicts no entity there, or there are no such texts."""
         keys = self._draw_unanswered(N_EXPECTED)
         docs = [nlp.make_doc(self.store.texts[key].text) for key in keys]
-        totals = numpy.zeros(3)
+        # Sums over all docs and labels
+        n_correct = 0.0
+        n_predicted = 0.0
+        n_annotated = 0.0
         for _, counts in expect_counts(nlp, COMPONENT, docs):
-            totals += [counts.correct.sum(), counts.predicted.sum(), counts.annotated.sum()]
-        return expected_prf(totals.tolist())["f"]
+            n_correct += float(counts.correct.sum())
+            n_predicted += float(counts.predicted.sum())
+            n_annotated += float(counts.annotated.sum())
+        return expected_prf([n_correct, n_predicted, n_annotated])["f"]
 
     # What the page says
 

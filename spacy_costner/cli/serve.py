@@ -139,7 +139,7 @@ def keep_settings(
     label_list = saved.get("labels", [])
     if labels is not None:
         names = [name.strip() for name in labels.split(",")]
-        label_list = list(dict.fromkeys(filter(None, names)))  # each name once, in order
+        label_list = list(dict.fromkeys(filter(None, names)))  # each once, in order, no empty ones
     if not label_list and needs_labels:
         raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
     saved_lang = saved.get("lang")

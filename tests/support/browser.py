@@ -37,29 +37,39 @@ SHIFT = 8
 
 
 class Browser:
-    """A tab of a browser."""
+    """A tab of a browser.
+
+    read, write: The pipes of DevTools: messages from the browser, and to it.
+    """
 
     def __init__(self, read: Any, write: Any) -> None:
-        self.input, self.output = write, read
-        self.n, self.session = 0, None
+        self.output = read
+        self.input = write
+        self.n_calls = 0
+        self.session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self.session = attached["sessionId"]
         self.call("Page.enable")
 
     def call(self, method: str, until: str | None = None, **parameters: Any) -> Any:
-        """Call a method and return its result, or wait for an event and return that."""
-        self.n += 1
-        message = {"id": self.n, "method": method, "params": parameters}
-        message |= {} if self.session is None else {"sessionId": self.session}
+        """Call a method of DevTools, and wait for an event if one is given. Returns the result of
+        the method."""
+        self.n_calls += 1
+        message: dict[str, Any] = {"id": self.n_calls, "method": method, "params": parameters}
+        if self.session is not None:
+            message["sessionId"] = self.session
         self.input.write(json.dumps(message).encode() + b"\0")
-        result, is_there = None, until is None
-        while result is None or not is_there:
+        result = None
+        has_event = until is None
+        # The event may come before the result.
+        while result is None or not has_event:
             answer = self.receive()
-            if answer.get("id") == self.n:
+            if answer.get("id") == self.n_calls:
                 assert "error" not in answer, answer
                 result = answer["result"]
-            is_there = is_there or answer.get("method") == until
+            if answer.get("method") == until:
+                has_event = True
         return result
 
     def receive(self) -> Any:
@@ -97,20 +107,14 @@ class Browser:
 
     def drag(self, start: str, end: str) -> None:
         """Press the mouse at one element, and release it at another; both as CSS selectors."""
-        places: list[tuple[float, float]] = []
-        for selector in (start, end):
-            box = self.run(
-                "(() => { const box = document.querySelector("
-                f"{json.dumps(selector)}).getBoundingClientRect();"
-                " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
-            )
-            places.append((box[0], box[1]))
-        kinds = [
-            ("mousePressed", places[0]),
-            ("mouseMoved", places[1]),
-            ("mouseReleased", places[1]),
+        start_place = self.centre_of(start)
+        end_place = self.centre_of(end)
+        events = [
+            ("mousePressed", start_place),
+            ("mouseMoved", end_place),
+            ("mouseReleased", end_place),
         ]
-        for kind, (x, y) in kinds:
+        for kind, (x, y) in events:
             self.call(
                 "Input.dispatchMouseEvent",
                 type=kind,
@@ -120,6 +124,15 @@ class Browser:
                 buttons=1,
                 clickCount=1,
             )
+
+    def centre_of(self, selector: str) -> tuple[float, float]:
+        """The middle of an element in the window, x and y."""
+        x, y = self.run(
+            f"(() => {{ const box = document.querySelector({json.dumps(selector)})"
+            ".getBoundingClientRect();"
+            " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        return x, y
 
     def click(self, selector: str) -> None:
         """Click on an element."""
@@ -137,17 +150,19 @@ class Browser:
 def browser(folder: Path) -> Iterator[Browser]:
     """Start Chromium, with its profile and its downloads in a folder, and end it."""
     assert CHROMIUM is not None
-    (theirs, write), (read, back) = os.pipe(), os.pipe()
+    # Pipes to the browser and back, each with the end to read from and the end to write to.
+    browser_read, write = os.pipe()
+    read, browser_write = os.pipe()
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
     options += [f"--user-data-dir={folder / 'profile'}", "--no-first-run"]
     command = 'exec 3<&"$0" 4>&"$1" "${@:2}"'  # DevTools reads from 3 and writes to 4
     process = subprocess.Popen(
-        ["bash", "-c", command, str(theirs), str(back), CHROMIUM, *options],
-        pass_fds=(theirs, back),
+        ["bash", "-c", command, str(browser_read), str(browser_write), CHROMIUM, *options],
+        pass_fds=(browser_read, browser_write),
         stderr=subprocess.DEVNULL,
     )
-    for end in (theirs, back):
-        os.close(end)
+    os.close(browser_read)
+    os.close(browser_write)
     try:
         with os.fdopen(read, "rb") as output, os.fdopen(write, "wb", 0) as keys:
             tab = Browser(output, keys)
