@@ -118,6 +118,24 @@ def test_entities_are_made_changed_and_removed_by_the_mouse(
         tab.wait("byId('annotated').textContent.includes('1 left out')")
 
 
+def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(
+    tmp_path: Path, options: list[str]
+) -> None:
+    """By the mouse: first the label, then the words. To change an entity, click on it first."""
+    with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
+        tab.open(address)
+        tab.wait(SHOWN)
+        tab.drag("[data-i='0']", "[data-i='1']")
+        tab.click("#labels button:nth-child(2)")
+        tab.click("[data-i='3']")
+        tab.click("#labels button:nth-child(1)")
+        tab.click("[data-i='5']")
+        assert entities(tab) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "PER")]
+        # By keys, the label is that of the entity that was just made.
+        tab.press("2")
+        assert entities(tab) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "LOC")]
+
+
 def test_shift_selects_several_words_and_arrows_choose_a_label(
     tmp_path: Path, options: list[str]
 ) -> None:
