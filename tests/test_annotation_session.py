@@ -1,13 +1,16 @@
 """A session of annotation: which text comes next, proposals, training beside."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
+from spacy.tokens import Doc
 
 from spacy_costner.analysis import annotation_session
 from spacy_costner.analysis.annotation_session import (
+    COMPONENT,
     LEAST_TEXTS,
     MODEL,
     AnnotationSession,
@@ -16,6 +19,7 @@ from spacy_costner.analysis.annotation_session import (
     UnknownTextError,
 )
 from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.analysis.predictions import run_before
 from spacy_costner.readers import Task, TaskSpan
 
 from .support.annotation import LABELS, answer_next, gold_spans, make_session
@@ -97,6 +101,24 @@ def test_a_text_that_measures_has_no_proposals(tmp_path: Path) -> None:
     for key, stored in session.store.texts.items():
         if key not in session.store.answers:
             assert bool(session.proposal(key).spans) != stored.is_measuring
+
+
+def test_a_model_proposes_while_training_chooses_texts_with_it(tmp_path: Path) -> None:
+    """By another thread: see `train`."""
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    session.train()
+    nlp = session._nlp
+    assert nlp is not None
+    proposed: list[ProposedSpan] = []
+
+    def candidates() -> Iterator[Doc]:
+        """A doc, before which the model proposes, while it is run on this doc."""
+        proposed.extend(session.propose("Today Ana left Oslo with bag 7 ."))
+        yield nlp.make_doc("Tomorrow Bo left Rome")
+
+    run_before(nlp, COMPONENT, candidates())
+    assert [span.label for span in proposed] == ["PER", "LOC"]
 
 
 def test_an_answer_is_shown_again_as_it_was_given(tmp_path: Path) -> None:

@@ -271,9 +271,9 @@ def run_before(nlp: Language, name: str, docs: Iterable[str | Doc]) -> list[Doc]
 
     name (str): The name of the component, which doesn't run itself.
     """
+    # Not by `select_pipes`, which changes the pipeline: other threads may predict with it.
     index = nlp.pipe_names.index(name)
-    with nlp.select_pipes(disable=nlp.pipe_names[index:]):
-        return list(nlp.pipe(docs))
+    return list(nlp.pipe(docs, disable=nlp.pipe_names[index:]))
 
 
 def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
@@ -282,8 +282,7 @@ def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
     name (str): The name of the component, which doesn't run itself.
     """
     index = nlp.pipe_names.index(name)
-    with nlp.select_pipes(disable=nlp.pipe_names[: index + 1]):
-        return list(nlp.pipe(docs))
+    return list(nlp.pipe(docs, disable=nlp.pipe_names[: index + 1]))
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
