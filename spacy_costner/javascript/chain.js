@@ -121,7 +121,7 @@ export class Temperature {
    */
   constructor({ overall, labels }, tags, chain) {
     this.chain = chain.dividedBy(overall);
-    this.ofTags = tags.label_of.map((label) => {
+    this.temperatureOfTag = tags.label_of.map((label) => {
       const name = tags.labels[label];
       return label >= 0 && Object.hasOwn(labels, name) ? labels[name] : overall;
     });
@@ -133,11 +133,12 @@ export class Temperature {
    * @returns {Potentials}
    */
   temper({ emissions, bounds }) {
-    const { ofTags } = this;
+    const { temperatureOfTag } = this;
+    const nTags = temperatureOfTag.length;
     const tempered = new Float64Array(emissions.length);
-    for (let row = 0; row < emissions.length; row += ofTags.length) {
-      for (let k = 0; k < ofTags.length; k++) {
-        tempered[row + k] = emissions[row + k] / ofTags[k];
+    for (let row = 0; row < emissions.length; row += nTags) {
+      for (let k = 0; k < nTags; k++) {
+        tempered[row + k] = emissions[row + k] / temperatureOfTag[k];
       }
     }
     return { emissions: tempered, chain: this.chain, bounds };
@@ -277,9 +278,9 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes the messages from the left.
-   * @param {number} first
-   * @param {number} past
+   * Computes alpha for a sequence, from its first token to its last.
+   * @param {number} first Its first token.
+   * @param {number} past The token after its last.
    * @returns {boolean} Whether no number was too small.
    */
   fillForward(first, past) {
@@ -318,15 +319,16 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes the messages from the right.
-   * @param {number} first
-   * @param {number} past
+   * Computes beta for a sequence, from its last token to its first.
+   * @param {number} first Its first token.
+   * @param {number} past The token after its last.
    * @returns {boolean} Whether no number was too small.
    */
   fillBackward(first, past) {
     const { nTags, beta, betaScale } = this;
     const { emissions, chain } = this.potentials;
-    const ahead = new Float64Array(nTags); // exp(E) beta of the token after
+    // exp(E[t+1]) beta_{t+1}, up to a scale. Shape: (K,)
+    const weightsOfNext = new Float64Array(nTags);
     let scale = 0;
     for (let token = past - 1; token >= first; token--) {
       const row = token * nTags;
@@ -343,9 +345,9 @@ export class ForwardBackward {
           largest = Math.max(largest, emissions[k]);
         }
         for (let k = 0; k < nTags; k++) {
-          ahead[k] = Math.exp(emissions[next + k] - largest) * beta[next + k];
+          weightsOfNext[k] = Math.exp(emissions[next + k] - largest) * beta[next + k];
         }
-        multiply(chain.expFrom, ahead, 0, beta, row);
+        multiply(chain.expFrom, weightsOfNext, 0, beta, row);
         scale += largest + chain.largestTransition;
       }
 
@@ -361,7 +363,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Says whether no possible path of the tokens so far ends with a tag, whose message is then 0.
+   * Says whether a tag is impossible at a token because of the tokens before it: no possible path of
+   * the sequence up to the token ends with the tag. Its alpha is 0 then.
    * @param {number} token
    * @param {number} tag
    * @param {number} first The first token of the sequence.
@@ -386,7 +389,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Says whether no possible path of the tokens from here on begins with a tag.
+   * Says whether a tag is impossible at a token because of the tokens after it: no possible path
+   * from the token to the end of the sequence begins with the tag. Its beta is 0 then.
    * @param {number} token
    * @param {number} tag
    * @param {number} past The token after the last one of the sequence.
@@ -409,9 +413,9 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes the messages of a sequence as logarithms.
-   * @param {number} first
-   * @param {number} past
+   * Computes the messages of a sequence as logarithms, in place of numbers with a scale.
+   * @param {number} first Its first token.
+   * @param {number} past The token after its last.
    */
   fillLogs(first, past) {
     const { nTags, alpha, beta } = this;
@@ -562,6 +566,7 @@ export function logSum(numbers) {
 }
 
 /**
+ * Returns the largest number, minus infinity if there are none.
  * @param {Float64Array} numbers
  * @returns {number}
  */
@@ -570,6 +575,7 @@ function largestOf(numbers) {
 }
 
 /**
+ * Exchanges the rows and columns of a square matrix.
  * @param {Float64Array} matrix Shape: (n, n)
  * @param {number} n
  * @returns {Float64Array}

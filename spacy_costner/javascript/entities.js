@@ -32,12 +32,12 @@ import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
  */
 
 /**
- * The tags of one label. Numbers of tags are their indices in `tags`.
+ * The tags of one label, which are in `tags`. The other properties have indices of `tags`.
  * @typedef {Object} LabelTags
  * @property {number[]} tags
- * @property {number[]} opening The numbers of those that open an entity.
- * @property {number[]} closing
- * @property {[number, number][]} inside The numbers of the transitions inside an entity.
+ * @property {number[]} opening The tags that open an entity.
+ * @property {number[]} closing The tags that an entity may end with.
+ * @property {[number, number][]} inside The transitions inside an entity, [from, to].
  */
 
 /**
@@ -106,7 +106,7 @@ export class EntityProbabilities {
     for (const [from, to] of tags.inside) {
       this.isInside[from * tags.label_of.length + to] = 1;
     }
-    this.ofLabels = tagsByLabel(tags);
+    this.tagsOfLabels = tagsByLabel(tags);
   }
 
   /**
@@ -122,10 +122,10 @@ export class EntityProbabilities {
     while (walk.token + 1 < end) {
       walk.advance();
     }
-    let prob = walk.over();
+    let prob = walk.endProbability();
     while (!walk.isLast && this.isSpace[walk.token + 1]) {
       walk.advance();
-      prob += walk.over();
+      prob += walk.endProbability();
     }
     return Math.min(prob, 1);
   }
@@ -144,9 +144,9 @@ export class EntityProbabilities {
         continue;
       }
       const first = entities.length;
-      for (let label = 0; label < this.ofLabels.length; label++) {
+      for (let label = 0; label < this.tagsOfLabels.length; label++) {
         // At nearly all tokens no entity is likely to begin.
-        if (this.begins(begin, label) >= ALMOST * floor) {
+        if (this.beginProbability(begin, label) >= ALMOST * floor) {
           this.addEnds(begin, label, floor, entities);
         }
       }
@@ -165,11 +165,11 @@ export class EntityProbabilities {
    * @param {number} label
    * @returns {number}
    */
-  begins(token, label) {
-    const { tags, opening } = this.ofLabels[label];
+  beginProbability(token, label) {
+    const { tags, opening } = this.tagsOfLabels[label];
     let sum = 0;
-    for (const number of opening) {
-      sum += this.forwardBackward.marginal(token, tags[number]);
+    for (const index of opening) {
+      sum += this.forwardBackward.marginal(token, tags[index]);
     }
     return sum;
   }
@@ -182,8 +182,10 @@ export class EntityProbabilities {
    * @param {ScoredEntity[]} entities The list that they are added to.
    */
   addEnds(begin, label, floor, entities) {
-    let end = begin; // after the last word; at first there is none
-    let prob = 0; // of an entity that ends there
+    // The token after the last word so far, and the probability of the entity that ends there. White
+    // space after a word adds to it.
+    let end = begin;
+    let prob = 0;
     const addIfLikely = () => {
       if (end > begin && prob >= floor) {
         entities.push({ begin, end, label, prob: Math.min(prob, 1) });
@@ -193,13 +195,13 @@ export class EntityProbabilities {
     for (;;) {
       if (!this.isSpace[walk.token]) {
         addIfLikely();
-        if (!(walk.reach() >= ALMOST * floor)) {
+        if (!(walk.reachProbability() >= ALMOST * floor)) {
           return;
         }
         end = walk.token + 1;
         prob = 0;
       }
-      prob += walk.over();
+      prob += walk.endProbability();
       if (walk.isLast) {
         addIfLikely();
         return;
@@ -209,7 +211,10 @@ export class EntityProbabilities {
   }
 }
 
-/** The sums a_t over the paths with an entity of one label that begins at one token. */
+/**
+ * An entity of one label that begins at one token, and grows token by token. Its sums are a_t[k], for
+ * each tag k of the label: see the formulas at the top of this file.
+ */
 class EntityWalk {
   /**
    * @param {EntityProbabilities} owner
@@ -218,11 +223,12 @@ class EntityWalk {
    */
   constructor(owner, begin, label) {
     this.owner = owner;
-    this.ofLabel = owner.ofLabels[label];
+    this.labelTags = owner.tagsOfLabels[label];
     this.token = begin;
-    this.sums = new Float64Array(this.ofLabel.tags.length).fill(-Infinity);
-    for (const number of this.ofLabel.opening) {
-      this.sums[number] = owner.forwardBackward.logAlpha(begin, this.ofLabel.tags[number]);
+    this.sums = new Float64Array(this.labelTags.tags.length).fill(-Infinity);
+    for (const index of this.labelTags.opening) {
+      const tag = this.labelTags.tags[index];
+      this.sums[index] = owner.forwardBackward.logAlpha(begin, tag);
     }
   }
 
@@ -235,7 +241,7 @@ class EntityWalk {
   advance() {
     const { emissions, chain } = this.owner.forwardBackward.potentials;
     const { nTags, transitions } = chain;
-    const { tags, inside } = this.ofLabel;
+    const { tags, inside } = this.labelTags;
     this.token += 1;
     const sums = new Float64Array(tags.length).fill(-Infinity);
     for (const [from, to] of inside) {
@@ -247,16 +253,16 @@ class EntityWalk {
   }
 
   /**
-   * Returns the probability that the entity contains the token.
+   * Returns reach(b, t): the probability that the entity contains the token.
    * @returns {number}
    */
-  reach() {
+  reachProbability() {
     const { forwardBackward } = this.owner;
-    const { tags } = this.ofLabel;
+    const { tags } = this.labelTags;
     let sum = 0;
-    for (let number = 0; number < tags.length; number++) {
-      if (this.sums[number] > -Infinity) {
-        const logProb = this.sums[number] + forwardBackward.logBeta(this.token, tags[number]);
+    for (let i = 0; i < tags.length; i++) {
+      if (this.sums[i] > -Infinity) {
+        const logProb = this.sums[i] + forwardBackward.logBeta(this.token, tags[i]);
         sum += Math.exp(logProb - forwardBackward.logZ[this.token]);
       }
     }
@@ -264,15 +270,15 @@ class EntityWalk {
   }
 
   /**
-   * Returns the probability that the token is the last one of the entity.
+   * Returns p(b, t): the probability that the token is the last one of the entity.
    * @returns {number}
    */
-  over() {
+  endProbability() {
     const { logZ } = this.owner.forwardBackward;
     let sum = 0;
-    for (const number of this.ofLabel.closing) {
-      if (this.sums[number] > -Infinity) {
-        const logProb = this.sums[number] + this.leave(this.ofLabel.tags[number]);
+    for (const index of this.labelTags.closing) {
+      if (this.sums[index] > -Infinity) {
+        const logProb = this.sums[index] + this.logLeave(this.labelTags.tags[index]);
         sum += Math.exp(logProb - logZ[this.token]);
       }
     }
@@ -280,11 +286,11 @@ class EntityWalk {
   }
 
   /**
-   * Returns leave_t of a tag: see above.
-   * @param {number} from
+   * Returns leave_t of a tag: see the formulas at the top of this file.
+   * @param {number} from The tag of the token.
    * @returns {number}
    */
-  leave(from) {
+  logLeave(from) {
     const { forwardBackward } = this.owner;
     const { nTags, potentials } = forwardBackward;
     if (this.isLast) {
@@ -312,40 +318,42 @@ const cachedTags = new WeakMap();
  * @returns {LabelTags[]}
  */
 function tagsByLabel(tags) {
-  let ofLabels = cachedTags.get(tags);
-  if (ofLabels === undefined) {
-    ofLabels = tags.labels.map((_, label) => tagsOfLabel(tags, label));
-    cachedTags.set(tags, ofLabels);
+  let tagsOfLabels = cachedTags.get(tags);
+  if (tagsOfLabels === undefined) {
+    tagsOfLabels = tags.labels.map((_, label) => tagsOfLabel(tags, label));
+    cachedTags.set(tags, tagsOfLabels);
   }
-  return ofLabels;
+  return tagsOfLabels;
 }
 
 /**
+ * Returns the tags of one label.
  * @param {Tags} tags
  * @param {number} label
  * @returns {LabelTags}
  */
 function tagsOfLabel(tags, label) {
   /** @type {number[]} */
-  const tagsOf = [];
+  const ownTags = [];
   tags.label_of.forEach((otherLabel, tag) => {
     if (otherLabel === label) {
-      tagsOf.push(tag);
+      ownTags.push(tag);
     }
   });
-  const numbersOf = (/** @type {number[]} */ some) =>
-    some.map((tag) => tagsOf.indexOf(tag)).filter((number) => number >= 0);
+  // Tags of other labels have no index, and are left out.
+  const indicesOf = (/** @type {number[]} */ allTags) =>
+    allTags.map((tag) => ownTags.indexOf(tag)).filter((index) => index >= 0);
   /** @type {[number, number][]} */
   const inside = [];
   for (const [from, to] of tags.inside) {
     if (tags.label_of[from] === label) {
-      inside.push([tagsOf.indexOf(from), tagsOf.indexOf(to)]);
+      inside.push([ownTags.indexOf(from), ownTags.indexOf(to)]);
     }
   }
   return {
-    tags: tagsOf,
-    opening: numbersOf(tags.opening),
-    closing: numbersOf(tags.closing),
+    tags: ownTags,
+    opening: indicesOf(tags.opening),
+    closing: indicesOf(tags.closing),
     inside,
   };
 }

@@ -117,7 +117,8 @@ export class Features {
   }
 
   /**
-   * @param {string} text The text of a word.
+   * Returns what is kept of a word. A new word is looked up in all columns of words.
+   * @param {string} text The text of the word.
    * @returns {WordEntry}
    */
   entryOf(text) {
@@ -132,12 +133,12 @@ export class Features {
   }
 
   /**
-   * Returns the function from an entry to the id of its value in a column of words that has one at
-   * most; -1 for none.
+   * Makes a function that returns the id of a word's value in a column, -1 for none. The column is
+   * one of words, in which a word has one value at most.
    * @param {string} name The name of the column.
    * @returns {(entry: WordEntry) => number}
    */
-  idIn(name) {
+  makeIdFinder(name) {
     const index = this.wordColumns.findIndex(({ data }) => data.name === name);
     if (index < 0) {
       throw new Error(`model file: expected a column ${name}, found none`);
@@ -148,7 +149,7 @@ export class Features {
   /**
    * Finds the ids of the values of tokens in the columns that depend on the text.
    * @param {Doc} doc
-   * @returns {IdsOfTokens[]} Those of each of these columns.
+   * @returns {IdsOfTokens[]} The ids in each of these columns.
    */
   findInDoc(doc) {
     return this.findDocIds.map((findIds) => findIds(doc));
@@ -174,7 +175,7 @@ export class Features {
    * @param {number[][][]} groups See `groupTokens`.
    * @param {Float64Array} probabilities Of O and of each label. Shape: (N, labels + 1)
    * @param {string[]} labels The labels of the first pass, O first.
-   * @returns {IdsOfTokens[]} Those of each column of labels.
+   * @returns {IdsOfTokens[]} The ids in each column of labels.
    */
   findLabels(groups, probabilities, labels) {
     return this.labelColumns.map(({ data }, i) =>
@@ -205,8 +206,8 @@ export class Emissions {
   }
 
   /**
-   * Returns the emissions that the words and their neighbours alone give, which no other call
-   * changes.
+   * Returns the part of the emissions that depends on the words alone: each token gets the weights
+   * of its word and of the words around it. The array is a new one.
    * @param {Doc} doc
    * @returns {Float64Array} Shape: (N, K)
    */
@@ -218,7 +219,8 @@ export class Emissions {
     for (let token = 0; token < nTokens; token++) {
       const sums = this.sumsOf(doc.entries[token]);
       for (let i = 0; i < wordOffsets.length; i++) {
-        // The word adds to the token that sees it at this offset.
+        // The token that sees the word at this offset: the slot at offset -1 of a token sees the
+        // word before it, so the word adds to the token after itself.
         const observer = token - wordOffsets[i];
         if (observer >= 0 && observer < nTokens) {
           let from = i * nTags;
@@ -245,8 +247,8 @@ export class Emissions {
       for (let c = 0; c < wordColumns.length; c++) {
         const { offsets, firstRows } = wordColumns[c];
         for (let i = 0; i < offsets.length; i++) {
-          const place = wordOffsets.indexOf(offsets[i]);
-          this.addRows(sums, place, firstRows[i], entry.ids[c]);
+          const row = wordOffsets.indexOf(offsets[i]);
+          this.addRows(sums, row, firstRows[i], entry.ids[c]);
         }
       }
       entry.sums.set(this, sums);
@@ -303,7 +305,7 @@ export class Emissions {
 const DOC_COLUMNS = {
   /** The values of another column at a token and at the next one. */
   pairs(column, features) {
-    const idOf = features.idIn(column.base);
+    const idOf = features.makeIdFinder(column.base);
     // A pair of ids as one number, which is exact below 2^53.
     const factor = 2 ** 26;
     const idOfPair = new Map();
@@ -360,21 +362,21 @@ const DOC_COLUMNS = {
 
   /** The values of another column beside the nearest other occurrences of a capitalised word. */
   elsewhere(column, features) {
-    const idOf = features.idIn(column.base);
+    const idOf = features.makeIdFinder(column.base);
     const valueOf = ATTRIBUTES[column.base];
     return ({ words, entries }) => {
       const ids = new Map();
       for (const tokens of groupOccurrences(words, valueOf, (word) => word.isCapitalised)) {
         tokens.forEach((token, place) => {
-          const besides = new Set();
+          const neighbourIds = new Set();
           for (const occurrence of nearestOccurrences(tokens, place, column.n_nearest)) {
             const neighbour = entries[occurrence + column.side];
             if (neighbour !== undefined) {
-              besides.add(idOf(neighbour));
+              neighbourIds.add(idOf(neighbour));
             }
           }
-          besides.delete(-1);
-          ids.set(token, [...besides]);
+          neighbourIds.delete(-1); // neighbours without a value
+          ids.set(token, [...neighbourIds]);
         });
       }
       return ids;

@@ -54,7 +54,8 @@ export function guaranteedSet(posterior, promise, predicted) {
 }
 
 /**
- * Returns spans that may be in the set, with the scores that are compared with thresholds.
+ * Returns the spans that may be in the set, with their scores. A span is in the set if its score is at
+ * least the threshold.
  *
  *     p(b, e, l)                                                            for false alarms
  *     ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))          if labels count

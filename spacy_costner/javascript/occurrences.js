@@ -43,10 +43,10 @@ export function groupOccurrences(words, valueOf, takesPart) {
 }
 
 /**
- * Finds the occurrences that are nearest to one of them. Of two that are equally near, the left one
- * comes first.
+ * Finds the other occurrences that are nearest to one token of a group. Of two that are equally near,
+ * the left one comes first.
  * @param {number[]} tokens The tokens of a group, from the left.
- * @param {number} place Which of them the others are nearest to.
+ * @param {number} place The index in `tokens` of the token whose neighbours are searched for.
  * @param {number} nNearest How many to find, at most.
  * @returns {number[]}
  */
@@ -69,12 +69,13 @@ export function nearestOccurrences(tokens, place, nNearest) {
 }
 
 /**
- * Returns the ids of the features of a value of which it is known how often it had each label: that
- * of its most frequent label, with the number of times, then those of the shares of labels.
+ * Returns the ids of the features of a value, such as a word, from how often it had each label: first
+ * the feature of its most frequent label, with the number of times, then those of the shares of labels.
  *
  *     share of l = n_l / max(1, round(sum_m n_m))
  *
- * @param {ArrayLike<number>} counts How often, or sums of probabilities. Length: labels.
+ * @param {ArrayLike<number>} counts How often it had each label, n_l, or sums of probabilities.
+ *   Length: labels
  * @param {number} width The most ids to return.
  * @returns {number[]}
  */
@@ -86,7 +87,7 @@ export function shareIds(counts, width) {
   }
   const total = roundHalfToEven(sum);
 
-  // Ids number first, label after label, each bin of a share but the lowest.
+  // The first ids are those of shares: label after label, one for each bin but the lowest.
   const nBinsAboveLowest = SHARE_BORDERS.length;
   const idsOfShares = [];
   let best = 0;
@@ -102,14 +103,15 @@ export function shareIds(counts, width) {
 
   const ids = [];
   if (total !== 0) {
-    // After those they number, for the most frequent label, its bin and the bin of the total.
+    // The other ids are those of the most frequent label: an id for each label, bin of its share and
+    // bin of the total, numbered in this order.
     const bestBin = binOf(counts[best] / Math.max(total, 1), SHARE_BORDERS);
     const nBins = nBinsAboveLowest + 1;
     const nTimesBins = TIMES_BORDERS.length + 1;
     const index = (best * nBins + bestBin) * nTimesBins + binOf(total, TIMES_BORDERS);
     ids.push(nLabels * nBinsAboveLowest + index);
   }
-  // If there is no room for all, those of the last labels stay.
+  // If there are more than `width`, the shares of the last labels stay.
   return ids.concat(idsOfShares.reverse().slice(0, width - 1));
 }
 

@@ -27,7 +27,7 @@ let docs = [];
 /** @type {?{name: string, content: string}} A file that is too long for the field. */
 let file = null;
 /** What the worker is to do when it has finished: null, "options" or "texts". */
-let isNext = null;
+let nextRequest = null;
 let isReady = false;
 let isBusy = false;
 let hasTexts = false; // whether the worker has the texts
@@ -46,12 +46,16 @@ function make(name, properties = {}, ...children) {
   return element;
 }
 
-/** @param {string} message */
+/**
+ * Shows a message above the entities.
+ * @param {string} message
+ */
 function say(message) {
   byId("said").textContent = message;
 }
 
 /**
+ * Writes a number with its noun, such as "1 entity" or "1,200 entities".
  * @param {number} n
  * @param {string} noun
  * @param {string} plural
@@ -75,7 +79,10 @@ function startWorker() {
   worker.postMessage({ kind: "load", bytes }, [bytes.buffer]);
 }
 
-/** @param {any} message */
+/**
+ * Takes a message of the worker.
+ * @param {any} message
+ */
 function answer(message) {
   if (message.kind === "progress") {
     byId("progress").max = message.total;
@@ -94,22 +101,28 @@ function answer(message) {
     docs = message.docs;
     show(message.nTokens, message.milliseconds);
   }
-  if (isNext !== null) {
-    ask(isNext);
+  if (nextRequest !== null) {
+    ask(nextRequest);
   }
 }
 
-/** @param {string} message */
+/**
+ * Shows that a request has failed.
+ * @param {string} message
+ */
 function fail(message) {
   setBusy(false);
   say(message);
 }
 
-/** @param {boolean} value */
-function setBusy(value) {
-  isBusy = value;
-  byId("busy").hidden = !value;
-  byId("entities").setAttribute("aria-busy", String(value));
+/**
+ * Shows whether the worker is busy.
+ * @param {boolean} isWorking
+ */
+function setBusy(isWorking) {
+  isBusy = isWorking;
+  byId("busy").hidden = !isWorking;
+  byId("entities").setAttribute("aria-busy", String(isWorking));
 }
 
 /**
@@ -118,19 +131,20 @@ function setBusy(value) {
  */
 function ask(what) {
   if (isBusy || !isReady) {
-    isNext = isNext === "texts" ? "texts" : what;
+    // New texts are predicted with the new options, too.
+    nextRequest = nextRequest === "texts" ? "texts" : what;
     return;
   }
-  isNext = null;
-  const isNew = what === "texts" || !hasTexts;
-  if (isNew && !readField()) {
+  nextRequest = null;
+  const sendsTexts = what === "texts" || !hasTexts;
+  if (sendsTexts && !readField()) {
     return;
   }
   say("");
   byId("progress").removeAttribute("value");
   setBusy(true);
-  const asked = isNew ? { texts: askedTexts } : {};
-  worker.postMessage({ kind: "predict", ...asked, options: options() });
+  const request = sendsTexts ? { texts: askedTexts } : {};
+  worker.postMessage({ kind: "predict", ...request, options: options() });
   hasTexts = true;
 }
 
@@ -149,7 +163,7 @@ function readField() {
 /** Ends the work of the worker. Another one takes its place. */
 function stop() {
   worker.terminate();
-  isNext = null;
+  nextRequest = null;
   startWorker();
   say("Stopped.");
   byId("text").focus();
@@ -195,13 +209,13 @@ function chooseThreshold() {
  * @param {number} milliseconds
  */
 function show(nTokens, milliseconds) {
-  let room = MAX_SHOWN;
-  const shown = [];
-  for (let i = 0; i < docs.length && room > 0; i++) {
-    shown.push(drawText(texts[i].slice(0, room), docs[i].entities));
-    room -= texts[i].length;
+  let nCharactersLeft = MAX_SHOWN;
+  const paragraphs = [];
+  for (let i = 0; i < docs.length && nCharactersLeft > 0; i++) {
+    paragraphs.push(drawText(texts[i].slice(0, nCharactersLeft), docs[i].entities));
+    nCharactersLeft -= texts[i].length;
   }
-  byId("entities").replaceChildren(...shown);
+  byId("entities").replaceChildren(...paragraphs);
   const entities = docs.flatMap((doc) => doc.entities);
   showCounts(entities);
   showPromised();
@@ -237,7 +251,8 @@ function drawText(text, entities) {
 }
 
 /**
- * @param {string} text
+ * Draws an entity with its label and its probability.
+ * @param {string} text The text that has it.
  * @param {PredictedEntity} entity
  */
 function drawEntity(text, { start, end, label, score }) {
@@ -248,7 +263,10 @@ function drawEntity(text, { start, end, label, score }) {
   return mark;
 }
 
-/** @param {string} label */
+/**
+ * Returns the background of the entities with a label.
+ * @param {string} label
+ */
 function colourOf(label) {
   return Object.hasOwn(data.colours, label) ? data.colours[label] : "#ddd";
 }

@@ -36,7 +36,10 @@ export class Posterior {
     this._forwardBackward = null;
     /** @type {EntityProbabilities | null} */
     this._entities = null;
-    /** @type {Map<number, ScoredEntity[]>} */
+    /**
+     * The entities that were searched for so far, by their least probability. It has one item at most.
+     * @type {Map<number, ScoredEntity[]>}
+     */
     this._likely = new Map();
   }
 
@@ -48,6 +51,7 @@ export class Posterior {
     return this._forwardBackward;
   }
 
+  /** The probabilities of entities, at the temperature. */
   get entities() {
     if (this._entities === null) {
       this._entities = new EntityProbabilities(this.forwardBackward, this.tags, this.isSpace);
@@ -56,8 +60,9 @@ export class Posterior {
   }
 
   /**
-   * Sums the numbers of a table over the tags that are one where there is a single O.
-   * @param {Float64Array} table Shape: (N, K)
+   * Sums the columns of tags that mean the same: the chain may have several tags for O, which
+   * annotation and costs don't tell apart.
+   * @param {Float64Array} table A number for each token and tag. Shape: (N, K)
    * @returns {Float64Array} Shape: (N, tags with a single O)
    */
   collapse(table) {
@@ -74,8 +79,8 @@ export class Posterior {
   /**
    * Returns the probability of an entity.
    * @param {Entity} entity
-   * @param {number[][]} [covers] The labels of the chain that each label of entities covers, if not
-   *   itself: their probabilities are summed.
+   * @param {number[][]} [covers] For decoding by cost: the labels of the chain that each label or node
+   *   of the label tree covers. Their probabilities are summed.
    * @returns {number}
    */
   entityProbability(entity, covers) {
@@ -86,7 +91,7 @@ export class Posterior {
 
   /**
    * Returns all entities with at least some probability, which may overlap, ordered by begin and
-   * end. The answer is kept, for another threshold.
+   * end. They are kept: if the next floor is higher, no new search is needed.
    * @param {number} floor The least probability.
    * @returns {ScoredEntity[]}
    */

@@ -60,8 +60,9 @@ const OPTIONS = [
 /** The weights of one pass: of its features and of its chain. */
 class Pass {
   /**
-   * @param {any} data What the model file says of it.
-   * @param {Record<string, any>} arrays
+   * @param {any} data What the header of the model file says of the pass: see `_describe_pass` in
+   *   analysis/web_model.py.
+   * @param {Record<string, any>} arrays The arrays of the model file.
    * @param {Features} features
    */
   constructor(data, arrays, features) {
@@ -70,11 +71,13 @@ class Pass {
     this.tags = data.tags;
     this.nTags = data.tags.label_of.length;
     const weights = floatsOf(arrays[`${name}.weights`], data.exponent);
+    // Many features have the same row of weights, which the file has once: `rowIds` says which of
+    // these rows each feature has. Features that are not in `used_rows` have no weights.
     const rowIds = new Int32Array(features.nRows).fill(-1);
     const usedRows = arrays[`${name}.used_rows`];
-    const idsOfUsed = arrays[`${name}.row_ids`];
+    const idsOfUsedRows = arrays[`${name}.row_ids`];
     for (let i = 0; i < usedRows.length; i++) {
-      rowIds[usedRows[i]] = idsOfUsed[i];
+      rowIds[usedRows[i]] = idsOfUsedRows[i];
     }
     this.emissions = new Emissions(features, rowIds, weights, this.nTags);
 
@@ -90,8 +93,7 @@ class Pass {
   }
 
   /**
-   * Returns the scores of a text's words and of what depends on the text, but for labels of a first
-   * pass.
+   * Returns the emissions of a text, without those of features of labels that a first pass predicts.
    * @param {Doc} doc
    * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text.
    * @returns {Float64Array} Shape: (N, K)
@@ -135,8 +137,8 @@ export class Recognizer {
 
   /** The labels that can be predicted. */
   get labels() {
-    const all = this.decoding.choices?.tags.labels ?? this.pass.tags.labels;
-    return all.filter((label) => !this.hiddenLabels.has(label));
+    const { labels } = this.decoding.choices?.tags ?? this.pass.tags;
+    return labels.filter((label) => !this.hiddenLabels.has(label));
   }
 
   /**
@@ -154,10 +156,10 @@ export class Recognizer {
 
     const { nTags } = this.pass;
     const isSpace = doc.words.map((word) => word.isSpace);
-    isSpace.forEach((isSpaceHere, token) => {
+    isSpace.forEach((isTokenSpace, token) => {
       // White space can't begin or end an entity.
-      const impossible = isSpaceHere ? this.pass.tags.at_border : [];
-      for (const tag of [...impossible, ...this.impossibleTags]) {
+      const impossibleForSpace = isTokenSpace ? this.pass.tags.at_border : [];
+      for (const tag of [...impossibleForSpace, ...this.impossibleTags]) {
         emissions[token * nTags + tag] = -Infinity;
       }
     });
@@ -183,8 +185,8 @@ export class Recognizer {
   }
 
   /**
-   * Adds to emissions, in place, what the labels add that a first pass predicts for the other
-   * occurrences of words.
+   * Adds the weights of features of labels to emissions, in place. These are the labels that a first
+   * pass predicts for the other occurrences of a word.
    * @param {Float64Array} emissions Shape: (N, K)
    * @param {Doc} doc
    * @param {number[]} bounds
@@ -272,11 +274,11 @@ function toResult({ begin, end, name, prob }, { tokens }) {
 /**
  * Returns the decoding that options ask for.
  * @param {Options} options
- * @param {Decoding} ofPipeline The decoding of the pipeline.
+ * @param {Decoding} pipelineDecoding The decoding of the pipeline.
  * @param {string[]} modelLabels
  * @returns {Decoding}
  */
-function chooseDecoding(options, ofPipeline, modelLabels) {
+function chooseDecoding(options, pipelineDecoding, modelLabels) {
   for (const name of Object.keys(options)) {
     if (!OPTIONS.includes(name)) {
       throw new Error(`${name}: expected one of the options ${OPTIONS.join(", ")}`);
@@ -288,10 +290,10 @@ function chooseDecoding(options, ofPipeline, modelLabels) {
     throw new Error("threshold: expected either a threshold or costs, got both");
   }
   const hasThreshold = threshold !== undefined || hasCost;
-  const kind = options.decoding ?? (hasThreshold ? "threshold" : ofPipeline.kind);
+  const kind = options.decoding ?? (hasThreshold ? "threshold" : pipelineDecoding.kind);
   const isSet = hasThreshold || labels !== undefined || bias !== undefined;
-  if (kind === ofPipeline.kind && !isSet) {
-    return ofPipeline;
+  if (kind === pipelineDecoding.kind && !isSet) {
+    return pipelineDecoding;
   }
 
   for (const label of Object.keys(labels ?? {})) {
@@ -313,10 +315,10 @@ function chooseDecoding(options, ofPipeline, modelLabels) {
     return { kind, bias: checkNumber("bias", bias ?? 0, -Infinity, Infinity), labels };
   }
   if (kind === "min-cost") {
-    if (ofPipeline.kind !== kind || isSet) {
+    if (pipelineDecoding.kind !== kind || isSet) {
       throw new Error("decoding: min-cost is for pipelines that decode by cost, with their costs");
     }
-    return ofPipeline;
+    return pipelineDecoding;
   }
   throw new Error(`decoding: expected viterbi, threshold or min-cost, got ${kind}`);
 }
@@ -368,8 +370,8 @@ function floatsOf(numbers, exponent) {
 }
 
 /**
- * Returns an object of the header with its arrays in place of their names, which stand under
- * "arrays".
+ * Returns a copy of an object of the header, with the arrays that it names under "arrays": with
+ * `{arrays: {keys: "memory.keys"}}`, `keys` is the array "memory.keys" of the file.
  * @param {any} object
  * @param {Record<string, any>} arrays
  * @returns {any}

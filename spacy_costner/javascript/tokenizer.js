@@ -73,8 +73,9 @@ class Tokenizer {
   }
 
   /**
-   * Adds a special case. As in a pipeline that spaCy has loaded, the tokens that the last one has without
-   * special cases stay in the cache, and are the tokens of its pieces from then on.
+   * Adds a special case. The cache is emptied. It then gets the tokens that the special case has without
+   * special cases. After the last special case they stay there, as they do in a pipeline that spaCy has
+   * loaded, so that a text with the same pieces gets the same tokens as in spaCy.
    * @param {string[]} words
    * @param {boolean} fasterHeuristics Whether special cases that affixes don't split stay out of the tree.
    */
@@ -326,17 +327,17 @@ class Tokenizer {
    */
   findSpecials(tokens) {
     /** @type {[number, number][]} */
-    const found = [];
+    const sequences = [];
     for (let start = 0; start < tokens.length; start++) {
       let node = this.matcher.next.get(tokens[start].text);
       for (let end = start + 1; node !== undefined; end++) {
         if (node.isEnd) {
-          found.push([start, end]);
+          sequences.push([start, end]);
         }
         node = end < tokens.length ? node.next.get(tokens[end].text) : undefined;
       }
     }
-    return found;
+    return sequences;
   }
 
   /**
@@ -384,15 +385,15 @@ class Tokenizer {
  */
 function withoutOverlaps(sequences) {
   const order = [...sequences].sort((a, b) => b[1] - b[0] - (a[1] - a[0]) || a[0] - b[0]);
-  const seen = new Set();
+  const takenTokens = new Set();
   /** @type {[number, number][]} */
   const chosen = [];
   for (const [start, end] of order) {
-    if (!seen.has(start) && !seen.has(end - 1)) {
+    if (!takenTokens.has(start) && !takenTokens.has(end - 1)) {
       chosen.push([start, end]);
     }
     for (let i = start; i < end; i++) {
-      seen.add(i);
+      takenTokens.add(i);
     }
   }
   return chosen.sort((a, b) => a[0] - b[0]);
