@@ -169,7 +169,7 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
         if group.attrs.get("source") == SOURCE:
             groups[key] = group
 
-    scored: list[tuple[Span, float]] = []
+    scored_spans: list[tuple[Span, float]] = []
     our_extents: set[tuple[int, int]] = set()  # the begin and end of our spans, in tokens
     for key, group in groups.items():
         # If tokens were merged since, a span may end within a token. It then gets the whole token.
@@ -182,13 +182,13 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
             presidio_score = max(score, MIN_SCORE)
             if isnan(score):  # The span has no probability.
                 presidio_score = default_score
-            scored.append((span, presidio_score))
+            scored_spans.append((span, presidio_score))
 
     # The entities of other components
     for ent in doc.ents:
         if (ent.start, ent.end) not in our_extents:
-            scored.append((ent, default_score))
-    return _without_overlap(doc, scored)
+            scored_spans.append((ent, default_score))
+    return _without_overlap(doc, scored_spans)
 
 
 def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[Span, float]]:

@@ -221,18 +221,18 @@ def _publish(new_folder: Path, path: Path) -> None:
                 _sync(file)
         _sync(Path(folder))
 
-    old = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
+    old_folder = path.with_name(f"{_hidden_name(path)}.{token_hex(4)}.old")
     with locked(path):  # The old folder keeps the lock when it is renamed: see `clear`.
         if path.exists():
-            path.rename(old)
+            path.rename(old_folder)
         try:
             new_folder.rename(path)
         except BaseException:
-            if old.exists():
-                old.rename(path)
+            if old_folder.exists():
+                old_folder.rename(path)
             raise
         _sync(path.parent)
-        _remove(old)
+        _remove(old_folder)
 
 
 def _keep_others(old: Path, new: Path) -> None:

@@ -284,12 +284,12 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     # Other code has added spans to the group, or removed some. Only spans that are in the group now
     # are returned.
     score_of_place = {span.place: span.score for span in scored_spans}
-    present: list[ScoredSpan] = []
+    present_spans: list[ScoredSpan] = []
     for i in range(len(group)):
         place = _place(group, i)
         if place is not None:
-            present.append(ScoredSpan(*place, score_of_place.get(place, nan)))
-    return present
+            present_spans.append(ScoredSpan(*place, score_of_place.get(place, nan)))
+    return present_spans
 
 
 def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
@@ -342,7 +342,7 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
     scored_spans = read_group(group)
     # If no tokens were merged or split, the spans of the group are right as they are.
     if len(scored_spans) == len(group) and not is_stale(group):
-        return [(span, scored.score) for span, scored in zip(group, scored_spans)]
+        return [(span, scored_span.score) for span, scored_span in zip(group, scored_spans)]
 
     # Spans are made again from their characters. A span gets the ids that the span of the group
     # with the same characters and label has, if that one can still be read.
@@ -353,11 +353,11 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
             ids_of_place[place] = {"kb_id": group[i].kb_id, "span_id": group[i].id}
 
     spans_and_scores: list[tuple[Span, float]] = []
-    for scored in scored_spans:
-        ids = ids_of_place.get(scored.place, {})
-        span = group.doc.char_span(*scored.place, alignment_mode=alignment_mode, **ids)
+    for scored_span in scored_spans:
+        ids = ids_of_place.get(scored_span.place, {})
+        span = group.doc.char_span(*scored_span.place, alignment_mode=alignment_mode, **ids)
         if span is not None:
-            spans_and_scores.append((span, scored.score))
+            spans_and_scores.append((span, scored_span.score))
     return spans_and_scores
 
 

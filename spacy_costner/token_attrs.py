@@ -192,11 +192,11 @@ def possible_paths(
     """
     if not (tokens.has_annotation or untrained or tokens.has_space):
         return tags.constraints  # all tags are possible at every token
-    possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
-    possible[tokens.is_space] &= ~tags.at_border
+    is_possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
+    is_possible[tokens.is_space] &= ~tags.at_border
     if untrained:
         untrained_labels = [tags.labels.index(label) for label in untrained]
-        possible &= ~numpy.isin(tags.label_of, untrained_labels)
+        is_possible &= ~numpy.isin(tags.label_of, untrained_labels)
 
     if tokens.has_annotation:
         is_preset = tokens.is_annotated
@@ -204,9 +204,9 @@ def possible_paths(
         path = tags.gold_path(entities, is_preset)
         # Allow again what white space and untrained labels have ruled out, and then only the tags
         # that agree with the preset annotation.
-        possible[is_preset] = True
-        possible &= tags.agreeing(path, tokens.lengths)
-    return tags.constraints._replace(emissions=possible)
+        is_possible[is_preset] = True
+        is_possible &= tags.agreeing(path, tokens.lengths)
+    return tags.constraints._replace(emissions=is_possible)
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:

@@ -386,7 +386,8 @@ def test_another_setting_of_the_output_changes_all_parts(
 def test_damaged_lines_of_the_manifest_do_not_count(
     model: Path, inputs: list[Path], tmp_path: Path, last_line: bytes
 ) -> None:
-    """Neither does an entry whose number of bytes isn't a number: its part is written again."""
+    """Lines that are not JSON, and an entry whose number of bytes isn't a number, don't count: the
+    parts are written again."""
     manifest = tmp_path / "out" / "manifest.jsonl"
     annotate_in_tens(model, inputs, tmp_path / "out")
     first_line, *other_lines = manifest.read_bytes().splitlines(keepends=True)

@@ -145,8 +145,8 @@ def test_confidences_are_the_same_from_processes_and_a_docbin(
 
 @pytest.mark.parametrize("label", ["CITY", "LOC"])
 def test_preset_entities_have_no_confidence(unsure: Path, label: str) -> None:
-    """It makes no difference whether the component has their label. No span of a group has their
-    tokens."""
+    """No span of a group has the tokens of a preset entity, whether the component has its label or
+    not."""
     nlp = load(unsure, confidence=CONFIDENCE)
     ner = nlp.get_pipe("ner")
     # The threshold 0: all spans are in the guaranteed set.
@@ -303,7 +303,8 @@ def test_another_decoding_of_the_config_takes_the_place_of_the_tuned_one(tuned: 
 def test_a_node_of_the_tree_is_predicted_where_its_labels_are_equally_likely(
     unsure: Path, tmp_path: Path
 ) -> None:
-    """Its confidence is the sum of theirs. It is no label of the component."""
+    """The confidence of the node is the sum of the confidences of its labels. The node is no label
+    of the component."""
     nlp = load(unsure, decoding=MIN_COST, confidence=CONFIDENCE)
     ner = nlp.get_pipe("ner")
     output = ner.model.get_ref("emissions")

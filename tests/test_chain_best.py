@@ -62,7 +62,8 @@ def test_k_best_are_different_paths_with_the_k_best_scores(potentials: Potential
 
 @given(potentials_NK())
 def test_the_best_path_has_the_best_score(potentials: Potentials) -> None:
-    """It is the first of the two best, and that of its sequence alone."""
+    """The best path of a sequence is the first of its two best paths, and the best path of the
+    sequence in a batch of its own."""
     best = chain.best_path(potentials)
 
     assert_allclose(best.scores, chain.k_best(potentials, 2).scores[0], **CLOSE)

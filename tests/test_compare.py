@@ -444,8 +444,8 @@ def make():
 def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrained(
     experiment: Experiment,
 ) -> None:
-    """That happens if a score falls from step to step. With another scorer, the same loss counts as
-    trained."""
+    """The best model is that of the first step if a score falls from step to step. With another
+    scorer, the same loss counts as trained."""
     code = experiment.output_path.parent / "code.py"
     code.write_text(FALLING)
     settings = {"components.ner.scorer": {"@scorers": "falling.v1"}}

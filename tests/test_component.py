@@ -256,7 +256,7 @@ def nlp_with_new_label(trained: Language) -> Language:
 def test_a_label_is_not_predicted_before_it_is_trained(
     trained: Language, nlp_with_new_label: Language
 ) -> None:
-    """Predictions are those without it, and in a saved pipeline, too."""
+    """A new label changes no prediction, neither before nor after the pipeline is saved."""
     expected = [ents(doc) for doc in trained.pipe(TEXTS)]
     assert any(expected)
 

@@ -54,7 +54,7 @@ def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: s
 
 
 def test_a_name_of_the_demo_corpus_has_several_labels() -> None:
-    """As Lincoln is a person, a city, …"""
+    """An example is Lincoln: a person, a city, …"""
     docs = make_corpus("train").get_docs(spacy.blank("xx").vocab)
     ents = [ent for doc in docs for ent in doc.ents]
 

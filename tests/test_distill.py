@@ -115,7 +115,8 @@ def test_answers_are_entities_and_confidences_of_the_teacher(folder: Path) -> No
 
 
 def test_soft_targets_are_the_marginals_of_the_teacher(folder: Path) -> None:
-    """Those of the finest tags there are, which add up to those of the teacher's tags."""
+    """Soft targets are those of the finest tags. Their sums over the finest tags of each tag of the
+    teacher are the teacher's marginals."""
     nlp = module.load_teacher(folder / "teacher")
     ner = nlp.get_pipe("ner")
 
@@ -136,7 +137,8 @@ def test_a_teacher_that_merges_tokens_is_refused(folder: Path) -> None:
 
 
 def test_texts_lose_their_entities_but_keep_tokens_and_sentences(tmp_path: Path) -> None:
-    """And that it isn't known where there are spaces. A copy keeps sentences if it is told."""
+    """They also keep that it isn't known where there are spaces. A copy of a doc has its sentence
+    starts only with `sentences=True`."""
     nlp = spacy.blank("xx")
     words = ["Ana", "sleeps", ".", "She", "snores", "."]
     tags = ["B-PER", "O", "O", "O", "O", "O"]

@@ -372,8 +372,8 @@ def test_texts_that_measure_are_a_simple_random_sample(
 def test_texts_that_were_added_later_are_a_part_with_its_own_share(
     nlp: Language, store: AnnotationStore
 ) -> None:
-    """Those that were added first have twice the share. The total is the sum of those of the parts,
-    and without answers to texts of one part, there is none."""
+    """The texts that were added first have twice the share of annotated ones. The total is the sum
+    of the totals of both parts. If one part has no answers, there is no total."""
     n_first = len(store.texts)
     later = [f"{doc.text} again" for doc in make_docs(nlp)]
     store.add_texts(later)

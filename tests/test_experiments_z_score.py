@@ -248,7 +248,7 @@ def test_docs_as_sequences_have_their_tags_and_features(ner: Any) -> None:
 
 
 def test_the_values_of_steps_can_be_varied(ner: Any) -> None:
-    """All are 0.01 but that from O (tag 0) to O."""
+    """All steps have the value 0.01, except the step from O (tag 0) to O."""
     sequences = z_score.as_sequences(ner, make_docs())
     varied = vary(sequences, ner, step=0.01, o_after_o=False)
     assert varied.steps[0, 0] == 0

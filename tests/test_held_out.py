@@ -179,7 +179,7 @@ def test_a_cache_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> Non
 
 
 def test_a_model_to_start_from_needs_a_development_corpus(corpus: Path, tmp_path: Path) -> None:
-    """It may have been trained on the docs that would be held out."""
+    """Otherwise the model may have been trained on the docs that would be held out."""
     config = load_config(SPARSE)
     config["initialize"]["after_init"] = {"@callbacks": "spacy_costner.start_from.v1", "path": "x"}
     config.to_disk(tmp_path / "config.cfg")

@@ -84,7 +84,7 @@ def test_other_words_are_unknown() -> None:
 def test_a_student_finds_what_the_rules_miss(
     config: Config, files: list[Path], tmp_path: Path
 ) -> None:
-    """But not if all that they miss is O."""
+    """It doesn't find them if all that the rules miss is O in its training data."""
     rules, _, raw = files
     complete = distill([str(rules)], config, [raw], tmp_path / "complete")
     incomplete = distill([str(rules)], config, [raw], tmp_path / "incomplete", incomplete=True)

@@ -282,7 +282,7 @@ def test_losses_have_the_first_line_of_their_docstring_as_a_comment(loss_name: s
 
 @pytest.mark.parametrize("loss_name", LOSSES)
 def test_comments_of_losses_are_about_their_settings(loss_name: str) -> None:
-    """Not about what the docstring says of errors and of the result."""
+    """What the docstring says of errors and of the result is no comment."""
     make_loss = registry.losses.get(f"spacy_costner.{loss_name}.v1")
     assert {*parameter_texts(make_loss)} <= {*inspect.signature(make_loss).parameters}
 
@@ -326,7 +326,7 @@ SIZES = [*product(MODELS, [1, 60, 700], [20]), ("hybrid", 3000, 20), ("linear", 
 def test_models_are_evaluated_once_an_epoch_at_least(
     model: Any, n_docs: int, n_words: int, tmp_path: Path
 ) -> None:
-    """And training doesn't end before the end of an epoch because it has too little patience."""
+    """Training also has enough patience: it doesn't end before the end of an epoch."""
     doc = ("Oslo" + " rain" * (n_words - 1), "B-city" + " O" * (n_words - 1))
     path = write_docs(tmp_path / "train.spacy", [doc] * n_docs)
     config = Config().from_str(init(lang="xx", model=model, train_path=path, dev_path=path))
@@ -491,7 +491,7 @@ def test_decisions_by_expected_cost_are_not_calibrated(
 
 
 def test_next_commands_say_what_costs_count() -> None:
-    """Only if there is a cost."""
+    """They say so only if there is a cost."""
     with_cost = run("init", "-", "--miss", 5).output
     assert "Costs count tokens. `costner tune --recall 0.8`" in with_cost
     assert "Costs count tokens" not in run("init", "-").output

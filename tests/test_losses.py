@@ -262,7 +262,7 @@ def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
 @given(data=st.data())
 @settings(max_examples=10)
 def test_float32_agrees_with_float64(name: str, data: st.DataObject) -> None:
-    """Only where nothing is tied: rounding would decide a tie."""
+    """The scores have no ties, because rounding would decide them."""
     loss = LOSSES[name]
     batch = data.draw(annotated_NK())
     in_float32 = in_precision(batch.potentials, "float32")
@@ -312,7 +312,8 @@ def tokens_of(potentials: Potentials, sequences: list[int]) -> list[int]:
 @each_loss
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_loss_is_0_where_gold_is_the_only_legal_path(name: str, dtype: str) -> None:
-    """So is its gradient: with one tag, or with one tag that constraints allow at each token."""
+    """The gradient is 0, too. There is one legal path if there is one tag, or if constraints allow
+    one tag at each token."""
     value_atol = {"float64": 1e-9, "float32": 1e-3}[dtype]
     gradient_atol = {"float64": 1e-9, "float32": 1e-5}[dtype]
 
@@ -372,7 +373,7 @@ def test_sequences_whose_gold_is_impossible_are_left_out(
 
 @each_loss
 def test_losses_of_long_sequences_with_large_scores_are_finite(name: str) -> None:
-    """With partial gold, values in float32 are those in float64, too."""
+    """With partial gold, the value in float32 is also near the value in float64."""
     potentials, complete, partial_gold = example([2_000], 5, "float32", 50.0)
 
     value_of_complete, gradient_of_complete = LOSSES[name].compute(potentials, complete)

@@ -240,7 +240,7 @@ def test_a_schedule_that_makes_no_sense_is_refused(
 
 
 def test_a_schedule_keeps_the_order_of_the_config() -> None:
-    """Not that of the alphabet. Of the two losses MCEF is a ratio, Mixed isn't."""
+    """Losses are not sorted by name. Of the two losses, MCEF is a ratio, and Mixed isn't."""
     stages = {
         "zeta": {"@losses": "spacy_costner.Mixed.v1", "k": 1.0},
         "alpha": {"@losses": "spacy_costner.MCEF.v1"},

@@ -119,7 +119,7 @@ def test_the_z_score_does_not_depend_on_the_scale_of_scores(
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_z_score_of_a_model_whose_scores_are_all_the_same_is_0(dtype: str) -> None:
-    """So is its gradient: the variance, by which it would be divided, is 0."""
+    """The gradient is 0, too. The score would be divided by the variance, which is 0."""
     potentials, complete, partial_gold = example([30, 1, 0], 5, dtype)
     potentials = map_scores(lambda array: numpy.full_like(array, 5.37), potentials)
     for gold in (complete, partial_gold):

@@ -85,7 +85,7 @@ def blocks_to_paste() -> list[str]:
 
 @pytest.mark.parametrize("block", blocks_to_paste(), ids=lambda block: block.splitlines()[-1])
 def test_blocks_of_the_docs_build(block: str) -> None:
-    """Each is a part of a config, whose other parts are those of one that is shipped."""
+    """A block is a part of a config. The other parts are those of a config that is shipped."""
     name = "sparse" if ".features]" in block else "cnn"
     loss = {"ner": {"loss": make_loss(["SoftmaxMargin"])}}
     base = change_config(load_config(ROOT / "configs" / f"{name}.cfg"), {"components": loss})

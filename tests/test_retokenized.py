@@ -147,7 +147,7 @@ def test_a_realigned_doc_can_be_stored(nlp: Language, rng: numpy.random.Generato
 def test_docs_of_version_0_3_have_right_probabilities_or_none(
     nlp: Language, rng: numpy.random.Generator
 ) -> None:
-    """Their groups don't say where spans were in the text."""
+    """In docs of version 0.3, groups don't say where spans were in the text."""
     doc = nlp(TEXT)
     probs = probs_by_place(doc)
     for group in doc.spans.values():

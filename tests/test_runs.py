@@ -169,7 +169,7 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is long before each of twenty runs has died four times."""
+    """They are given up long before each of twenty runs has died four times."""
     monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
     names = [str(i) for i in range(20)]
     ended_of, n_executors = run_with_dying_workers(names, deaths=dict.fromkeys(names, 9))

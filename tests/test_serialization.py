@@ -342,7 +342,7 @@ def in_parts(nlp: Language, path: Path) -> Language:
 def test_a_copied_model_predicts_the_same(
     kind: str, copy: Callable[[Language, Path], Language], saved: Path, tmp_path: Path
 ) -> None:
-    """And a copy of the copy."""
+    """A copy of the copy does so, too."""
     nlp = spacy.load(saved / kind)
     expected = entities_of_texts(nlp)
 

@@ -209,7 +209,8 @@ def loss_of_doc(ner: Any, scores: Potentials, example: Example, first_token: int
 
 
 def test_a_batch_has_gold_and_soft_targets() -> None:
-    """Its loss is the sum of those of its docs alone: two divergences, and that of gold."""
+    """The loss of the batch is the sum of the losses of its docs alone: two divergences, and the
+    loss of gold."""
     _, ner, examples = taught(n_taught=2)
     scores = ner.model.predict([eg.predicted for eg in examples])
 

@@ -269,7 +269,7 @@ def test_arguments_that_do_not_fit_are_named_and_not_changed(
 
 
 def test_products_of_rows_do_not_depend_on_other_rows() -> None:
-    """They are those of matrices, and the same bit for bit for a row by itself."""
+    """Products are those of matrices. The product of a row by itself is the same, bit for bit."""
     rng = numpy.random.default_rng(0)
     inputs = normal(rng, 50, 37)
     weights = normal(rng, 37, K)

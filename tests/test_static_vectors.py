@@ -123,7 +123,8 @@ def test_a_word_has_its_vector_as_written_or_in_lower_case(vocab: Vocab) -> None
 
 
 def test_vectors_are_scaled_to_a_standard_deviation(vocab: Vocab) -> None:
-    """It is that of the numbers of all four vectors, each of which a word of TEXTS has."""
+    """The standard deviation is that of all numbers of the four vectors. Each vector is that of a
+    word of TEXTS."""
     batch = features_of(vocab).find(docs_of(vocab))
     numbers = scale_of(batch) * numpy.asarray(list(WORDS.values()))
     assert numbers.std() == pytest.approx(STANDARD_DEVIATION)

@@ -292,7 +292,8 @@ def test_a_pipeline_with_another_component_for_entities_is_refused_with_what_to_
 
 
 def test_entities_of_a_component_before_ours_are_reported(unsure: Path) -> None:
-    """A component after ours isn't reported: there would be a warning, which is an error here."""
+    """A component after ours isn't reported. If it were, the warning would be an error in this
+    test."""
     patterns: list[dict[str, Any]] = [{"label": "LOC", "pattern": "London"}]
     nlp = load(unsure)
     behind: Any = nlp.add_pipe("entity_ruler", "behind", last=True)

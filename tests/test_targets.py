@@ -151,8 +151,9 @@ def test_presets_rule_out_all_else() -> None:
 
 
 def test_any_tag_agrees_with_missing_annotation() -> None:
-    """But the token after an entity is no more of it. The second doc begins with B-LOC after a
-    missing token, and the first token of the third one is missing after B-LOC: both are free."""
+    """The token after an annotated entity is an exception: it can't be in this entity. Docs don't
+    affect each other: the second doc begins with B-LOC after a missing token of the first, and the
+    token of the third is missing after B-LOC in the second."""
     path = numpy.asarray([0, -1, 1, -1, -1, 1, -1])
     agreeing = IOB2.agreeing(path, lengths=numpy.asarray([2, 4, 1]))
     after_entity = "O B-LOC"

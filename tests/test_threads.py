@@ -72,7 +72,7 @@ def predict_texts_of_thread(nlp: Language, thread: int) -> Predicted:
 
 @pytest.mark.parametrize("model", [SPARSE, HYBRID, SMALL["model"]], ids=["sparse", "hybrid", "cnn"])
 def test_threads_predict_what_one_thread_predicts(model: Any) -> None:
-    """And one thread predicts the same with what they have left in caches."""
+    """Afterwards one thread predicts the same, with what the threads have left in caches."""
     fix_random_seed(0)
     nlp = pipeline(model=model)
     train(nlp)
@@ -215,7 +215,7 @@ def test_threads_that_predict_after_training_regularise_one_after_another(
 
 
 def test_a_pipeline_that_threads_have_used_can_be_pickled() -> None:
-    """As it is for processes."""
+    """Pipelines are pickled when they are given to processes."""
     nlp = pipeline(model=SPARSE)
     train(nlp)
     in_threads(lambda thread: predict_texts_of_thread(nlp, thread))

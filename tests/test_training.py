@@ -445,7 +445,7 @@ def test_fit_refuses_other_components_that_are_not_frozen() -> None:
 
 
 def test_annotating_components_annotate_the_docs_that_features_are_of() -> None:
-    """Here a ruler, the tags of "Rome", which is in the texts three times."""
+    """In this test a ruler sets the tags of "Rome", which is in the texts three times."""
     model = {**SPARSE, "features": {**FEATURES, "windows": {"TAG": 0}}}
     nlp, examples = initialized(model=model)
     ruler = nlp.add_pipe("attribute_ruler", name="ruler", first=True)

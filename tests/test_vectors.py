@@ -255,8 +255,8 @@ def test_nothing_is_written_when_it_is_interrupted(
 
 
 def test_a_folder_without_a_pipeline_is_not_replaced(sources: Path) -> None:
-    """That is checked before the text is read. The text isn't UTF-8: if it were read, the error
-    would be that it can't be."""
+    """The folder is checked before the text is read: the text isn't UTF-8, which would be another
+    error."""
     (sources / "latin1.txt").write_bytes(b"M\xe1laga")
     result = run("vectors", sources / "latin1.txt", "--output", sources)
     assert result.exit_code == 1

@@ -41,7 +41,7 @@ def start_from(path: Path, nlp: Language, **settings: Any) -> Language:
 def test_a_pipeline_starts_with_the_predictions_of_the_trained_one(
     trained: Path, settings: dict[str, Any]
 ) -> None:
-    """And with its own loss, from step 0."""
+    """It has a loss of its own, and begins at step 0."""
     nlp = start_from(trained, pipeline(loss=SOFTMAX_MARGIN), **settings)
 
     expected = spacy.load(trained)

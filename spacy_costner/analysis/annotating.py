@@ -200,33 +200,33 @@ def annotate(
     with locked(folder) as is_ours:
         if is_ours is False:  # It is None if the file system has no locks: then nobody knows.
             raise ValueError(f"{folder}: expected no other process that writes to it, got one")
-        earlier = read_manifest(folder)
-        remove_vanished_parts(folder, earlier, sources, planned)
-        finished = find_finished(folder, earlier, planned)
+        earlier_entries = read_manifest(folder)
+        remove_vanished_parts(folder, earlier_entries, sources, planned)
+        finished_entries = find_finished(folder, earlier_entries, planned)
         # Write the manifest anew, without damaged lines and without the parts that were removed.
-        save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier.values()))
+        save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier_entries.values()))
 
         begin = perf_counter()
-        unfinished = {file: planned[file] for file in planned if file not in finished}
+        unfinished = {file: planned[file] for file in planned if file not in finished_entries}
         executor = make_executor or local_processes(jobs)
-        written, errors = annotate_parts(unfinished, part_settings, executor)
+        written_entries, errors = annotate_parts(unfinished, part_settings, executor)
         seconds = perf_counter() - begin
 
-    entry_of_file = {**finished, **written}
+    entry_of_file = {**finished_entries, **written_entries}
     # The entries are in the order of the parts, whichever worker was first.
     entries = [entry_of_file[file] for file in planned if file in entry_of_file]
     for message in warnings_of(entries):
         warnings.warn(message, stacklevel=2)
 
-    n_new = sum(file not in earlier for file in planned)
-    n_changed = len(planned) - len(finished) - n_new
+    n_new = sum(file not in earlier_entries for file in planned)
+    n_changed = len(planned) - len(finished_entries) - n_new
     return Summary(
-        parts=PartCounts(kept=len(finished), changed=n_changed, new=n_new),
+        parts=PartCounts(kept=len(finished_entries), changed=n_changed, new=n_new),
         docs=sum(entry.docs for entry in entries),
         failed=sum(entry.failed for entry in entries),
         tokens=sum(entry.tokens for entry in entries),
         seconds=seconds,
-        tokens_per_second=sum(entry.tokens for entry in written.values()) / seconds,
+        tokens_per_second=sum(entry.tokens for entry in written_entries.values()) / seconds,
         errors=errors,
         shift=find_shift_of_parts(part_settings.load, entries),
     )
@@ -298,14 +298,14 @@ def annotate_parts(
     begin = perf_counter()
     n_failed = 0  # the number of docs that failed so far
     n_tokens = 0
-    written: dict[str, Entry] = {}
+    written_entries: dict[str, Entry] = {}
     errors: dict[str, str] = {}
     bar = progress(desc="annotate", unit="part", total=len(runs))
     with bar, (folder / MANIFEST).open("a", encoding="utf8") as manifest:
         for run, ended in run_all(runs, make_executor):
             if isinstance(ended, Done):
                 entry: Entry = ended.value
-                written[entry.file] = entry
+                written_entries[entry.file] = entry
                 # Flush it, so that the next command finds it if this one is killed.
                 manifest.write(entry.to_line())
                 manifest.flush()
@@ -319,7 +319,7 @@ def annotate_parts(
             speed = n_tokens / (perf_counter() - begin)
             bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
             bar.update()
-    return written, errors
+    return written_entries, errors
 
 
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
@@ -354,9 +354,9 @@ def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
 
     RAISES (CorpusError): If another file has this name, so that both would have the same output.
     """
-    earlier = sources.setdefault(name, path)
-    if earlier != path:
-        raise CorpusError(f"expected files of different names, got {earlier} and {path}")
+    earlier_path = sources.setdefault(name, path)
+    if earlier_path != path:
+        raise CorpusError(f"expected files of different names, got {earlier_path} and {path}")
 
 
 def digest_model(model: str, code_path: str | None) -> str:
@@ -446,15 +446,15 @@ def find_finished(
     planned (Mapping[str, PlannedPart]): The parts of this run, by output file.
     RETURNS (dict[str, Entry]): The entries of these parts, by output file.
     """
-    finished: dict[str, Entry] = {}
+    finished_entries: dict[str, Entry] = {}
     for file, (_, key) in planned.items():
         entry = entries.get(file)
         path = folder / file
         if entry is None or entry.key != key or not path.is_file():
             continue
         if path.stat().st_size == entry.bytes:
-            finished[file] = entry
-    return finished
+            finished_entries[file] = entry
+    return finished_entries
 
 
 def remove_vanished_parts(
@@ -536,9 +536,9 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
     span_lists = span_lists_of(nlp)
     measuring = components_that_measure(nlp)
     # What each of these components has measured so far
-    measures_of: dict[str, PartMeasures] = {}
+    measures_of_components: dict[str, PartMeasures] = {}
     for name in measuring:
-        measures_of[name] = PartMeasures(scores=[], counts={})
+        measures_of_components[name] = PartMeasures(scores=[], counts={})
     output_form = OUTPUT_FORMS[part_settings.form]
     with_text = part_settings.with_text
     n_docs = 0
@@ -560,7 +560,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
             if isinstance(answer, Doc):
                 n_tokens += len(answer)
                 for name, ner in measuring.items():
-                    measure_doc(ner, answer, measures_of[name])
+                    measure_doc(ner, answer, measures_of_components[name])
             elif part_settings.on_error == "raise":
                 message = f"{part.path}: id {row.id!r}: {describe_error(answer)}"
                 raise ValueError(message) from answer
@@ -577,7 +577,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         save_file(folder / file, write)
 
     shift: dict[str, PartMeasures] = {}
-    for name, measures in measures_of.items():
+    for name, measures in measures_of_components.items():
         scores = rounded(measures.scores).tolist()
         shift[name] = PartMeasures(scores, measures.counts)
     # Each message once, in order
@@ -710,8 +710,8 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
     except Exception as error:
         if len(rows) == 1:
             return [error]
-    half = len(rows) // 2
-    return annotate_batch(nlp, rows[:half]) + annotate_batch(nlp, rows[half:])
+    n_in_first_half = len(rows) // 2
+    return annotate_batch(nlp, rows[:n_in_first_half]) + annotate_batch(nlp, rows[n_in_first_half:])
 
 
 def span_lists_of(nlp: Language) -> SpanLists:
@@ -742,6 +742,7 @@ def span_lists_of(nlp: Language) -> SpanLists:
 def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
     """Make the record of an answer.
 
+    answer (Answer): The row of the input, with its annotated doc or the error of annotating it.
     span_lists (SpanLists): The lists of spans that the record gets.
     with_text (bool): Whether it gets the text.
     RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, or
@@ -756,18 +757,20 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
         record["error"] = describe_error(doc_or_error)
         return record
     doc = doc_or_error
-    scored = scored_groups(doc)
+    groups_with_scores = scored_groups(doc)
     groups_of_list: dict[str, list[SpanGroup]] = {}
     for name, keys in span_lists.items():
         if name == "spans":
             groups_of_list[name] = [doc.spans[key] for key in keys if key in doc.spans]
         else:
-            groups_of_list[name] = [group for group in scored if group.attrs.get("set") == name]
+            groups_of_list[name] = [
+                group for group in groups_with_scores if group.attrs.get("set") == name
+            ]
 
     # Several groups may have a score for the same characters and label. The last one that is read
     # here counts: predicted entities come after alternatives and guaranteed sets.
     scores: dict[Place, float] = {}
-    for group in [*reversed(scored), *groups_of_list.get("spans", ())]:
+    for group in [*reversed(groups_with_scores), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
             if not isnan(span.score):
                 scores[span.place] = span.score

@@ -543,9 +543,9 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
     """
     # As they don't overlap, their begins and their ends ascend. So the first of them is the first
     # that ends after `begin`, and the last is the last that begins before `end`.
-    first = bisect_right(entities, begin, key=lambda entity: entity[1])
+    first_entity = bisect_right(entities, begin, key=lambda entity: entity[1])
     after_last = bisect_left(entities, end, key=lambda entity: entity[0])
-    return entities[first:after_last]
+    return entities[first_entity:after_last]
 
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
@@ -558,17 +558,17 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
         words_of_suspects.append(words_between(docs[suspect.doc], begin, end))
     counts = count_annotations(set(words_of_suspects), docs)
 
-    counted: list[Suspect] = []
+    counted_suspects: list[Suspect] = []
     for suspect, extent, words in zip(suspects, extents, words_of_suspects):
         annotated_label = label_by_extent(suspect.annotated).get(extent, "")
         suggested_label = label_by_extent(suspect.suggested).get(extent, "")
-        counted.append(
+        counted_suspects.append(
             suspect._replace(
                 as_annotated=counts[words, annotated_label] - 1,  # the place itself doesn't count
                 as_suggested=counts[words, suggested_label],
             )
         )
-    return counted
+    return counted_suspects
 
 
 def first_difference(suspect: Suspect) -> tuple[int, int]:
@@ -775,8 +775,8 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
 
     # Spans as (start, end, label), in characters of the text of the task
     annotated_spans = spans_from_json(annotated, text, "annotated", place)
-    before = {(span.start, span.end, span.label) for span in annotated_spans}
-    after = {(span.start, span.end, span.label) for span in task.spans or ()}
+    annotated_keys = {(span.start, span.end, span.label) for span in annotated_spans}
+    corrected_keys = {(span.start, span.end, span.label) for span in task.spans or ()}
 
     def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
         """Make spans of the doc of spans of the text of the task."""
@@ -790,8 +790,8 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
             doc_spans.append(span)
         return doc_spans
 
-    removed = to_doc_spans(before - after)
-    added = to_doc_spans(after - before)
+    removed = to_doc_spans(annotated_keys - corrected_keys)
+    added = to_doc_spans(corrected_keys - annotated_keys)
     return Correction(place, doc_index, removed, added)
 
 

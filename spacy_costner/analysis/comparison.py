@@ -202,14 +202,14 @@ def compare(
     import_once(code_path)
     check_evaluations(variants)
 
-    finished = train_variants(
+    finished_variants = train_variants(
         variants,
         use_gpu=use_gpu,
         code_path=code_path,
         make_executor=make_executor or local_processes(jobs),
         on_end=on_end,
     )
-    rows = summarise(finished, n_samples=n_samples)
+    rows = summarise(finished_variants, n_samples=n_samples)
     record = {
         "config": str(config_path),
         "test": str(test_path),
@@ -247,19 +247,20 @@ def train_variants(
     for name, variant in variant_of_run.items():
         arguments = {"variant": variant, "use_gpu": use_gpu, "code_path": code_path}
         runs.append(Run(name, run_variant, arguments))
-    finished: dict[str, Finished] = {}
-    failed: list[str] = []
+    finished_variants: dict[str, Finished] = {}
+    failures: list[str] = []
     for run, ended in run_all(runs, make_executor):
         if isinstance(ended, Failed):
-            failed.append(f"{run.name}: {ended.reason}")
+            failures.append(f"{run.name}: {ended.reason}")
             log_failure(variant_of_run[run.name], ended)
         else:
-            finished[run.name] = ended.value
+            finished_variants[run.name] = ended.value
         if on_end is not None:
             on_end(run.name, ended)
-    if failed:
-        raise ValueError("\n".join([f"compare: {len(failed)} of {len(runs)} failed", *failed]))
-    return [finished[name] for name in variant_of_run]
+    if failures:
+        summary = f"compare: {len(failures)} of {len(runs)} failed"
+        raise ValueError("\n".join([summary, *failures]))
+    return [finished_variants[name] for name in variant_of_run]
 
 
 def log_failure(variant: Variant, failed: Failed) -> None:
@@ -367,8 +368,10 @@ def make_variants(
     for seed, loss, values in product(seeds, changes_of_losses, combinations):
         name = variant_name(loss, dict(zip(shown_settings, values)))
         changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
-        changed = change_config(change_config(base, changes_of_losses[loss]), changes_of_seed)
-        config = fill_in(changed, {**overrides, **dict(zip(sweep, values))})
+        variant_config = change_config(
+            change_config(base, changes_of_losses[loss]), changes_of_seed
+        )
+        config = fill_in(variant_config, {**overrides, **dict(zip(sweep, values))})
         check_settings(config, name)
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, measure, path))
@@ -467,7 +470,7 @@ def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
         are replaced.
     RETURNS (Config): The changed copy.
     """
-    merged = Config(dict(config))
+    changed_config = Config(dict(config))
     for name, value in changes.items():
         old_value = config.get(name)
         if isinstance(value, dict) and isinstance(old_value, dict):
@@ -477,8 +480,8 @@ def change_config(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
             has_function = any(setting.startswith("@") for setting in value)
             if has_same_factory and not has_function:
                 value = change_config(old_value, value)
-        merged[name] = value
-    return merged
+        changed_config[name] = value
+    return changed_config
 
 
 def fill_in(config: Config, overrides: Mapping[str, Any]) -> Config:
@@ -578,17 +581,17 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     for loss, runs in runs_of_loss.items():
         if all(run.is_trained for run in runs):
             trained_runs[loss] = runs
-    scored = score_losses(trained_runs, n_samples)
+    scored_losses = score_losses(trained_runs, n_samples)
     first_loss = finished[0].loss
 
     rows: list[ComparedLoss] = []
     for loss, runs in runs_of_loss.items():
         scores_by_seed: dict[str, list[float]] = {}
         differences: dict[str, Difference] = {}
-        if loss in scored:
-            scores_by_seed = scored[loss].by_seed
-            if loss != first_loss and first_loss in scored:
-                differences = scored[loss].differences
+        if loss in scored_losses:
+            scores_by_seed = scored_losses[loss].by_seed
+            if loss != first_loss and first_loss in scored_losses:
+                differences = scored_losses[loss].differences
         rows.append(
             ComparedLoss(
                 loss,
@@ -630,12 +633,12 @@ def score_losses(
 
     # For each score a list of the differences of all losses from the first one
     differences = paired_differences(counts, stack_scores, n_samples=n_samples)
-    scored: dict[str, ScoredLoss] = {}
+    scored_losses: dict[str, ScoredLoss] = {}
     for i, loss in enumerate(runs_of_loss):
         by_seed = {name: array[i].tolist() for name, array in scores.items()}
         from_first = {name: losses[i] for name, losses in zip(scores, differences)}
-        scored[loss] = ScoredLoss(by_seed, from_first)
-    return scored
+        scored_losses[loss] = ScoredLoss(by_seed, from_first)
+    return scored_losses
 
 
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:

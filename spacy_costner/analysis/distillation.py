@@ -454,18 +454,18 @@ def majority(scores: dict[Entity, float]) -> list[Entity]:
 
     scores (dict[Entity, float]): The probability of each likely entity.
     """
-    chosen: list[Entity] = []
+    chosen_entities: list[Entity] = []
     most_probable_first = sorted(scores, key=lambda entity: -scores[entity])
     for entity in most_probable_first:
         begin, end, _ = entity
         # Of two overlapping entities with one half each, rounding may put both above one half.
         is_free = True
-        for chosen_begin, chosen_end, _ in chosen:
+        for chosen_begin, chosen_end, _ in chosen_entities:
             if begin < chosen_end and chosen_begin < end:
                 is_free = False
         if scores[entity] > 0.5 and is_free:
-            chosen.append(entity)
-    return chosen
+            chosen_entities.append(entity)
+    return chosen_entities
 
 
 def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
@@ -624,6 +624,6 @@ def evaluate_together(
 def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
     """Precision, recall and F of the entities of docs, against the references of examples; 0 if
     nothing is annotated."""
-    scored = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
-    scores = get_ner_prf(scored)
+    predicted_examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    scores = get_ner_prf(predicted_examples)
     return scores["ents_p"] or 0.0, scores["ents_r"] or 0.0, scores["ents_f"] or 0.0

@@ -68,8 +68,8 @@ def choose_diverse(
     # bounds are negative here.
     heap = [(-value, i) for i, value in enumerate(values.tolist())]
     heapq.heapify(heap)
-    chosen: list[int] = []
-    while heap and len(chosen) < n:
+    chosen_items: list[int] = []
+    while heap and len(chosen_items) < n:
         _, i = heapq.heappop(heap)
         features = shares[i].features.tolist()
         n_chosen_with = [n_chosen.get(feature, 0) for feature in features]
@@ -79,7 +79,7 @@ def choose_diverse(
             # Another item may have a larger gain. This item is put back with its present gain.
             heapq.heappush(heap, (-gain, i))
             continue
-        chosen.append(i)
+        chosen_items.append(i)
         for feature in features:
             n_chosen[feature] = n_chosen.get(feature, 0) + 1
-    return chosen
+    return chosen_items

@@ -233,20 +233,20 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
         drawings.append(Drawing.from_dict(doc.user_data))
     if not drawings:
         raise ValueError("expected drawn docs, got none")
-    first = drawings[0]
+    first_drawing = drawings[0]
     n_drawings_of_seed: Counter[int] = Counter()
-    seen: set[tuple[int, int]] = set()  # the seed and the number of each doc so far
+    seen_drawings: set[tuple[int, int]] = set()  # the seed and the number of each doc so far
     for drawing in drawings:
         for name in ("pipeline", "texts", "docs", "expected"):
-            if getattr(drawing, name) != getattr(first, name):
+            if getattr(drawing, name) != getattr(first_drawing, name):
                 raise ValueError(
                     "expected docs that were drawn for one pipeline from the same texts, got "
-                    f"{name} {getattr(first, name)} and {getattr(drawing, name)}"
+                    f"{name} {getattr(first_drawing, name)} and {getattr(drawing, name)}"
                 )
         seed_and_doc = (drawing.seed, drawing.doc)
-        if seed_and_doc in seen:
+        if seed_and_doc in seen_drawings:
             raise ValueError(f"expected each drawn doc once, got doc {drawing.doc} twice")
-        seen.add(seed_and_doc)
+        seen_drawings.add(seed_and_doc)
         n_drawings_of_seed[drawing.seed] += drawing.times
     for drawing in drawings:
         n_drawings = n_drawings_of_seed[drawing.seed]

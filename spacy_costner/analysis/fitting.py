@@ -700,10 +700,10 @@ def with_static_vectors(config: Config, vectors: str) -> Config:
     RAISES (ValueError): If there is no such pipeline, or no linear model in the config.
     """
     check_vectors_option(vectors, "linear")
-    changed = config.copy()
-    changed.setdefault("initialize", {})["vectors"] = vectors
+    changed_config = config.copy()
+    changed_config.setdefault("initialize", {})["vectors"] = vectors
     n_models = 0
-    for block in changed["components"].values():
+    for block in changed_config["components"].values():
         model = block.get("model", {})
         if model.get("@architectures") == LINEAR_MODEL:
             features = model.setdefault("features", {"@misc": "spacy_costner.Features.v1"})
@@ -713,7 +713,7 @@ def with_static_vectors(config: Config, vectors: str) -> Config:
         raise ValueError(
             f"fit: --vectors: expected a component with {LINEAR_MODEL} in the config, there is none"
         )
-    return changed
+    return changed_config
 
 
 def check_options(

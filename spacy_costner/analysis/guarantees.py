@@ -231,43 +231,43 @@ def guarantee(
         check_not_drawn(references)
         check_new_to(ner, references, source)
 
-    used, not_counted = leave_out(ner, examples, by_group, keep_known=drawn)
+    used_examples, not_counted = leave_out(ner, examples, by_group, keep_known=drawn)
     doc_weights = None
-    kept = None
+    kept_promise = None
     if drawn:
-        drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used]
+        drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used_examples]
         doc_weights = conformal_weights(drawings)
         # The promise that the pipeline has now, before it gets another
-        kept = measure_promise(nlp, ner, used, drawings)
-    scored = score_spans(nlp, ner, used, terms)
-    parts = find_parts(ner, scored, used, terms, doc_weights)
+        kept_promise = measure_promise(nlp, ner, used_examples, drawings)
+    scored_spans = score_spans(nlp, ner, used_examples, terms)
+    parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
     thresholds_of_groups = find_thresholds(parts, per_label=per_label)
     if not thresholds_of_groups:
         message = unreachable_message(parts, terms)
-        if kept is not None:
-            message = f"{message}. {kept.as_text()}"
+        if kept_promise is not None:
+            message = f"{message}. {kept_promise.as_text()}"
         raise ValueError(message)
     promise = Promise(
         **asdict(terms),
         groups=thresholds_of_groups,
         source=source,
-        docs=len(used),
-        entities=len(scored.gold),
+        docs=len(used_examples),
+        entities=len(scored_spans.gold),
         not_counted=not_counted,
         drawings=n_drawings,
     )
 
     turn_on_confidence(nlp, ner)
-    ner.set_reading(find_reading(nlp, name, used, file_tokens=file_tokens))
+    ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
     ner.meta = nlp.meta  # The component writes its promise to this dictionary, too.
     ner.set_guarantee(promise)
     # The docs that new docs are compared with to notice a shift, as indices of `used`
-    shift_indices = numpy.arange(len(used))
+    shift_indices = numpy.arange(len(used_examples))
     if doc_weights is not None:
         shift_indices = draw_uniformly(doc_weights)
-    shift_docs = [used[i].reference for i in shift_indices]
-    ner.set_shift(shift_docs, scored.entropies[shift_indices], source, approximate=False)
-    return Guarantee(promise, parts, notes, kept)
+    shift_docs = [used_examples[i].reference for i in shift_indices]
+    ner.set_shift(shift_docs, scored_spans.entropies[shift_indices], source, approximate=False)
+    return Guarantee(promise, parts, notes, kept_promise)
 
 
 def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
@@ -381,14 +381,14 @@ def measure_promise(
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
-    scored = score_spans(nlp, ner, drawn_examples, promise)
+    scored_spans = score_spans(nlp, ner, drawn_examples, promise)
     # The set misses an entity if the highest threshold that finds the entity is below the promised
     # one.
     all_docs = ""  # the key of the only group, as the promise is not one for each group
-    is_missed = scored.gold["score"] < promise.groups[all_docs].threshold
+    is_missed = scored_spans.gold["score"] < promise.groups[all_docs].threshold
     n_docs = len(drawn_examples)
-    n_entities = numpy.bincount(scored.gold["doc"], minlength=n_docs)
-    n_missed = numpy.bincount(scored.gold["doc"], weights=is_missed, minlength=n_docs)
+    n_entities = numpy.bincount(scored_spans.gold["doc"], minlength=n_docs)
+    n_missed = numpy.bincount(scored_spans.gold["doc"], weights=is_missed, minlength=n_docs)
     miss_rates = n_missed / numpy.maximum(n_entities, 1)  # shape: (docs,)
     if promise.by == "any":
         # A doc counts as missed as a whole if one of its entities is.
@@ -438,7 +438,7 @@ def leave_out(
     counts = dict.fromkeys(kinds, 0)
     whole_texts = find_whole_texts(ner)
     known_ids = known_sentence_ids(ner)
-    used = []
+    used_examples = []
     for example in examples:
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
@@ -453,14 +453,14 @@ def leave_out(
         elif group_of(doc, by_group) is None:
             counts[without_group] += 1
         else:
-            used.append(eg)
+            used_examples.append(eg)
             if not doc.ents:
                 counts["docs without entities"] += 1
-    if len(used) == counts["docs without entities"]:
+    if len(used_examples) == counts["docs without entities"]:
         n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]
         got = ", ".join(n_of_kinds) or "none"
         raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
-    return used, counts
+    return used_examples, counts
 
 
 def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
@@ -727,13 +727,13 @@ def miss_risk(
     """
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by, doc_weights=doc_weights)
     # The larger the set, the fewer entities it misses: the lowest threshold has the lowest risk.
-    (lowest,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
+    (lowest_risk,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
     find_threshold = partial(find_miss_threshold, losses, delta)
     n_docs = len(numpy.unique(gold["doc"]))
     return Risk(
         n_docs=n_docs,
         weight=losses.n,
-        lowest=lowest,
+        lowest=lowest_risk,
         is_binary=losses.binary,
         find_threshold=find_threshold,
     )
@@ -882,13 +882,13 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
-    used, _ = leave_out(ner, in_groups, promise.by_group)
+    used_examples, _ = leave_out(ner, in_groups, promise.by_group)
     thresholds_of_docs: list[dict[float, float]] = []
-    for eg in used:
+    for eg in used_examples:
         group = group_of(eg.reference, promise.by_group)
         thresholds_of_docs.append(thresholds_of_groups[group])
 
-    spans, gold, _ = score_spans(nlp, ner, used, promise)
+    spans, gold, _ = score_spans(nlp, ner, used_examples, promise)
     observed = []
     for limit in sorted(limits):
         # Each doc has the threshold of its group. Shape: (D,)

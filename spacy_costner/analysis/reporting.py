@@ -580,14 +580,14 @@ def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], side
     annotated (Iterable[Entity]), predicted (Sequence[Entity]): The entities of the mistake.
     sides (Sides): All entities of the doc, with their probabilities.
     """
-    highest = 0.0
+    highest_prob = 0.0
     if predicted:
         for entity in predicted:
-            highest = max(highest, sides.predicted[entity] or 0.0)
-        return highest
+            highest_prob = max(highest_prob, sides.predicted[entity] or 0.0)
+        return highest_prob
     for entity in annotated:
-        highest = max(highest, sides.annotated[entity] or 0.0)
-    return 1 - highest
+        highest_prob = max(highest_prob, sides.annotated[entity] or 0.0)
+    return 1 - highest_prob
 
 
 def show_mistake(
@@ -754,13 +754,13 @@ def excerpt(
     begin, end = window(doc, *extent_of(mistake))
     shown = doc[begin:end]
     # There is an ellipsis where the text doesn't begin or end with a sentence.
-    before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
-    after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
+    mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
+    mark_after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     annotated, predicted = sides
     annotated_mistake, predicted_mistake = mistake
-    n_before = len(before)
+    n_before = len(mark_before)
     return Excerpt(
-        text=before + shown.text + after,
+        text=mark_before + shown.text + mark_after,
         annotated=mark_entities(shown, annotated, predicted, annotated_mistake, n_before=n_before),
         predicted=mark_entities(shown, predicted, annotated, predicted_mistake, n_before=n_before),
     )

@@ -215,8 +215,8 @@ def suggest(
     decay = DECAY if diverse else 1.0
     suggestions: list[Suggestion] = []
     for i in choose_diverse(worth, shares, n, decay=decay):
-        chosen = pool[i]
-        suggestions.append(Suggestion(chosen.doc_index, chosen.score, chosen.doc))
+        chosen_doc = pool[i]
+        suggestions.append(Suggestion(chosen_doc.doc_index, chosen_doc.score, chosen_doc.doc))
     # Write the predicted entities to the docs. `Suggestion.task` proposes them to annotators.
     chosen_docs = [suggestion.doc for suggestion in suggestions]
     for batch in minibatch(chosen_docs, nlp.batch_size):
@@ -291,11 +291,14 @@ def check_other_components(nlp: Language, name: str) -> None:
     if name not in ours:  # `get_component` says so with an error of its own.
         return
     n_before = nlp.pipe_names.index(name)
-    before = [other_name for other_name in others if nlp.pipe_names.index(other_name) < n_before]
-    if before:
+    names_before = [
+        other_name for other_name in others if nlp.pipe_names.index(other_name) < n_before
+    ]
+    if names_before:
         warnings.warn(
-            f"{before} set entities before {name}: suggest takes them for right. If they are to be "
-            f"corrected, too, save the pipeline without: spacy.load(..., exclude={before})",
+            f"{names_before} set entities before {name}: suggest takes them for right. If they are "
+            "to be corrected, too, save the pipeline without: "
+            f"spacy.load(..., exclude={names_before})",
             stacklevel=3,
         )
 

@@ -199,19 +199,19 @@ def tune_on(
     counts = numpy.stack(counts_of_values)  # shape: (values, docs, 3)
 
     points = find_points(values, counts.sum(axis=1))
-    chosen = choose_point(points, beta, precision, recall)
+    chosen_point = choose_point(points, beta, precision, recall)
     held_out = None
     is_for_f = precision is None and recall is None
     n_docs = counts.shape[1]
     if is_for_f and n_docs >= N_FOLDS:
         index, held_out = choose_by_folds(values, counts, beta)
-        chosen = points[index]
+        chosen_point = points[index]
 
     notes = []
-    if chosen in (points[0], points[-1]):
+    if chosen_point in (points[0], points[-1]):
         notes.append(
-            f"the {parameter}, {chosen.value:g}, is at the edge of its range: a further one may be "
-            "better, or none"
+            f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: a further one "
+            "may be better, or none"
         )
 
     # Compute the scores of the present decoding, and replace it.
@@ -219,14 +219,14 @@ def tune_on(
     for dev in predictions:
         entities = ner.decode(dev.posterior).entities
         decoded_before.append(dev.select_counted(entities))
-    before = find_point(float("nan"), predictions, decoded_before)
-    block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen.value, "labels": {}}
+    point_before = find_point(float("nan"), predictions, decoded_before)
+    block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
     use_decoding(nlp, ner, block)
     return Tuning(
         parameter=parameter,
         points=points,
-        chosen=chosen,
-        before=before,
+        chosen=chosen_point,
+        before=point_before,
         held_out=held_out,
         notes=notes,
     )
@@ -327,8 +327,8 @@ def decode_at_all(
     for threshold in values:
         decoded: list[Entities] = []
         for dev, (entities, probs) in zip(predictions, likely):
-            chosen = without_overlap(entities, probs - threshold)
-            decoded.append(dev.select_counted(chosen))
+            chosen_entities = without_overlap(entities, probs - threshold)
+            decoded.append(dev.select_counted(chosen_entities))
         yield threshold, decoded
 
 
@@ -368,10 +368,11 @@ def points_with(
 
     RAISES (ValueError): If there is no such point.
     """
-    highest = max(getattr(point, score) for point in points)
-    if highest < required:
+    highest_score = max(getattr(point, score) for point in points)
+    if highest_score < required:
         raise ValueError(
-            f"{score}: expected {highest:.4f} or less, the highest value found, got {required}"
+            f"{score}: expected {highest_score:.4f} or less, the highest value found, "
+            f"got {required}"
         )
     return [point for point in points if getattr(point, score) >= required]
 

@@ -1,6 +1,8 @@
 """The features of a linear model for a web page, which finds them by `javascript/features.js`.
 
-Each kind of column has a function that describes it, or is refused by name.
+A column is a kind of feature, such as the word in lower case. For each class of columns there is a
+function that describes its columns in JSON and arrays. Columns that a page can't have are refused,
+with an error that names them.
 """
 
 import re

@@ -220,7 +220,8 @@ def _select_used(
     selected_features, rows = features.select(has_weights)
     emissions_of_passes: list[Floats2d] = []
     for weights in weights_of_passes:
-        # A value is kept if it has weights anywhere, also in slots where they are left out.
+        # `select` keeps a value in all its slots if it has weights in one of them. In slots where
+        # it has none, or where they are left out, its weights are 0.
         is_kept = has_weights[rows]
         emissions_of_passes.append(numpy.where(is_kept[:, None], weights.emissions[rows], 0))
     return selected_features, emissions_of_passes

@@ -149,13 +149,13 @@ def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
     RETURNS (Ranges): The larger set.
     """
     cased_characters = _characters_with_case()
-    matched = set(regex.findall(cased_characters))
+    matched_characters = set(regex.findall(cased_characters))
     # A byte for each code point: 1 if the character is in the set, else 0.
     is_in_set = bytearray(LAST + 1)
     for first, last in ranges:
         is_in_set[first : last + 1] = b"\1" * (last + 1 - first)
     for char in cased_characters:
-        is_in_set[ord(char)] = char in matched
+        is_in_set[ord(char)] = char in matched_characters
     return tuple([(run.start(), run.end() - 1) for run in re.finditer(b"\1+", is_in_set)])
 
 
@@ -172,30 +172,30 @@ def _characters_with_case() -> str:
 def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Order ranges, and join those that overlap or touch: (5, 9), (1, 2), (3, 3) become (1, 3),
     (5, 9). The last number of a range belongs to it."""
-    merged: list[tuple[int, int]] = []
+    merged_ranges: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if not merged:
-            merged.append((first, last))
+        if not merged_ranges:
+            merged_ranges.append((first, last))
             continue
-        merged_first, merged_last = merged[-1]
+        merged_first, merged_last = merged_ranges[-1]
         if first <= merged_last + 1:
-            merged[-1] = (merged_first, max(last, merged_last))
+            merged_ranges[-1] = (merged_first, max(last, merged_last))
         else:
-            merged.append((first, last))
-    return tuple(merged)
+            merged_ranges.append((first, last))
+    return tuple(merged_ranges)
 
 
 @lru_cache
 def _write_ranges(ranges: Ranges, is_negated: bool) -> str:
     """Write ranges as a set of JavaScript: (97, 97), (104, 105), (120, 122) as [ahix-z]."""
-    written = ["[^" if is_negated else "["]
+    sources = ["[^" if is_negated else "["]
     for first, last in ranges:
-        written.append(_write_code(first))
+        sources.append(_write_code(first))
         if last > first + 1:  # more than two characters
-            written.append("-")
+            sources.append("-")
         if last > first:
-            written.append(_write_code(last))
-    return "".join(written) + "]"
+            sources.append(_write_code(last))
+    return "".join(sources) + "]"
 
 
 def _write_code(code: int, outside: bool = False) -> str:

@@ -1,4 +1,5 @@
-"""The tokenizer of a pipeline as a description that `javascript/tokenizer.js` reads."""
+"""Describe the tokenizer of a pipeline for a web page: `javascript/tokenizer.js` makes the same
+tokenizer from the description."""
 
 import re
 from typing import Any

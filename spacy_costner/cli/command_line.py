@@ -50,26 +50,33 @@ def command(
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in without:
             option = as_option(parameter, options.get(name, Option()), texts[name])
-            declared = parameter.replace(annotation=Annotated[types[name], option])
-            options_of_function.append(declared)
+            declared_parameter = parameter.replace(annotation=Annotated[types[name], option])
+            options_of_function.append(declared_parameter)
 
     def decorate(body: Command) -> Command:
         """Turn a function whose first argument is the `partial` into a command for Typer."""
         parameters = list(signature(body, eval_str=True).parameters.values())
         del parameters[0]  # The `partial` is not an argument of the command line.
-        positional = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
-        options_of_command = [p for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+        positional: list[Parameter] = []
+        options_of_command: list[Parameter] = []
+        for parameter in parameters:
+            if parameter.kind is Parameter.KEYWORD_ONLY:
+                options_of_command.append(parameter)
+            else:
+                positional.append(parameter)
 
         @wraps(body)
         def run_command(**values: Any) -> None:
             """Run the command. Typer gives the values of its arguments and of all options."""
-            values_of_function = {p.name: values.pop(p.name) for p in options_of_function}
+            values_of_function: dict[str, Any] = {}
+            for option in options_of_function:
+                values_of_function[option.name] = values.pop(option.name)
             body(partial(function, **values_of_function), **values)
 
         # `wraps` copies the signature of the body. Typer has to see the signature of the whole
         # command in its place.
-        declared = Signature([*positional, *options_of_function, *options_of_command])
-        run_command.__signature__ = declared  # type: ignore[attr-defined]
+        full_signature = Signature([*positional, *options_of_function, *options_of_command])
+        run_command.__signature__ = full_signature  # type: ignore[attr-defined]
         return run_command
 
     return decorate

@@ -90,10 +90,10 @@ def estimate_cli(
             nlp = load_pipeline(model, code_path, use_gpu)
             texts = progress(read_texts(nlp, docs_path), desc="draw", unit="doc")
             name = run.keywords["name"]
-            drawn = draw(nlp, texts, n=n_drawn, seed=seed, name=name)
-            tasks = (doc.task(with_predictions=with_predictions) for doc in drawn)
+            drawn_docs = draw(nlp, texts, n=n_drawn, seed=seed, name=name)
+            tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
             save_tasks(output_path, tasks, form)
-        rows = drawn_rows(drawn)
+        rows = drawn_rows(drawn_docs)
         print_result({"docs": rows}, drawn_text(rows, n_drawn), print_json, output_path)
         return
     measure_path = docs_path / MEASURE_FILE
@@ -126,7 +126,7 @@ def read_and_estimate(
     texts_path (Path): The texts.
     """
     info = CorpusInfo()
-    drawn = list(read_docs(nlp, docs_path, info=info))
+    drawn_docs = list(read_docs(nlp, docs_path, info=info))
     # The reader leaves out docs that annotators have skipped. Other problems get a warning.
     n_left_out = 0
     for problem in info.problems:
@@ -136,7 +136,7 @@ def read_and_estimate(
             warnings.warn(problem.as_text(), stacklevel=2)
     texts = progress(read_texts(nlp, texts_path), desc="estimate", unit="doc")
     try:
-        return run(nlp, drawn, texts, n_left_out=n_left_out)
+        return run(nlp, drawn_docs, texts, n_left_out=n_left_out)
     except ValueError as error:
         raise ValueError(f"{docs_path}: {error}") from None
 

@@ -353,19 +353,19 @@ def _colours(values: Floats2d) -> Any:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
-    largest = float(numpy.nanmax(numpy.abs(values), initial=0))
-    if largest == 0:
-        largest = 1.0  # A scale can't be from 0 to 0.
+    largest_number = float(numpy.nanmax(numpy.abs(values), initial=0))
+    if largest_number == 0:
+        largest_number = 1.0  # A scale can't be from 0 to 0.
     # A stop is a place on the scale, from 0 to 1, with the colour and the opacity there. In the
     # middle, at the value 0, the colour changes from transparent red to transparent blue.
     stops: Any
     scale: Normalize
     if (values < 0).any():
         stops = [(0, (*RED, 1)), (0.5, (*RED, 0)), (0.5, (*BLUE, 0)), (1, (*BLUE, 1))]
-        scale = Normalize(-largest, largest)
+        scale = Normalize(-largest_number, largest_number)
     else:
         stops = [(0, (*RED, 0)), (1, (*RED, 1))]
-        scale = PowerNorm(gamma=0.5, vmin=0, vmax=largest)
+        scale = PowerNorm(gamma=0.5, vmin=0, vmax=largest_number)
     colours = LinearSegmentedColormap.from_list("costner", stops)
     return ScalarMappable(scale, colours.with_extremes(bad=(*GREY, 0.22)))
 
@@ -397,8 +397,8 @@ def precision_recall(
     # The axes begin below the lowest precision and recall of all points that must be inside: at a
     # multiple of 0.1 that is at least 0.05 lower, but not below 0. For example, 0.73 gives 0.6.
     points_inside = numpy.concatenate([[chosen], *(table[:, 1:] for table in good_tables)])
-    lowest = points_inside.min(axis=0)
-    tenths = numpy.floor(10 * lowest - 0.5)
+    lowest_point = points_inside.min(axis=0)
+    tenths = numpy.floor(10 * lowest_point - 0.5)
     low_precision, low_recall = numpy.maximum(0, tenths / 10)
 
     with drawing() as figure_class:
@@ -612,8 +612,8 @@ def draw_estimates(result: Estimate) -> Any:
         right.set(xlabel="F, %")
         for axes, rows in ((left, counts), (right, scores)):
             axes.grid(axis="x")
-            for y, (_, measure, whole) in enumerate(rows):
-                _draw_measure(axes, y, measure, factor=100 / whole)
+            for y, (_, measure, number_of_100_percent) in enumerate(rows):
+                _draw_measure(axes, y, measure, factor=100 / number_of_100_percent)
             axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
             axes.invert_yaxis()
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)

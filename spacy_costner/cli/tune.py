@@ -71,10 +71,10 @@ def tuning_text(tuning: Tuning, show_all: bool) -> str:
     points = tuning.points
     if not show_all and len(points) > N_ROWS:
         # The chosen value is in the middle of the table, unless the values end before that.
-        first = points.index(tuning.chosen) - N_ROWS // 2
-        last_possible_first = len(points) - N_ROWS
-        first = min(max(first, 0), last_possible_first)
-        points = points[first : first + N_ROWS]
+        first_row = points.index(tuning.chosen) - N_ROWS // 2
+        last_possible_first_row = len(points) - N_ROWS
+        first_row = min(max(first_row, 0), last_possible_first_row)
+        points = points[first_row : first_row + N_ROWS]
     rows: list[list[Any]] = [[tuning.parameter, "P", "R", "F", ""]]
     for point in points:
         percentages = [100 * score for score in point.scores]

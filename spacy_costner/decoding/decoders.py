@@ -176,17 +176,17 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
 
     # Go back from the last candidate. After one that is chosen, go on with those that end before it
     # begins.
-    chosen: list[int] = []
+    chosen_indices: list[int] = []
     n_left = len(is_in_best)
     while n_left > 0:
         last = n_left - 1
         if is_in_best[last]:
-            chosen.append(last)
+            chosen_indices.append(last)
             n_left = n_before[last]
         else:
             n_left = last
-    chosen.reverse()
-    return candidates.select(numpy.asarray(chosen, dtype="int64"))
+    chosen_indices.reverse()
+    return candidates.select(numpy.asarray(chosen_indices, dtype="int64"))
 
 
 def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:

@@ -127,8 +127,8 @@ class MinCost:
         )
         # The tag of a node is possible where a tag that it stands for is possible.
         is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
-        allowed = with_nodes(is_possible, masks, numpy.any)
-        scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=allowed))
+        is_allowed = with_nodes(is_possible, masks, numpy.any)
+        scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=is_allowed))
 
         tolerance = TIE_TOLERANCE * float(choices.costs.max(initial=0.0))
         log_probs = tie_log_probs(marginals, masks, lengths)
@@ -230,8 +230,8 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
     probs = with_nodes(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
     n_chain_tags = marginals.shape[1]
-    longest = int(lengths.max(initial=0))
-    log_probs[:, n_chain_tags:] += numpy.log(LEAST_PROB_IN_TIE) * (longest + 1)
+    longest_length = int(lengths.max(initial=0))
+    log_probs[:, n_chain_tags:] += numpy.log(LEAST_PROB_IN_TIE) * (longest_length + 1)
     return log_probs
 
 

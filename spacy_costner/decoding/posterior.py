@@ -239,9 +239,9 @@ class Posterior:
     def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
         """Cut stretches of tokens where a sequence ends, so that each piece is within a sequence.
         `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
-        first, last = self._find_sequences(begin, end)
+        first_sequence, last_sequence = self._find_sequences(begin, end)
         # A piece for each stretch and each sequence that it has tokens of.
-        stretch, sequence = ranges(first, last + 1)
+        stretch, sequence = ranges(first_sequence, last_sequence + 1)
         piece_begin = numpy.maximum(begin[stretch], self._sequence_bounds[sequence])
         piece_end = numpy.minimum(end[stretch], self._sequence_bounds[sequence + 1])
         has_tokens = piece_begin < piece_end  # not so for sequences without tokens
@@ -250,8 +250,8 @@ class Posterior:
     def crosses_border(self, entities: Entities) -> Array1d:
         """Find the entities with tokens of two or more sequences. Their probability is 0. Returns
         True for these. Shape: (E,)"""
-        first, last = self._find_sequences(entities.begin, entities.end)
-        return first != last
+        first_sequence, last_sequence = self._find_sequences(entities.begin, entities.end)
+        return first_sequence != last_sequence
 
     @cached_property
     def _sequence_bounds(self) -> Ints1d:
@@ -263,9 +263,9 @@ class Posterior:
         """Find the sequence of the first token of each stretch of tokens, and that of its last
         token. `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
         # A token is in the last sequence that begins at or before it.
-        first = numpy.searchsorted(self._sequence_bounds, begin, side="right") - 1
-        last = numpy.searchsorted(self._sequence_bounds, end - 1, side="right") - 1
-        return first, last
+        first_sequence = numpy.searchsorted(self._sequence_bounds, begin, side="right") - 1
+        last_sequence = numpy.searchsorted(self._sequence_bounds, end - 1, side="right") - 1
+        return first_sequence, last_sequence
 
     def entity_log_probs(self, entities: Entities) -> tuple[Floats1d, Ints1d, Any]:
         """Compute the log-probabilities of the segments of entities, with their gradient. The

@@ -107,14 +107,14 @@ class Gazetteer:
             spans = matcher(doc, as_spans=True)
             for span in filter_spans(spans):  # of spans that overlap the longest is left
                 # The first and the last token of the span, counted over the batch.
-                first = first_of_doc + span.start
-                last = first_of_doc + span.end - 1
-                if first == last:
-                    positions[first] = hash_of(UNIT)
+                first_token = first_of_doc + span.start
+                last_token = first_of_doc + span.end - 1
+                if first_token == last_token:
+                    positions[first_token] = hash_of(UNIT)
                 else:
-                    positions[first : last + 1] = hash_of(INSIDE)
-                    positions[first] = hash_of(BEGIN)
-                    positions[last] = hash_of(LAST)
+                    positions[first_token : last_token + 1] = hash_of(INSIDE)
+                    positions[first_token] = hash_of(BEGIN)
+                    positions[last_token] = hash_of(LAST)
             first_of_doc += len(doc)
         return positions
 

@@ -218,20 +218,20 @@ class LabelCounts:
             n_times=numpy.concatenate([batch.n_times for batch in batches]),
         )
         batches.clear()  # they are joined now, and the memory is needed
-        merged = count_rows(joined)
+        merged_rows = count_rows(joined)
 
-        keys, value_ids = numpy.unique(merged.value, return_inverse=True)
+        keys, value_ids = numpy.unique(merged_rows.value, return_inverse=True)
         # `merged` is ordered by unit, so `searchsorted` finds the first row of each unit. A unit
         # without annotation has no rows.
         units = numpy.unique(self._unit_of_docs())
-        starts = numpy.append(numpy.searchsorted(merged.unit, units), len(merged.unit))
+        starts = numpy.append(numpy.searchsorted(merged_rows.unit, units), len(merged_rows.unit))
         return Counts.with_totals(
             keys=keys,
             n_labels=len(self._label_names),
             starts=starts.astype("int32"),
             value=value_ids.astype("int32"),
-            label=merged.label.astype("int32"),
-            n_times=merged.n_times.astype("int32"),
+            label=merged_rows.label.astype("int32"),
+            n_times=merged_rows.n_times.astype("int32"),
         )
 
     def _label_keys(self) -> list[int]:

@@ -94,10 +94,11 @@ class RunningTotals:
         self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:
-        """Compute the loss of a batch and its gradient, as `Loss.compute` does."""
-        before = self.decay * self.totals
-        result, counts = self.compute(potentials, gold, before=before + ONE_TRUE_POSITIVE)
-        self.totals = before + counts
+        """Compute the loss of a batch and its gradient, as `Loss.compute` does, and add the counts
+        of the batch to the totals."""
+        counts_before = self.decay * self.totals
+        result, counts = self.compute(potentials, gold, before=counts_before + ONE_TRUE_POSITIVE)
+        self.totals = counts_before + counts
         return result
 
 
@@ -342,8 +343,10 @@ def segments_in_places(
         """
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
-        first = begin[places]
-        segments.append(Segments(first, first + paths.shape[1], paths.reshape(-1), after))
+        first_token = begin[places]
+        segments.append(
+            Segments(first_token, first_token + paths.shape[1], paths.reshape(-1), after)
+        )
         group = places
         if not is_gold:
             group = len(begin) + places

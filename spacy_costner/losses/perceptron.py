@@ -136,9 +136,11 @@ def squared_distance(
     # Transitions: there is one at each token but the first of its sequence. Its number is
     # (from tag) * K + (to tag).
     first = first_tokens(lengths)
-    later = xp.asarray(numpy.delete(numpy.arange(len(sequence)), first))
-    transitions = [tags[later - 1] * n_tags + tags[later] for tags in (path, other_path)]
-    distance = _squared_differences(sequence[later], transitions, len(lengths))
+    later_tokens = xp.asarray(numpy.delete(numpy.arange(len(sequence)), first))
+    transitions = [
+        tags[later_tokens - 1] * n_tags + tags[later_tokens] for tags in (path, other_path)
+    ]
+    distance = _squared_differences(sequence[later_tokens], transitions, len(lengths))
 
     # Start and end. If the tags differ there, each path has one feature that the other lacks. That
     # makes 1 + 1.

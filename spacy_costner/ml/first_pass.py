@@ -95,7 +95,7 @@ class FirstPass(Shim):
         """
         if self.read_labels is not None:
             return self.read_labels(docs)
-        if batch.text_ids is None or not self._folds:
+        if batch.text_ids is None or not self._folds:  # outside of training, or without folds
             return self._predict(self.weights, batch, docs)
 
         n_labels = len(self.tags.labels)

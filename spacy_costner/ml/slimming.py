@@ -100,10 +100,10 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
     RETURNS (tuple[Ints2d, int]): The whole numbers, and the exponent of the power of 2:
         weight = number * 2^exponent. Shape of the numbers: (V, K)
     """
-    largest = numpy.abs(rows).max(initial=0)
-    if not largest:
+    largest_weight = numpy.abs(rows).max(initial=0)
+    if not largest_weight:
         return numpy.zeros(rows.shape, dtype="int16"), 0
-    _, exponent = numpy.frexp(largest)  # largest < 2^exponent
+    _, exponent = numpy.frexp(largest_weight)  # the weight is below 2^exponent
     # With this exponent the largest number has `N_BITS` bits.
     exponent = int(exponent) - N_BITS
     largest_number = 2**N_BITS - 1
@@ -171,8 +171,8 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
         raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")
 
     # In chunks, as all rows as floats would take the memory of `rows` once more.
-    for first in range(0, len(used_rows), CHUNK_SIZE):
-        chunk = slice(first, first + CHUNK_SIZE)
+    for first_of_chunk in range(0, len(used_rows), CHUNK_SIZE):
+        chunk = slice(first_of_chunk, first_of_chunk + CHUNK_SIZE)
         rows[used_rows[chunk]] = to_floats(numbers[row_ids[chunk]], exponent)
 
 

@@ -239,9 +239,9 @@ class SparseWeights(Shim):
 
         # The transitions from the new tags are rows between the transitions from the old tags and
         # the last two rows, which are the start and the end.
-        for old, new in zip(old_arrays, self._arrays_with_tags()):
-            new[:n_old_rows, :n_old_tags] = old[:n_old_rows]
-            new[-2:, :n_old_tags] = old[-2:]
+        for old_array, new_array in zip(old_arrays, self._arrays_with_tags()):
+            new_array[:n_old_rows, :n_old_tags] = old_array[:n_old_rows]
+            new_array[-2:, :n_old_tags] = old_array[-2:]
 
         self.step = step
         self._period_begin = step

@@ -753,23 +753,23 @@ def spans_by_doc(
     entity_tuples = _as_tuples(entities)
     doc_ends = lengths.cumsum()
     # For each doc, the number of entities that begin before its end. As entities are ordered, those
-    # of a doc are entities[first:stop], where `first` is the number for the doc before.
+    # of a doc are entities[first_entity:stop]: `first_entity` is the number for the doc before.
     stops = entities.begin.searchsorted(doc_ends).tolist()
 
     spans_of_docs: list[ScoredSpans] = []
     doc_start = 0  # the first token of the doc, counted over the batch
-    first = 0  # the first entity of the doc
+    first_entity = 0  # the first entity of the doc
     for doc, doc_end, stop in zip(docs, doc_ends.tolist(), stops):
         spans = [
             Span(doc, begin - doc_start, end - doc_start, label=labels[label])
-            for begin, end, label in entity_tuples[first:stop]
+            for begin, end, label in entity_tuples[first_entity:stop]
         ]
         doc_probs = None
         if probs is not None:
-            doc_probs = probs[first:stop]
+            doc_probs = probs[first_entity:stop]
         spans_of_docs.append((spans, doc_probs))
         doc_start = doc_end
-        first = stop
+        first_entity = stop
     return spans_of_docs
 
 

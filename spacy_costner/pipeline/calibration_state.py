@@ -99,15 +99,15 @@ class CalibrationState:
         reading (Reading): How they were read.
         RETURNS (str | None): A warning, if the docs of an earlier command were read in another way.
         """
-        earlier = self.reading
+        earlier_reading = self.reading
         self.reading = reading
         self._n_compared = 0
-        if earlier is None or earlier.file_tokens == reading.file_tokens:
+        if earlier_reading is None or earlier_reading.file_tokens == reading.file_tokens:
             return None
         return (
             f"docs were read with {reading.as_text()}, and for an earlier `calibrate`, `tune` or "
-            f"`guarantee` with {earlier.as_text()}: run all of them either with --file-tokens, or "
-            "without"
+            f"`guarantee` with {earlier_reading.as_text()}: run all of them either with "
+            "--file-tokens, or without"
         )
 
     def reading_to_compare(self) -> Reading | None:

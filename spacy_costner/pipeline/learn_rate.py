@@ -92,14 +92,14 @@ def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: st
     # A second optimizer is made of the config, as going through its first steps changes it.
     block = nlp.config.interpolate()["training"]["optimizer"]
     optimizer = registry.resolve({"optimizer": block})["optimizer"]
-    highest = 0.0
+    highest_rate = 0.0
     for _ in range(N_STEPS):
-        highest = max(highest, optimizer.learn_rate)
+        highest_rate = max(highest_rate, optimizer.learn_rate)
         optimizer.step_schedules()
-    if highest < LOW_RATE:
+    if highest_rate < LOW_RATE:
         warnings.warn(
             f"{name}: learn_rate_factor: expected more than 1, such as 20, with a learning rate of "
-            f"at most {highest:.2g} in the first {N_STEPS:,} steps, got 1: the chain would "
+            f"at most {highest_rate:.2g} in the first {N_STEPS:,} steps, got 1: the chain would "
             "learn hardly anything for hundreds of steps",
             stacklevel=3,
         )

@@ -300,8 +300,8 @@ def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:
 
 def _without_none(values: dict[str, Any], optional: Collection[str]) -> dict[str, Any]:
     """Copy a dictionary. Optional keys whose value is None are left out."""
-    present = dict(values)
+    present_values = dict(values)
     for name in optional:
-        if present[name] is None:
-            del present[name]
-    return present
+        if present_values[name] is None:
+            del present_values[name]
+    return present_values

@@ -55,10 +55,10 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
 
     # Labels are added at the end, so the tags of the teacher are the first ones. Shape: (K,)
     is_teacher_tag = xp.arange(n_tags) < n_teacher_tags
-    possible = xp.ones((n_tokens, n_tags), dtype=bool)
+    is_possible = xp.ones((n_tokens, n_tags), dtype=bool)
     if constraints.emissions is not None:
-        possible = xp.asarray(constraints.emissions)
-    constraints = constraints._replace(emissions=possible & is_teacher_tag)
+        is_possible = xp.asarray(constraints.emissions)
+    constraints = constraints._replace(emissions=is_possible & is_teacher_tag)
     # The other tags need some scores, too, and get those of the teacher's last tag. As the
     # constraints forbid these tags, the scores don't matter.
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)

@@ -298,9 +298,9 @@ def check_keys(
     """Check that a block of settings has all keys in `names`, perhaps some in `optional`, and no
     others. `where` names the block, for the error."""
     needed = set(names)
-    allowed = needed.union(optional)
-    if not isinstance(block, dict) or not needed <= set(block) <= allowed:
-        raise ValueError(f"{where}: expected a mapping with {sorted(allowed)}, got {block!r}")
+    allowed_keys = needed.union(optional)
+    if not isinstance(block, dict) or not needed <= set(block) <= allowed_keys:
+        raise ValueError(f"{where}: expected a mapping with {sorted(allowed_keys)}, got {block!r}")
 
 
 def _check_number(value: Any, where: str, *, positive: bool = False) -> None:

@@ -110,9 +110,9 @@ class CorpusInfo:
         text (str): The text at this place, which is shown.
         more (int): How often the problem is at further places, which are counted but not shown.
         """
-        earlier = self._problems.get(message, Problem(message, n=0, places=[]))
-        n = earlier.n + 1 + more
-        places = earlier.places
+        earlier_problem = self._problems.get(message, Problem(message, n=0, places=[]))
+        n = earlier_problem.n + 1 + more
+        places = earlier_problem.places
         if place is not None and len(places) < MAX_PLACES:
             shown_place = f"{place}: {text}" if text else str(place)
             places = [*places, shown_place]

@@ -155,7 +155,8 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
 def copy_without_annotation(
     doc: Doc, vocab: Vocab | None = None, *, sentences: bool = False
 ) -> Doc:
-    """Copy the tokens of a doc, without its annotation, as a pipeline gets them.
+    """Make a new doc with the tokens of a doc and without its annotation, so that a pipeline can
+    annotate it.
 
     doc (Doc): The doc.
     vocab (Vocab | None): The vocab of the copy. None: that of the doc.

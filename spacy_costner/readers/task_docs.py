@@ -137,13 +137,13 @@ def _merge_tasks(
     for group in groups.values():
         place, first_task = group[0]
         annotations = [task for _, task in group]
-        merged = _merge_annotations(annotations)
+        merged_task = _merge_annotations(annotations)
         # Answers to several yes-no questions about a text complete each other: that's no problem.
         if len(group) > 1 and not _is_binary(first_task):
-            is_disputed = any(_span_keys(task) != _span_keys(merged) for task in annotations)
+            is_disputed = any(_span_keys(task) != _span_keys(merged_task) for task in annotations)
             message = DISPUTED if is_disputed else REPEATED
-            info.add_problem(message, place, shown(merged.text))
-        yield place, merged
+            info.add_problem(message, place, shown(merged_task.text))
+        yield place, merged_task
 
 
 def _make_explicit(task: Task) -> Task:

@@ -230,8 +230,8 @@ def _join_entities(sentences: list[Sentence]) -> Iterator[Entity]:
             if not number:
                 yield entity
                 continue
-            earlier = numbered.setdefault(number, entity)
-            numbered[number] = earlier._replace(end=max(earlier.end, line.end))
+            earlier_part = numbered.setdefault(number, entity)
+            numbered[number] = earlier_part._replace(end=max(earlier_part.end, line.end))
     yield from numbered.values()
 
 

@@ -96,18 +96,18 @@ def exclude_spans(
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
     # `[tied_to]` gives each copy the value of its original: (K,) to (K',).
-    allowed = chain.to_mask(gold.token_tags, len(tags))
+    is_allowed = chain.to_mask(gold.token_tags, len(tags))
     gold = gold._replace(
-        allowed=allowed[:, tied_to] & augmented.is_correct,
+        allowed=is_allowed[:, tied_to] & augmented.is_correct,
         opening=tags.opening[tied_to],
         continuing=tags.continuing[tied_to],
         tied_to=tied_to,
         collapsed_of=tags.collapsed_of[tied_to],
     )
-    possible = augmented.constraints.emissions
+    is_possible = augmented.constraints.emissions
     if constraints.emissions is not None:
-        possible = possible & constraints.emissions[:, tied_to]
-    return gold, augmented.constraints._replace(emissions=possible)
+        is_possible = is_possible & constraints.emissions[:, tied_to]
+    return gold, augmented.constraints._replace(emissions=is_possible)
 
 
 class AugmentedTags(NamedTuple):
@@ -144,25 +144,25 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
     tied_to, first_tag_of = _number_copies(tags, n_copies)
 
     # No entity begins with a copy, ...
-    possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
+    is_possible = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     is_correct = numpy.ones((n_tokens, len(tied_to)), dtype=bool)
     for first_tag in first_tag_of.values():
-        possible[:, [first_tag + FIRST, first_tag + ONLY]] = False
+        is_possible[:, [first_tag + FIRST, first_tag + ONLY]] = False
     for span in spans:
         # ... except where an incorrect span starts. There it can't begin with the original tag.
         copy = copy_of_start[span.label, span.begin]
         first_tag = first_tag_of[span.label, copy]
         for place in (FIRST, ONLY):
             original_tag = tied_to[first_tag + place]
-            possible[span.begin, original_tag] = False
-            possible[span.begin, first_tag + place] = True
+            is_possible[span.begin, original_tag] = False
+            is_possible[span.begin, first_tag + place] = True
         # The tag that shows that an entity ends where this span ends.
         has_one_token = span.end - span.begin == 1
         last_place = ONLY if has_one_token else LAST
         is_correct[span.end - 1, first_tag + last_place] = False
 
     constraints = _copy_constraints(tags, numpy.asarray(tied_to))
-    constraints = constraints._replace(emissions=possible)
+    constraints = constraints._replace(emissions=is_possible)
     return AugmentedTags(numpy.asarray(tied_to), constraints, is_correct)
 
 

@@ -117,8 +117,8 @@ def find_inputs(model: Model, examples: Sequence[Example]) -> Inputs:
     """
     _, weights = linear_part(model)
     feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
-    merged = sparse.merge_equal(feature_batch.rows, weights.n_features)
-    return Inputs(merged, vector_inputs_of(feature_batch))
+    merged_rows = sparse.merge_equal(feature_batch.rows, weights.n_features)
+    return Inputs(merged_rows, vector_inputs_of(feature_batch))
 
 
 class TotalLoss:

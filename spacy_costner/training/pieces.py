@@ -431,7 +431,7 @@ class PieceStore:
             lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
 
         weights = self._read_weights(pieces)
-        possible = self._read_possible_tags(tokens)
+        is_possible = self._read_possible_tags(tokens)
         gold = self._template.gold._replace(
             tags=self.columns["tags"][tokens],
             allowed=self._read_allowed_tags(tokens),
@@ -439,7 +439,7 @@ class PieceStore:
             weights=None if weights is None else weights[piece_of],
             features=features.rows,
         )
-        constraints = self._template.constraints._replace(emissions=possible)
+        constraints = self._template.constraints._replace(emissions=is_possible)
         targets = Targets(self.tags, gold, constraints, lengths, piece_of)
 
         if examples:
@@ -476,25 +476,25 @@ class PieceStore:
         """Return a mask of the tags that agree with gold, for tokens of the corpus. None if all of
         them have complete gold: then the column "tags" has all there is.
         Shapes: (N,) to (N, K)"""
-        allowed = self.columns.read("allowed", tokens)
-        if allowed is None or not allowed.any():
+        is_allowed = self.columns.read("allowed", tokens)
+        if is_allowed is None or not is_allowed.any():
             return None
         # Docs with complete gold were added without a mask: their rows here are all False.
-        is_complete = ~allowed.any(axis=1)
+        is_complete = ~is_allowed.any(axis=1)
         gold_tags = self.columns["tags"][tokens[is_complete]]
-        allowed[is_complete] = chain.to_mask(gold_tags, len(self.tags))
-        return allowed
+        is_allowed[is_complete] = chain.to_mask(gold_tags, len(self.tags))
+        return is_allowed
 
     def _read_possible_tags(self, tokens: Ints1d) -> Array2d | None:
         """Return a mask of the tags that are possible, for tokens of the corpus. None if all tags
         are possible. Shapes: (N,) to (N, K)"""
-        possible = self.tokens.columns.read("possible", tokens)
-        if possible is None or not possible.any():
+        is_possible = self.tokens.columns.read("possible", tokens)
+        if is_possible is None or not is_possible.any():
             return None
         # Docs in which all tags are possible were added without a mask: their rows here are all
         # False.
-        possible[~possible.any(axis=1)] = True
-        return possible
+        is_possible[~is_possible.any(axis=1)] = True
+        return is_possible
 
     def _read_weights(self, pieces: Ints1d) -> Floats1d | None:
         """Return the weights of pieces, from their numbers. None if none of their docs has a

@@ -273,16 +273,16 @@ def read_soft_targets(
         return None, is_left_out
 
     # The tags that both the student and its teacher can have at each token. Shape: (N, K)
-    possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
+    is_possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
     if constraints.emissions is not None:
-        possible = constraints.emissions.copy()
+        is_possible = constraints.emissions.copy()
     for doc in taught_docs:
         # If none of the finest tags counts as a tag of the student, the teacher lacks its label.
-        possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
+        is_possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
     has_path = numpy.ones(len(examples), dtype=bool)
     if constraints.emissions is not None:
-        path = chain.any_path(constraints._replace(emissions=possible), lengths)
+        path = chain.any_path(constraints._replace(emissions=is_possible), lengths)
         lacks_path = numpy.isneginf(path.scores)  # of each sequence, (B,)
         has_path[doc_of_sequence[lacks_path]] = False
 
@@ -298,9 +298,9 @@ def read_soft_targets(
         else:
             is_left_out[doc.example_number] = True
             # With no possible path log Z would be minus infinity, and 0 times it is no number.
-            possible[doc.tokens] = True
+            is_possible[doc.tokens] = True
 
-    constraints = constraints._replace(emissions=possible)
+    constraints = constraints._replace(emissions=is_possible)
     # All sequences of a doc have the weight of the doc.
     soft_targets = SoftTargets(expected, entropy, soft_weights[doc_of_sequence], constraints)
     return soft_targets, is_left_out

@@ -72,21 +72,22 @@ class Targets(NamedTuple):
             were left out. Shape: (B,)
         """
         gold = self.gold
-        possible = self.constraints.emissions
-        if possible is None and self.soft is None:
+        is_possible = self.constraints.emissions
+        if is_possible is None and self.soft is None:
             # Gold keeps to the tag scheme, and no preset entity contradicts it. (Docs with soft
             # targets are cut as their teacher's were, and such a cut may divide an entity.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
 
-        # `allowed`: the tags that agree with gold. `agreeing`: those of them that are possible.
-        # Shapes: (N, K). With incorrect spans, K is the larger number of tags of `possible`.
-        if possible is None:
-            allowed = chain.to_mask(gold.token_tags, len(self.tags))
-            agreeing = allowed
+        # `is_allowed` is True for the tags that agree with gold. `is_right` is True for those of
+        # them that are also possible. With incorrect spans, the chain has more tags: then K is the
+        # number of columns of `is_possible`. Shapes: (N, K)
+        if is_possible is None:
+            is_allowed = chain.to_mask(gold.token_tags, len(self.tags))
+            is_right = is_allowed
         else:
-            allowed = chain.to_mask(gold.token_tags, possible.shape[1])
-            agreeing = possible & allowed
-        path = chain.any_path(self.constraints._replace(emissions=agreeing), self.lengths)
+            is_allowed = chain.to_mask(gold.token_tags, is_possible.shape[1])
+            is_right = is_possible & is_allowed
+        path = chain.any_path(self.constraints._replace(emissions=is_right), self.lengths)
         is_left_out = numpy.isneginf(path.scores)
 
         in_left_out = numpy.repeat(is_left_out, self.lengths)
@@ -95,7 +96,7 @@ class Targets(NamedTuple):
         # may say which of them it is.
         gold = gold._replace(tags=numpy.where(is_annotated, path.tags, -1))
         if is_left_out.any():
-            gold = gold._replace(allowed=allowed | in_left_out[:, None])
+            gold = gold._replace(allowed=is_allowed | in_left_out[:, None])
         return self._replace(gold=gold), is_left_out
 
 
@@ -243,15 +244,15 @@ class AnnotatedBatch:
         if weights is None:
             weights = numpy.ones(len(is_left_out))
         in_left_out = numpy.repeat(is_left_out, self.lengths)
-        possible = self.constraints.emissions
-        if possible is not None:
+        is_possible = self.constraints.emissions
+        if is_possible is not None:
             # All tags become possible, as losses need a possible path even where the weight is 0.
-            possible = possible | in_left_out[:, None]
+            is_possible = is_possible | in_left_out[:, None]
         return replace(
             self,
             example_weights=numpy.where(is_left_out, 0.0, weights),
             path=numpy.where(in_left_out, -1, self.path),
-            constraints=self.constraints._replace(emissions=possible),
+            constraints=self.constraints._replace(emissions=is_possible),
         )
 
 
@@ -410,16 +411,16 @@ def _make_gold(
     features (Ints2d | None): As in `Gold.features`. Shape: (N, S)
     """
     tags = batch.tags
-    allowed = None  # if no annotation is missing, the tags are enough
+    is_allowed = None  # if no annotation is missing, the tags are enough
     if (batch.path < 0).any():
-        allowed = tags.agreeing(batch.path, lengths)
+        is_allowed = tags.agreeing(batch.path, lengths)
     weights = None
     if batch.example_weights is not None:
         # All sequences of a doc have its weight.
         weights = batch.example_weights[doc_of_sequence]
     return Gold(
         tags=tags.split_outside(batch.path, lengths),
-        allowed=allowed,
+        allowed=is_allowed,
         token_weights=batch.token_weights,
         weights=weights,
         opening=tags.opening,

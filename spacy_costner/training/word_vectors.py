@@ -297,21 +297,23 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     """
     smaller_side = min(matrix.shape)
     if smaller_side <= max(SMALL_SIDE, 2 * dim):
-        left, singular_values, _ = numpy.linalg.svd(matrix.toarray(), full_matrices=False)
+        left_vectors, singular_values, _ = numpy.linalg.svd(matrix.toarray(), full_matrices=False)
         by_size = numpy.arange(min(dim, smaller_side))  # NumPy has the largest ones first
     else:
         # An iteration finds the largest singular values alone. Without `v0`, SciPy would start from
         # a random vector that no seed repeats.
         first_vector = numpy.random.default_rng(seed).standard_normal(smaller_side, dtype="float32")
         svds = require_scipy().linalg.svds
-        left, singular_values, _ = svds(matrix, k=dim, v0=first_vector)
+        left_vectors, singular_values, _ = svds(matrix, k=dim, v0=first_vector)
         by_size = numpy.argsort(-singular_values)
-    largest = singular_values[by_size]
+    ordered_values = singular_values[by_size]
     # If the rank is lower than `dim`, some singular values are 0. As floats they are not quite 0,
     # but below this limit, and their columns of U have no meaning.
-    rounding_error = largest[0] * smaller_side * numpy.finfo("float32").eps
-    kept = by_size[largest > rounding_error]
-    return to_unit_length(left[:, kept] * singular_values[kept] ** SINGULAR_VALUE_POWER)
+    rounding_error = ordered_values[0] * smaller_side * numpy.finfo("float32").eps
+    kept_indices = by_size[ordered_values > rounding_error]
+    return to_unit_length(
+        left_vectors[:, kept_indices] * singular_values[kept_indices] ** SINGULAR_VALUE_POWER
+    )
 
 
 def require_scipy() -> Any:
