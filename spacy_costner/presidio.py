@@ -191,17 +191,18 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
     return _without_overlap(doc, scored_spans)
 
 
-def _without_overlap(doc: Doc, scored: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
+def _without_overlap(doc: Doc, scored_spans: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
     """Remove overlap between spans: give each token to the most probable span that has it. Of other
     spans, the rest is kept, which may be several pieces.
 
-    scored (list[tuple[Span, float]]): The spans with their scores.
+    doc (Doc): The doc.
+    scored_spans (list[tuple[Span, float]]): The spans with their scores.
     RETURNS (list[tuple[Span, float]]): What is left of the spans, with their scores, ordered by
         their begins.
     """
     is_free = numpy.ones(len(doc), dtype=bool)  # whether no span has the token yet. Shape: (T,)
     disjoint: list[tuple[Span, float]] = []
-    for span, score in sorted(scored, key=_score, reverse=True):
+    for span, score in sorted(scored_spans, key=_score, reverse=True):
         is_free_in_span = is_free[span.start : span.end]
         # Find the pieces of the span: runs of free tokens. A run begins or ends where a token
         # differs from the one before it. For example, True False False True has the edges 0, 1, 3

@@ -509,6 +509,7 @@ def add_part(total: PartMeasures, measures: PartMeasures) -> None:
     """Add what was measured of a part to what was measured of the parts before it.
 
     total (PartMeasures): The scores and the sums of the parts before. They are changed.
+    measures (PartMeasures): What was measured of the part.
     """
     total.scores.extend(measures.scores)
     for label, counts in measures.counts.items():

@@ -490,6 +490,7 @@ def estimate_label(
         """Estimate a score, the ratio of two counts, unless the drawn docs have too few correct or
         too few wrong entities.
 
+        numerator (Count), denominator (Count): The two counts.
         n_wrong (int): The number of wrong entities in the drawn docs.
         wrong (str): What wrong entities are called in the refusal.
         """
@@ -527,6 +528,8 @@ def measure_number(
 
     annotated (Count): The annotated entities.
     n_tokens (Count): The tokens of the drawn docs and of all texts.
+    sample (Sample): The drawn docs.
+    confidence (float): The probability that the interval contains the true number.
     most_docs (int | None): How many docs may have an entity if no drawn doc has one.
     """
     model_alone = annotated.expected_total

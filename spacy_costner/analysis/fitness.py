@@ -105,10 +105,13 @@ def check_new_to(
 def count_known_sentences(
     ner: CostSensitiveNER, docs: Iterable[Doc], *, with_raw_text: bool = True
 ) -> KnownSentences:
-    """Count the long sentences of docs that a component knows.
+    """Count the long sentences of docs, and those of them that a component knows.
 
-    with_raw_text (bool): Whether it also knows the sentences of the raw text that its vectors were
-        learned from, or only those of its training corpus.
+    ner (CostSensitiveNER): The component.
+    docs (Iterable[Doc]): The docs.
+    with_raw_text (bool): Whether the component also knows the sentences of the raw text that its
+        vectors were learned from, or only those of its training corpus.
+    RETURNS (KnownSentences): The two numbers, and whether vectors were learned from raw text.
     """
     known_ids = set(ner.trained_on.tolist())
     if with_raw_text:

@@ -423,6 +423,8 @@ def leave_out(
     - "docs with missing tags": some tokens have no annotation;
     - docs without a value of the key `by_group`.
 
+    ner (CostSensitiveNER): The component.
+    examples (Iterable[Example]): The docs.
     by_group (str | None): The key of `doc.user_data` whose value is the group of a doc.
     keep_known (bool): Whether training docs stay. The texts that docs are drawn from may have
         training docs, and all drawn docs are needed.
@@ -543,8 +545,8 @@ def add_predicted(
 
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """The first entities, followed by the second ones."""
-    # Begins, ends and labels, each of both
+    """Join two lists of entities: the first entities, followed by the second ones."""
+    # The begins of both, then the ends of both, then the labels of both.
     columns = [numpy.concatenate(pair) for pair in zip(first, second)]
     return Entities(*columns)
 
@@ -552,9 +554,10 @@ def concatenate_entities(first: Entities, second: Entities) -> Entities:
 def thresholds_to_find(
     dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
-    """The highest threshold at which the set finds each wanted entity. The set has the spans whose
-    score is at least the threshold.
+    """Find the highest threshold at which the set finds each wanted entity. The set has the spans
+    whose score is at least the threshold.
 
+    dev (DevPredictions): The docs.
     wanted (Entities): The E entities to find.
     spans (Entities): The S spans.
     scores (Floats1d): The scores of the spans, above 0. Shape: (S,)
@@ -583,12 +586,15 @@ def thresholds_to_find(
 
 
 def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
-    """The units that a set must have to find each entity.
+    """Find the units that a set of spans must have so that it finds each entity.
 
     With `terms.found = "exact"` an entity has one unit: the entity itself, with its label. With
     "covered" each of its tokens is a unit. In a promise for each label, the same token is another
     unit for each label.
 
+    dev (DevPredictions): The docs.
+    entities (Entities): The entities.
+    terms (Terms): What is promised.
     RETURNS (tuple[Ints1d, Ints1d]): For each unit of each entity the index of that entity (its
         owner), ascending; and the number of the unit. Two entities that share a unit have the same
         number there. Shapes: (U,)

@@ -290,7 +290,10 @@ def annotate_predicted(
     """Let components annotate the predicted docs, as `spacy train` does with its
     `annotating_components`. The predicted docs of the examples are replaced.
 
+    nlp (Language): The pipeline.
+    examples (list[Example]): The examples.
     names (Sequence[str]): The names of these components.
+    RETURNS (list[Example]): The same examples.
     """
     if not names:
         return examples

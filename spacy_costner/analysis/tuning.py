@@ -402,6 +402,8 @@ def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str,
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
     """Replace the decoding of a component, also in the config of the pipeline.
 
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component.
     block (dict[str, Any]): The block of the new decoding, as the config has it.
     """
     ner.set_decoding(registry.resolve({"decoding": block})["decoding"])

@@ -18,8 +18,13 @@ tags; or the only allowed tag of each token, (N,)."""
 
 def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     """Set the potentials of forbidden tags and transitions to minus infinity, so that no path has
-    them. The gradient with respect to the result is also the gradient with respect to the given
-    potentials, as it is 0 wherever something is forbidden."""
+    them.
+
+    potentials (Potentials): The potentials.
+    constraints (Constraints): What is allowed. None in it allows all.
+    RETURNS (Potentials): The constrained potentials. The gradient with respect to them is also the
+        gradient with respect to `potentials`: it is 0 wherever something is forbidden.
+    """
     return Potentials(
         emissions=_mask(potentials.emissions, constraints.emissions),
         transitions=_mask(potentials.transitions, constraints.transitions),

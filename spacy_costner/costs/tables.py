@@ -201,7 +201,8 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
 
 
 def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostTable:
-    """Each mistake costs what a matrix that the user gives says.
+    """Each mistake costs what a matrix of the user says. A correct label with a wrong prefix is a
+    wrong boundary. See `make_matrix_cost` for the arguments.
 
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary

@@ -401,6 +401,8 @@ def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments
     continues an entity: the entity would be longer.
 
     tags (Ints1d): The tags of the path, -1 where they are unknown. Shape: (N,)
+    gold (Gold): Says which tags open and which continue an entity.
+    potentials (Potentials): The batch, for the lengths of sequences.
     """
     is_known = tags >= 0
     opening = to_numpy(gold.opening)

@@ -53,6 +53,10 @@ class Confidence:
     alternatives: float | None = None
 
     def __post_init__(self) -> None:
+        """Check the settings.
+
+        RAISES (ValueError): If a name is missing, or the probability is out of its range.
+        """
         where = "spacy_costner.Confidence"
         names = {"spans_key": self.spans_key, "extension": self.extension}
         for setting, name in names.items():

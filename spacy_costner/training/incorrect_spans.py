@@ -270,8 +270,8 @@ def sum_over_copies(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Poten
     RETURNS (Potentials): The gradient with respect to the scores of K tags.
     """
     xp = get_array_module(gradient.emissions)
-    # 1 where one of the K' tags has its scores from one of the K tags. A product with it sums over
-    # the copies. Shape: (K', K)
+    # 1 where one of the K' tags is one of the K tags or a copy of it. A product with this matrix
+    # sums over the copies. Shape: (K', K)
     is_tied = xp.asarray(tied_to)[:, None] == xp.arange(n_tags)
     is_tied = is_tied.astype(gradient.emissions.dtype)
     return Potentials(
