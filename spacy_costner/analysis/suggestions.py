@@ -84,12 +84,12 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 
 
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """Measure uncertainty by cost: the expected cost of a token if the tag a is chosen for which it
-    is lowest. The cost of a doc is the sum over its tokens.
+    """Measure uncertainty by cost. The cost of a token is the lowest expected cost that a tag a has
+    there. The cost of a doc is the sum over its tokens.
 
         min_a sum_k p(y_t = k) cost[k, a]
 
-    The cost is that of the component.
+    What a mistake costs is a setting of the component.
     """
     # By rounding, an expected cost may be slightly below 0.
     token_costs = numpy.maximum(ner.expected_costs(posterior), 0.0)

@@ -119,8 +119,9 @@ class Column(ABC):
     # For slim models: see `select_values`.
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (few are made so)
-        """If the values of this column are made of the values of another one, mark those of which
-        needed values are made.
+        """Mark the values of another column that this column needs. The values of some columns are
+        made of the values of another one: a pair is made of two. If such a value is needed, so are
+        those that it is made of. Other columns do nothing here.
 
         is_needed (dict[str, Array1d]): Whether each value of a column is needed, by the name of the
             column. The entry of the other column is changed. Shapes: (n_values,)

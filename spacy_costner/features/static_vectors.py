@@ -72,7 +72,8 @@ class KeyedVectors(StaticVectors):
     row in spaCy's table."""
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """Look each word up in spaCy's table: first its text, and then its text in lower case."""
+        """Look each word up in spaCy's table: first its text, and then its text in lower case.
+        Returns the row of its vector, -1 for none. Shape: (W,)"""
         row_of_key = self.source.key2row
         ids = []
         for lexeme in lexemes:

@@ -301,8 +301,9 @@ def _tokenize(task: Task, context: Context) -> Doc:
 
 
 def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
-    """Set the sentence starts of a doc to those of the tokens of its task. For a token of the doc
-    that no token of the task says it of, it is unknown whether it starts a sentence."""
+    """Set the sentence starts of a doc to those of the tokens of its task. They are unknown for
+    tokens of the doc at whose first character no token of the task begins, or one that doesn't say
+    whether it starts a sentence."""
     if not len(doc):
         return
     # The values of spaCy's SENT_START are 1 for a start, -1 for no start, and 0 for unknown.

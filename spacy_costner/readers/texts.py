@@ -378,8 +378,14 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
 
 
 def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, Any]]:
-    """Read the rows of a part of a Parquet file. Of its columns, those of the text and the id are
-    read, which have these names, and those with values that docs can be grouped by."""
+    """Read the rows of a part of a Parquet file. Only some columns are read: the text, the id, and
+    columns with values that docs can be grouped by.
+
+    part (Part): The part.
+    text_key (str), id_key (str): The names of the columns of the text and the id.
+    RETURNS (list[dict[str, Any]]): The values of each row by the name of the column.
+    RAISES (CorpusError): If it is no Parquet file, or lacks the column of the text.
+    """
     try:
         file = require_pyarrow().ParquetFile(part.path)
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}
