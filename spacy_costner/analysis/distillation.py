@@ -413,10 +413,11 @@ def entities_of(doc: Doc) -> list[Entity]:
 
 
 def mean_scores(docs: Sequence[Doc]) -> dict[Entity, float]:
-    """The mean confidence of each entity over teachers. A teacher that predicts it without a score
-    has the confidence 1, one that doesn't find it likely has 0.
+    """Compute the mean confidence of each entity over teachers. A teacher that predicts an entity
+    without a score gives it the confidence 1. A teacher that doesn't find it likely gives it 0.
 
     docs (Sequence[Doc]): The same doc as each teacher has predicted it.
+    RETURNS (dict[Entity, float]): The mean confidence by entity.
     """
     means: dict[Entity, float] = {}
     for doc in docs:
