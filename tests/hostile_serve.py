@@ -19,12 +19,12 @@ from spacy_costner.analysis.annotation_store import AnnotationStore
 from spacy_costner.analysis.session_vectors import RAW_FILE
 from spacy_costner.analysis.vectors import DIR_VECTORS
 
-from .support.annotation import NAMES, TOWNS, make_texts
+from .support.annotation import LANG, NAMES, TOWNS, make_texts
 from .support.serving import served
 
 N_TEXTS = 512
 LABELS = ["PER", "LOC"]
-OPTIONS = ("--labels", ",".join(LABELS), "--lang", "en")
+OPTIONS = ("--labels", ",".join(LABELS), "--lang", LANG)
 
 MARKUP = [
     "<script>document.title='hacked'</script>",

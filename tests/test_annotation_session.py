@@ -22,7 +22,7 @@ from spacy_costner.analysis.annotation_store import AnnotationStore
 from spacy_costner.analysis.predictions import run_before
 from spacy_costner.readers import Task, TaskSpan
 
-from .support.annotation import LABELS, answer_next, gold_spans, make_session
+from .support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
 
 
 def answer(session: AnnotationSession, key: str, *spans: ProposedSpan, seen: int = 0) -> bool:
@@ -81,7 +81,7 @@ def test_a_model_of_enough_texts_chooses_the_next_ones(
     known = [f"Yesterday Ana left Oslo with bag {i} ." for i in range(60)]
     unknown = [f"Tomorrow {word} Zik came to Wudu of Pim" for word in ("Aaron", "Berta", "Cleo")]
     store.add_texts([*known, *unknown])
-    session = AnnotationSession(store, labels=LABELS, lang="en")
+    session = AnnotationSession(store, labels=LABELS, lang=LANG)
     n_answers = 0
     for stored in list(store.texts.values()):
         if stored.text.startswith("Yesterday") and not stored.is_measuring and n_answers < 12:
@@ -169,7 +169,7 @@ def test_an_unknown_text_is_refused(tmp_path: Path) -> None:
 def test_white_space_at_the_ends_of_an_entity_is_left_out(tmp_path: Path) -> None:
     store = AnnotationStore(tmp_path)
     store.add_texts(["Ana  left  Oslo"])
-    session = AnnotationSession(store, labels=LABELS, lang="en")
+    session = AnnotationSession(store, labels=LABELS, lang=LANG)
     words = [word for word, _ in session.proposal("text-0").tokens]
     assert words == ["Ana", " ", "left", " ", "Oslo"]
     answer(session, "text-0", ProposedSpan(0, 2, "PER"))
@@ -241,13 +241,13 @@ def test_a_given_model_stays_until_one_of_the_session_is_better(tmp_path: Path) 
     assert trained is not None
     store = AnnotationStore(tmp_path / "session")
     store.add_texts([stored.text for stored in teacher.store.texts.values()])
-    session = AnnotationSession(store, labels=LABELS, lang="en", start_model=trained.nlp)
+    session = AnnotationSession(store, labels=LABELS, lang=LANG, start_model=trained.nlp)
     assert session.propose("Today Ana left Oslo with bag 7 .")
     answer_next(session, 15)
     session.train()
     assert session._nlp is trained.nlp  # whose F is 1
     with pytest.raises(ValueError, match="expected a pipeline with a component of factory"):
-        AnnotationSession(store, labels=LABELS, lang="en", start_model=spacy.blank("en"))
+        AnnotationSession(store, labels=LABELS, lang=LANG, start_model=spacy.blank(LANG))
 
 
 def test_the_last_training_is_on_all_answers(tmp_path: Path) -> None:

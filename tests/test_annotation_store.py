@@ -17,6 +17,7 @@ from spacy_costner.readers import CorpusInfo, Task, TaskSpan, read_docs
 
 from .support.annotation import make_texts
 
+NLP = spacy.blank("xx")
 PERSON = TaskSpan(10, 13, "PER")
 
 
@@ -45,7 +46,7 @@ def keys(store: AnnotationStore, *, is_measuring: bool) -> list[str]:
 
 def entities(path: Path) -> list[list[tuple[str, str]]]:
     """The entities of each doc of a corpus."""
-    docs = read_docs(spacy.blank("en"), path, info=CorpusInfo())
+    docs = read_docs(NLP, path, info=CorpusInfo())
     return [[(ent.text, ent.label_) for ent in doc.ents] for doc in docs]
 
 

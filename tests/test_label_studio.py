@@ -9,7 +9,7 @@ from spacy_costner.analysis.annotation_session import AnnotationSession, Session
 from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
 from spacy_costner.analysis.label_studio import NAME, LabelStudioBackend, read_labeling_config
 
-from .support.annotation import LABELS, NAMES, TOWNS, make_texts
+from .support.annotation import LABELS, LANG, NAMES, TOWNS, make_texts
 
 CONFIG = """
 <View>
@@ -25,7 +25,7 @@ TO_MEASURE = [text for text in TEXTS if is_drawn(text)]
 
 @pytest.fixture
 def backend(tmp_path: Path) -> LabelStudioBackend:
-    session = AnnotationSession(AnnotationStore(tmp_path), labels=[], lang="en")
+    session = AnnotationSession(AnnotationStore(tmp_path), labels=[], lang=LANG)
     return LabelStudioBackend(session)
 
 

@@ -19,7 +19,7 @@ from spacy_costner.analysis import annotation_store
 from spacy_costner.analysis.annotation_session import AnnotationSession
 from spacy_costner.serve import MOST_BYTES, make_app
 
-from .support.annotation import answer_next, make_session, make_texts
+from .support.annotation import LANG, answer_next, make_session, make_texts
 from .support.commands import run
 
 starlette_testclient = pytest.importorskip("starlette.testclient")
@@ -271,7 +271,7 @@ def test_the_language_of_a_session_stays(tmp_path: Path) -> None:
 def test_the_last_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     session = make_session(tmp_path / "s")
-    session.store.save_settings({"labels": session.labels, "lang": "en"})
+    session.store.save_settings({"labels": session.labels, "lang": LANG})
     answer_next(session, 20)
     result = run("serve", "s", "--final", "final")
     assert result.exit_code == 0, result.output

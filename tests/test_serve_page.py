@@ -7,7 +7,7 @@ import pytest
 
 from spacy_costner.analysis.annotation_store import AnnotationStore
 
-from .support.annotation import NAMES, TOWNS, make_texts
+from .support.annotation import LANG, NAMES, TOWNS, make_texts
 from .support.browser import browser, needs_chromium
 from .support.serving import served
 
@@ -22,7 +22,7 @@ def options(tmp_path: Path) -> list[str]:
     """The options of a new session."""
     path = tmp_path / "raw.txt"
     path.write_text("\n".join(make_texts(80)))
-    return ["--labels", "PER,LOC", "--lang", "en", "--texts", str(path)]
+    return ["--labels", "PER,LOC", "--lang", LANG, "--texts", str(path)]
 
 
 def entities(tab: Any) -> list[tuple[int, int, str]]:
@@ -181,7 +181,7 @@ def test_markup_in_texts_and_labels_is_shown_as_it_is(tmp_path: Path) -> None:
         "<img src=x onerror=document.title='hacked'> & <script>document.title='hacked'</script>"
     )
     path.write_text("\n".join(f"{markup} {i}" for i in range(4)))
-    options = ["--labels", "<b>A</b>", "--lang", "en", "--texts", str(path)]
+    options = ["--labels", "<b>A</b>", "--lang", LANG, "--texts", str(path)]
     with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
         tab.open(address)
         tab.wait(SHOWN)
