@@ -25,12 +25,13 @@ from spacy.training import Example
 
 from spacy_costner.analysis.web_features import symbols_of_spacy
 from spacy_costner.analysis.web_file import MAGIC, VERSION, pack_file
-from spacy_costner.analysis.web_model import make_web_model
+from spacy_costner.analysis.web_model import WebModel, make_web_model
 from spacy_costner.decoding import make_threshold, make_viterbi
 from spacy_costner.pipeline.promises import Promise, Thresholds
 
 from .support.node import NODE, Node, needs_node, node
 from .support.pipelines import pipeline, train
+from .support.vocabs import blank_vocab
 from .support.web_models import (
     ANSWER,
     FEATURES,
@@ -160,18 +161,21 @@ def test_texts_of_hypothesis(words_pipeline: Language, browser_of: Node, words: 
 
 @pytest.fixture(scope="module")
 def words_pipeline() -> Language:
-    """A pipeline of two passes."""
-    return make_pipeline(features=TWO_PASSES, outside="before", sentence_boundaries=True)
+    """An English pipeline of two passes."""
+    return make_pipeline(features=TWO_PASSES, outside="before", sentence_boundaries=True, lang="en")
 
 
 @pytest.fixture(scope="module")
-def browser_of(
-    words_pipeline: Language, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Node]:
-    """Node with this pipeline."""
+def words_model(words_pipeline: Language) -> WebModel:
+    """The model file of this pipeline."""
+    return make_web_model(words_pipeline)
+
+
+@pytest.fixture(scope="module")
+def browser_of(words_model: WebModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Node with this model file."""
     with node(ANSWER) as process:
-        data = make_web_model(words_pipeline).data
-        load_in_node(process, data, tmp_path_factory.mktemp("words"))
+        load_in_node(process, words_model.data, tmp_path_factory.mktemp("words"))
         yield process
 
 
@@ -239,8 +243,8 @@ def test_refused_options(options: dict[str, Any], message: str, browser_of: Node
     assert message in browser_of.ask({"text": "Rome", "options": options})["error"]
 
 
-def test_info(words_pipeline: Language) -> None:
-    info = make_web_model(words_pipeline).info
+def test_info(words_model: WebModel) -> None:
+    info = words_model.info
     assert info["lang"] == "en"
     assert info["passes"] == 2
     assert info["labels"] == ["city", "paper", "person"]
@@ -300,7 +304,7 @@ def with_japanese_tokenizer() -> Language:
 
 
 def without_training() -> Language:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     model = {"@architectures": "spacy_costner.SparseCRF.v1"}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model})
     return nlp
@@ -336,7 +340,7 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
         "pairs of caseless",
     ),
     "Tok2Vec": (with_cnn, "a model with a Tok2Vec"),
-    "no component": (lambda: spacy.blank("en"), "with a component of factory 'cost_sensitive_ner'"),
+    "no component": (lambda: spacy.blank("xx"), "with a component of factory 'cost_sensitive_ner'"),
     "two components": (with_two_components, "several components, ner, other"),
     "no training": (without_training, "expected a trained pipeline"),
     "a ruler": (with_pipe("entity_ruler"), "entity_ruler, which sets entities"),
@@ -365,7 +369,7 @@ def test_what_a_page_cannot_have(case: str) -> None:
 
 
 def test_static_vectors_are_refused() -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.vocab.set_vector("Rome", numpy.ones(2, dtype="float32"))
     nlp.vocab.set_vector("Ana", numpy.asarray([1, -1], dtype="float32"))
     features = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True}
@@ -479,7 +483,7 @@ def test_characters_are_those_of_python(method: str, words_in_node: Node) -> Non
     assert words_in_node.ask({"method": method, "codes": codes}) == expected
 
 
-VOCAB = spacy.blank("en").vocab
+VOCAB = blank_vocab()
 
 
 def check_words(words_in_node: Node, words: list[str]) -> None:
@@ -562,18 +566,18 @@ def test_damaged_files(
     damage: Callable[[bytes], bytes],
     message: str,
     browser: Node,
-    words_pipeline: Language,
+    words_model: WebModel,
     tmp_path: Path,
 ) -> None:
-    content = damage(gzip.decompress(make_web_model(words_pipeline).data))
+    content = damage(gzip.decompress(words_model.data))
     assert message in load_in_node(browser, gzip.compress(content), tmp_path)["error"]
 
 
 @needs_node
 def test_more_features_than_memory_has(
-    browser: Node, words_pipeline: Language, tmp_path: Path
+    browser: Node, words_model: WebModel, tmp_path: Path
 ) -> None:
-    header, arrays = take_apart(make_web_model(words_pipeline).data)
+    header, arrays = take_apart(words_model.data)
     header["columns"][0]["n_values"] = 1e12
     encoded = json.dumps(header).encode("utf8")
     content = MAGIC + struct.pack("<II", VERSION, len(encoded)) + encoded + arrays
@@ -582,18 +586,18 @@ def test_more_features_than_memory_has(
 
 
 @needs_node
-def test_broken_gzip(browser: Node, words_pipeline: Language, tmp_path: Path) -> None:
-    data = make_web_model(words_pipeline).data
+def test_broken_gzip(browser: Node, words_model: WebModel, tmp_path: Path) -> None:
+    data = words_model.data
     for damaged in (data[: len(data) // 2], data[:500] + b"12345" + data[505:]):
         assert "compressed by gzip" in load_in_node(browser, damaged, tmp_path)["error"]
 
 
 @needs_node
 def test_fuzzed_files_give_errors_or_entities(
-    browser: Node, words_pipeline: Language, tmp_path: Path
+    browser: Node, words_model: WebModel, tmp_path: Path
 ) -> None:
     """Whatever stands in a file, loading and predicting end."""
-    header, arrays = take_apart(make_web_model(words_pipeline).data)
+    header, arrays = take_apart(words_model.data)
     del header["tokenizer"]["rules"][5:]  # shorter, so that other parts are hit
     header["symbols"] = {}
     for column in header["columns"]:
@@ -622,8 +626,10 @@ def fuzz(text: str, rng: random.Random) -> str:
     return text
 
 
-def test_the_same_pipeline_gives_the_same_file(words_pipeline: Language) -> None:
-    assert make_web_model(words_pipeline).data == make_web_model(words_pipeline).data
+def test_the_same_pipeline_gives_the_same_file(
+    words_pipeline: Language, words_model: WebModel
+) -> None:
+    assert make_web_model(words_pipeline).data == words_model.data
 
 
 def test_arrays_of_other_types_are_refused() -> None:

@@ -103,12 +103,17 @@ def check(process: Node, nlp: Language, texts: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[dict[str, tuple[Node, Language]]]:
+def pipelines() -> dict[str, Language]:
+    """A pipeline of each language."""
+    return {lang: spacy.blank(lang) for lang in LANGUAGES}
+
+
+@pytest.fixture(scope="module")
+def processes(pipelines: dict[str, Language]) -> Iterator[dict[str, tuple[Node, Language]]]:
     """For each language, a process of Node with its tokenizer, and a pipeline."""
     with ExitStack() as stack:
         made = {}
-        for lang in LANGUAGES:
-            nlp = spacy.blank(lang)
+        for lang, nlp in pipelines.items():
             process = stack.enter_context(node(SCRIPT))
             process.ask({"description": describe_tokenizer(nlp), "texts": []})
             made[lang] = (process, nlp)
@@ -220,7 +225,7 @@ def test_other_languages(lang: str) -> None:
 
 def custom(**settings: Any) -> Language:
     """A pipeline whose tokenizer has some settings of its own."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     patterns = {
         "prefix_search": re.compile(r"[(«]|x(?=y)").search,
         "suffix_search": re.compile(r"[)»]$|!+$").search,
@@ -265,15 +270,19 @@ def test_other_settings(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_description_is_json_and_small(lang: str) -> None:
-    description = json.dumps(describe_tokenizer(spacy.blank(lang)))
-    assert len(description) < 200_000
-    assert json.loads(description) == describe_tokenizer(spacy.blank(lang))
+def test_the_description_is_json_and_small(pipelines: dict[str, Language], lang: str) -> None:
+    description = describe_tokenizer(pipelines[lang])
+    text = json.dumps(description)
+    assert len(text) < 200_000
+    assert json.loads(text) == description
 
 
-def test_a_saved_pipeline_has_the_same_description(tmp_path: Path) -> None:
-    spacy.blank("de").to_disk(tmp_path)
-    assert describe_tokenizer(spacy.load(tmp_path)) == describe_tokenizer(spacy.blank("de"))
+def test_a_saved_pipeline_has_the_same_description(
+    pipelines: dict[str, Language], tmp_path: Path
+) -> None:
+    nlp = pipelines["de"]
+    nlp.to_disk(tmp_path)
+    assert describe_tokenizer(spacy.load(tmp_path)) == describe_tokenizer(nlp)
 
 
 class OtherTokenizer(Tokenizer):
@@ -281,7 +290,7 @@ class OtherTokenizer(Tokenizer):
 
 
 def test_other_tokenizers_are_refused() -> None:
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.tokenizer = OtherTokenizer(nlp.vocab)
     message = r"tokenizer: expected spaCy's rule tokenizer.*, got tests.*\.OtherTokenizer"
     with pytest.raises(ValueError, match=message):

@@ -75,6 +75,7 @@ def make_pipeline(
     *,
     spread: float = 0.4,
     n_copies: int = 1,
+    lang: str = "xx",
     **settings: Any,
 ) -> Language:
     """A linear pipeline of random weights, as it is when it was saved and loaded.
@@ -82,10 +83,11 @@ def make_pipeline(
     features: The block of the config.
     spread: The standard deviation of weights.
     n_copies: How often each sentence is in the training corpus.
+    lang: The language of the tokenizer. That for many languages is made in the shortest time.
     settings: Other settings of the component.
     """
     model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": features}
-    nlp = spacy.blank("en")
+    nlp = spacy.blank(lang)
     config = {"model": model, "confidence": CONFIDENCE, **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     examples = [
