@@ -2,7 +2,7 @@
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
@@ -36,6 +36,7 @@ from spacy_costner.types import Gold
 from .support.fitting import examples_of
 from .support.linear import SPARSE
 from .support.threads import in_threads
+from .support.vocabs import blank_vocab
 
 DIM = 3
 WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
@@ -47,7 +48,7 @@ GOLD = Gold(numpy.asarray([0, 2, 1, 1, 0, 2, 1, 0, 1], dtype="int32"))
 
 @pytest.fixture()
 def vocab() -> Vocab:
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     for word, vector in WORDS.items():
         vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
     return vocab
@@ -284,18 +285,32 @@ def pipeline(hidden: int = 16, **settings: Any) -> tuple[Language, list[Example]
     return nlp, examples_of(nlp, train), examples_of(nlp, test)
 
 
-def updated(**settings: Any) -> tuple[Language, list[Example], list[Example]]:
-    """A pipeline after 300 updates."""
+class Updated(NamedTuple):
+    """A trained pipeline, what it was trained on, and what it is tested on."""
+
+    nlp: Language
+    train: list[Example]
+    test: list[Example]
+
+
+def updated(**settings: Any) -> Updated:
+    """A pipeline after 80 updates."""
     fix_random_seed(0)
     nlp, train, test = pipeline(**settings)
-    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.02))
-    for _ in range(300):
+    optimizer = nlp.initialize(lambda: train, sgd=Adam(0.05))
+    for _ in range(80):
         nlp.update(train, sgd=optimizer)
-    return nlp, train, test
+    return Updated(nlp, train, test)
 
 
-def test_updates_learn_what_is_not_linear() -> None:
-    nlp, _, test = updated()
+@pytest.fixture(scope="module")
+def updated_pipeline() -> Updated:
+    """A pipeline after 80 updates. Tests don't change it."""
+    return updated()
+
+
+def test_updates_learn_what_is_not_linear(updated_pipeline: Updated) -> None:
+    nlp, _, test = updated_pipeline
     assert nlp.evaluate(test)["ents_f"] > 0.9
     linear_nlp, _, _ = updated(hidden=0)
     assert linear_nlp.evaluate(test)["ents_f"] < 0.8
@@ -325,9 +340,24 @@ def test_training_the_layer_alone_leaves_the_weights_as_they_are(
     assert nlp.evaluate(test)["ents_f"] > 0.9
 
 
-@pytest.mark.parametrize("most_words", [0, 100_000], ids=["together", "alone"])
-@pytest.mark.parametrize("few_sentences", [0, 1000], ids=["by updates", "at once"])
-@pytest.mark.parametrize("n_seeds", [1, 2])
+TOGETHER, ALONE = 0, 100_000
+"""Values of MOST_WORDS. With at most so many words, the layer is trained alone, after the
+weights."""
+
+BY_UPDATES, AT_ONCE = 0, 1000
+"""Values of FEW_SENTENCES. With fewer sentences, the weights are trained at once."""
+
+
+@pytest.mark.parametrize(
+    ("most_words", "few_sentences", "n_seeds"),
+    [
+        (TOGETHER, BY_UPDATES, 1),
+        (ALONE, BY_UPDATES, 2),
+        (TOGETHER, AT_ONCE, 2),
+        (ALONE, AT_ONCE, 1),
+    ],
+    ids=["together by updates", "alone by updates", "together at once", "alone at once"],
+)
 def test_fit_trains_the_layer(
     most_words: int,
     few_sentences: int,
@@ -368,7 +398,7 @@ def fit_config(folder: Path) -> Config:
         dev_path=folder / "dev.spacy",
         vectors=str(folder / "vectors"),
     )
-    overrides = {"training.max_epochs": 40, "training.optimizer.learn_rate": 0.05}
+    overrides = {"training.max_epochs": 15, "training.optimizer.learn_rate": 0.05}
     config = Config().from_str(text, overrides=overrides, interpolate=False)
     features = config["components"]["ner"]["model"]["features"]
     features.update(windows={"LOWER": 0}, memory=None, elsewhere=None)
@@ -378,8 +408,10 @@ def fit_config(folder: Path) -> Config:
 # Saved models
 
 
-def test_a_saved_pipeline_with_a_layer_predicts_the_same(tmp_path: Path) -> None:
-    nlp, train, test = updated()
+def test_a_saved_pipeline_with_a_layer_predicts_the_same(
+    updated_pipeline: Updated, tmp_path: Path
+) -> None:
+    nlp, train, test = updated_pipeline
     texts = [eg.reference.text for eg in test]
     expected = [doc.to_json()["ents"] for doc in nlp.pipe(texts)]
     assert any(expected)
@@ -408,11 +440,11 @@ def test_a_copy_has_weights_of_its_own(vocab: Vocab) -> None:
     assert_array_equal(model.predict(docs).emissions, expected)
 
 
-def test_an_added_label_changes_no_score() -> None:
+def test_an_added_label_changes_no_score(updated_pipeline: Updated) -> None:
     """Scores of the tags that were there stay."""
-    nlp, _, test = updated()
+    nlp = pickle.loads(pickle.dumps(updated_pipeline.nlp))
     ner = nlp.get_pipe("ner")
-    docs = [eg.predicted for eg in test]
+    docs = [nlp.make_doc(eg.reference.text) for eg in updated_pipeline.test]
     before = ner.model.predict(docs)
     n_tags = len(before.start)
     ner.add_label("DATE")
@@ -470,9 +502,9 @@ def test_without_training_docs_there_is_no_layer(vocab: Vocab) -> None:
     assert model.predict(docs_of(vocab)).emissions.shape == (9, 3)
 
 
-def test_parts_of_an_explanation_add_up_to_the_score() -> None:
+def test_parts_of_an_explanation_add_up_to_the_score(updated_pipeline: Updated) -> None:
     """The layer is one of the reasons for a tag."""
-    nlp, _, test = updated()
+    nlp, _, test = updated_pipeline
     ner = nlp.get_pipe("ner")
     text = test[0].reference.text
     (token, _) = explain(nlp, text=text, n_features=1000).tokens
