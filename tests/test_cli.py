@@ -59,7 +59,7 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
     fit = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
 
-    shown = run_on_terminal([*fit, "--calibrate", "--output", "out"], tmp_path)
+    shown = run_on_terminal([*fit, "--lang", "xx", "--calibrate", "--output", "out"], tmp_path)
 
     lines = [line.strip() for line in re.split("[\r\n]+", shown)]
     for desc in ("first pass 1/3", "train", "held-out folds", "predict"):

@@ -14,11 +14,12 @@ from spacy_costner.cli.report import report_page
 
 from .support.browser import Browser, browser, needs_chromium
 from .support.markup import HOSTILE, RUN
+from .support.vocabs import blank_vocab
 
 
 def make_docs(labels: list[str]) -> list[Doc]:
     """A doc for each label. Its text is hostile, too."""
-    vocab = spacy.blank("en").vocab
+    vocab = blank_vocab()
     docs = []
     for i, label in enumerate(labels):
         doc = Doc(vocab, words=["So", f"word{i}", HOSTILE[i % len(HOSTILE)], "fell"])
@@ -43,11 +44,16 @@ def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
 
 
 @needs_chromium
-@pytest.mark.parametrize("half", [HOSTILE[:14], HOSTILE[14:]], ids=["first", "second"])
-def test_nothing_of_a_report_runs(half: list[str], tmp_path: Path) -> None:
-    """There are few labels, so the matrix of the report has a row for each."""
-    nlp = spacy.blank("en")
-    ner = nlp.add_pipe("cost_sensitive_ner", name="ner")
+@pytest.mark.parametrize(
+    ("half", "scheme"),
+    [(HOSTILE[:14], "IOB2"), (HOSTILE[14:], "BILUO")],
+    ids=["first", "second"],
+)
+def test_nothing_of_a_report_runs(half: list[str], scheme: str, tmp_path: Path) -> None:
+    """There are few labels, so the matrix of the report has a row for each. With IOB2 there are few
+    tags, so that their transitions are drawn, too."""
+    nlp = spacy.blank("xx")
+    ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config={"scheme": scheme})
     examples = [Example(doc.copy(), doc) for doc in make_docs(half)]
     for eg in examples:
         eg.predicted.set_ents([], default="missing")
@@ -59,7 +65,7 @@ def test_nothing_of_a_report_runs(half: list[str], tmp_path: Path) -> None:
     path.write_text(report_page(result), encoding="utf8")
 
     with browser(tmp_path) as tab:
-        check_nothing_runs(tab, path, "en_pipeline 0.0.0: report")
+        check_nothing_runs(tab, path, "xx_pipeline 0.0.0: report")
 
         titles = tab.run("[...document.querySelectorAll('svg title')].map(e => e.textContent)")
         assert any(half[0] in title for title in titles)

@@ -165,7 +165,7 @@ def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
 def test_training_docs_are_scored_by_a_linear_part_that_was_not_trained_on_them() -> None:
     """Labels are drawn by lot: only weights that were trained on a doc, or on its copy, know them.
     Half the docs have a copy at the other end of the corpus."""
-    nlp = pipeline(model={**MODEL, "linear_epochs": 20})
+    nlp = pipeline(model={**MODEL, "linear_epochs": 6})
     rng = random.Random(0)
     batch: list[Example] = []
     for i in range(80):

@@ -504,14 +504,21 @@ def test_a_tree_is_saved_with_the_model(
 # Damage at random
 
 
-@pytest.mark.parametrize("kind", slow_but(["sparse", "cnn"], "sparse"))
-def test_damaged_models_are_refused_or_answer_as_before(kind: str) -> None:
-    """There are 130 models with random damage of every kind."""
-    results = corrupt(kind, 130, seed=3)
+@pytest.mark.parametrize(
+    ("kind", "n_cases"),
+    [
+        ("sparse", 50),
+        pytest.param("sparse", 130, marks=pytest.mark.slow),
+        pytest.param("cnn", 130, marks=pytest.mark.slow),
+    ],
+)
+def test_damaged_models_are_refused_or_answer_as_before(kind: str, n_cases: int) -> None:
+    """The models have random damage of every kind."""
+    results = corrupt(kind, n_cases, seed=3)
 
     wrong = [(case.name, case.config, end) for case, end in results if not is_right(case, end)]
     assert not wrong
     # Otherwise nothing would be tested: both ends occur, and each kind of damage.
     ends = Counter(end for _, end in results)
-    assert ends["refused"] > 60 and ends["same"] > 5
+    assert ends["refused"] > 0.4 * n_cases and ends["same"] > 0.03 * n_cases
     assert {case.name.split()[0] for case, _ in results} == set(CORRUPTIONS)

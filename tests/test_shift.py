@@ -29,6 +29,7 @@ from . import oracle
 from .support.commands import run
 from .support.pipelines import load
 from .support.posteriors import entities_of, posterior
+from .support.slow import slow_but
 from .support.strategies import seeds
 
 
@@ -72,7 +73,11 @@ def calibration_of(scores: Any) -> dict[str, Any]:
     return {"scores": sorted(scores), "digest": digest, "approximate": False}
 
 
-@pytest.mark.parametrize("shares", [(0.95, 0.05), (0.6, 0.3, 0.1)], ids=str)
+FEW_VALUES = [(0.95, 0.05), (0.6, 0.3, 0.1)]
+"""The probabilities of two scores, and of three."""
+
+
+@pytest.mark.parametrize("shares", slow_but(FEW_VALUES, FEW_VALUES[0]), ids=str)
 def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float, ...]) -> None:
     """Scores have two or three values, so that many are equal, as they are if they are rounded.
     There are 2,000 calibrations, each with 100 calibration docs and 400 docs like them, and the
