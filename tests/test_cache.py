@@ -23,6 +23,7 @@ from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 
 from .support.commands import run
 from .support.fitting import read_pieces
+from .support.vocabs import blank_vocab
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 WORDS = ["Ana", "Lee", "saw", "Rome", "in", "May", "\n", "Oslo", "and", "12", "."]
@@ -31,7 +32,7 @@ FEATURES = "components.ner.model.features"
 
 def make_docs(n_docs: int, *, missing: bool) -> list[Doc]:
     """Docs of words and entities by chance, some without annotation of their first word."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     rng = numpy.random.default_rng(n_docs)
     docs = []
     for i in range(n_docs):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 import srsly
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,9 @@ from spacy_costner.features import Features, Template
 from spacy_costner.features.clusters import k_means, read_clusters, to_unit_length
 from spacy_costner.features.ids import pack_hashes, unpack_hashes
 
-VOCAB = spacy.blank("xx").vocab
+from .support.vocabs import blank_vocab
+
+VOCAB = blank_vocab()
 PATH_OF_ROME = "0110" + "11" + "0101" + "1" * 10 + "00"
 """A path of 22 bits. Features are its prefixes of 20, 10, 6 and 4 bits."""
 

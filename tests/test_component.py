@@ -69,7 +69,7 @@ def test_a_pipeline_learns_the_training_texts(loss: dict[str, Any], scheme: str)
 
 def test_settings_that_a_config_leaves_out_have_these_values() -> None:
     """A config that was saved before there was a setting still means what it meant then."""
-    nlp = spacy.blank("en")
+    nlp = spacy.blank("xx")
     nlp.add_pipe("cost_sensitive_ner")
     config = nlp.get_pipe_config("cost_sensitive_ner")
     blocks = {"factory", "model", "loss", "decoding", "scorer"}

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spacy
 from make_demo_corpus import SIZES, make_corpus
 from make_pii_corpus import SIZES as LETTERS
 from make_pii_corpus import make_corpus as make_letters
 from spacy.tokens import Doc
+
+from .support.vocabs import blank_vocab
 
 TREE = Path(__file__).parent.parent / "configs" / "demo_tree.json"
 
@@ -30,7 +31,7 @@ def test_the_demo_corpus_depends_on_its_seed_only() -> None:
 
 
 def test_labels_of_the_demo_corpus_are_the_leaves_of_its_tree() -> None:
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     tree_labels = set(leaves(json.loads(TREE.read_text(encoding="utf8"))))
     for name, size in SIZES.items():
         docs = list(make_corpus(name).get_docs(vocab))
@@ -42,7 +43,7 @@ def test_labels_of_the_demo_corpus_are_the_leaves_of_its_tree() -> None:
 @pytest.mark.parametrize("name", sorted(SIZES.keys() - {"train"}))
 def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: str) -> None:
     """More than a tenth, but less than six tenths."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     training_words = set()
     for doc in make_corpus("train").get_docs(vocab):
         training_words.update(token.text for token in doc)
@@ -55,7 +56,7 @@ def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: s
 
 def test_a_name_of_the_demo_corpus_has_several_labels() -> None:
     """An example is Lincoln: a person, a city, …"""
-    docs = make_corpus("train").get_docs(spacy.blank("xx").vocab)
+    docs = make_corpus("train").get_docs(blank_vocab())
     ents = [ent for doc in docs for ent in doc.ents]
 
     labels_of_lincoln = {ent.label_ for ent in ents if ent.text == "Lincoln"}
@@ -66,7 +67,7 @@ def test_a_name_of_the_demo_corpus_has_several_labels() -> None:
 @pytest.fixture(scope="module")
 def letters() -> list[Doc]:
     """The development part of the corpus of letters with personal data."""
-    return list(make_letters("dev").get_docs(spacy.blank("xx").vocab))
+    return list(make_letters("dev").get_docs(blank_vocab()))
 
 
 def test_the_letters_are_the_same_each_time() -> None:

@@ -5,7 +5,6 @@ import tracemalloc
 from typing import Any
 
 import pytest
-import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from spacy.tokens import Doc
@@ -13,8 +12,9 @@ from spacy.tokens import Doc
 from spacy_costner.features import Features, Template
 
 from .support.linear import found_names
+from .support.vocabs import blank_vocab
 
-VOCAB = spacy.blank("xx").vocab
+VOCAB = blank_vocab()
 WORDS = ["Rome", "ROME", "rome", "Ana", "in", "of", "12", "Éa"]
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=4)
 """Up to 4 docs of up to 12 words, some of them capitalised."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
 from spacy.util import registry
@@ -21,6 +20,7 @@ from spacy_costner.analysis.runs import Run
 from .support.config import FEATURES
 from .support.experiment import SENTENCES
 from .support.runs import square
+from .support.vocabs import blank_vocab
 
 NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.md"))
 
@@ -121,7 +121,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def docs(file: Path) -> list[Doc]:
     """Ana Lee (PER) ve Roma (LOC); Roma (LOC) duerme."""
-    return read_docs(file, spacy.blank("xx").vocab)
+    return read_docs(file, blank_vocab())
 
 
 def test_entities_of_corpora_are_read(docs: list[Doc]) -> None:

@@ -1,13 +1,14 @@
 """The experiments with the cost of a tree, and the folds of their corpus."""
 
 import pytest
-import spacy
 from spacy.tokens import Doc
 
 from experiments import corpora, hierarchical_cost
 from experiments.corpora import deal, divide
 from experiments.hierarchical_cost import METHODS, SPLITS
 from experiments.runner import Runner
+
+from .support.vocabs import blank_vocab
 
 GOLD = "genia_gold_tokens"
 
@@ -37,7 +38,7 @@ def test_folds_depend_on_the_seed_only():
 def corpus(monkeypatch):
     """Eighty short docs in the place of GENIA, with the number of the abstract of each: two docs
     are an abstract."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     tag_of_word = {"HIV": "B-virus", "cells": "B-cell_type"}
     docs = []
     for line in ["a HIV is", "a cells is", "HIV HIV", "is a"] * 20:

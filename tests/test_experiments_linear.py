@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
-import spacy
 from spacy.tokens import Doc
 from spacy.util import registry
 
 from experiments import corpora, linear
 from experiments.runner import Runner, size_of
 
-VOCAB = spacy.blank("xx").vocab
+from .support.vocabs import blank_vocab
+
+VOCAB = blank_vocab()
 
 
 def tagged_doc(text: str) -> Doc:

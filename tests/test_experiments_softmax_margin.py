@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 from numpy.testing import assert_allclose
 from spacy.training import Example
 
@@ -14,6 +13,8 @@ from experiments.corpora import as_examples, read_docs
 from experiments.runner import Runner, fill, size_of, template
 from experiments.softmax_margin import METHODS, Plan
 from experiments.training import run_stages
+
+from .support.vocabs import blank_vocab
 
 SENTENCES = """\
 -DOCSTART- -X- O O
@@ -46,7 +47,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def examples(path: Path) -> list[Example]:
     """The two sentences."""
-    return as_examples(read_docs(path.with_suffix(".train"), spacy.blank("xx").vocab))
+    return as_examples(read_docs(path.with_suffix(".train"), blank_vocab()))
 
 
 def weights(

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc
@@ -25,6 +24,7 @@ from experiments.z_score import FULL, Z, vary
 from . import oracle
 from .support.batches import random_potentials
 from .support.fitting import TEXTS, initialized, loss_block
+from .support.vocabs import blank_vocab
 
 N_TAGS = 2
 N_SYMBOLS = 3
@@ -227,7 +227,7 @@ def test_hmms_are_as_hard_as_wanted() -> None:
 
 def make_docs() -> list[Doc]:
     """Ana Lee (PER) ve Roma (LOC); Roma (LOC) duerme."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     first = Doc(vocab, words=["Ana", "Lee", "ve", "Roma"], ents=["B-PER", "I-PER", "O", "B-LOC"])
     return [first, Doc(vocab, words=["Roma", "duerme"], ents=["B-LOC", "O"])]
 
@@ -287,7 +287,7 @@ def test_pooled_errors_weigh_parts_by_their_tokens() -> None:
 def test_the_expected_step_by_hand() -> None:
     """K^2 p(O, O) - 2 K p(O) + 1, where there are K = 2 tags, three of four pairs of tags are O, O,
     and seven of the eight tags of these pairs are O."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     doc = Doc(vocab, words=[*"abcde"], ents=["O", "O", "O", "O", "B-LOC"])
     assert z_score.expected_step([[doc]]) == pytest.approx(2**2 * 3 / 4 - 2 * 2 * 7 / 8 + 1)
 

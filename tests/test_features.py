@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spacy
 import srsly
 from spacy.tokens import Doc, Token
 from spacy.vocab import Vocab
@@ -16,8 +15,9 @@ from spacy_costner.features import Features, Template
 from spacy_costner.features.words import character_type, flag
 
 from .support.linear import found_names
+from .support.vocabs import blank_vocab
 
-VOCAB = spacy.blank("xx").vocab
+VOCAB = blank_vocab()
 PHRASES = "new york\nYork\nnew york city\n\nIl-2\n"
 
 

@@ -19,6 +19,7 @@ from spacy_costner.analysis.tuning import tune_on
 
 from .support.commands import run
 from .support.pipelines import examples, load
+from .support.vocabs import blank_vocab
 
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 SHORT = ["--nlp.lang", "xx", "--training.max_epochs", 4]
@@ -31,7 +32,7 @@ BOTH = [*CALIBRATE, *TUNE]
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """80 docs. Each has a name that no other doc has, with a random label. A model that was trained
     on a doc predicts its label; another one can only guess, and is right for half of the docs."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     docs = []
     for i in range(80):
         label = random.Random(i).choice(["B-PER", "B-ORG"])
@@ -110,7 +111,7 @@ def test_the_threshold_is_chosen_by_scores_of_held_out_docs(fitted: Fitted) -> N
 
 def test_a_calibrated_pipeline_is_tuned_with_its_temperature(corpus: Path, tmp_path: Path) -> None:
     """With its calibrated probabilities, `tune` finds the same threshold for the saved pipeline."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     docs = []
     for i in range(40):
         label = random.Random(i).choice(["B-PER", "B-PER", "B-ORG", "O"])
@@ -188,7 +189,7 @@ def test_a_model_to_start_from_needs_a_development_corpus(corpus: Path, tmp_path
 
 
 def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_path: Path) -> None:
-    doc = Doc(spacy.blank("xx").vocab, words=["Oslo", "waits"], ents=["B-LOC", "O"])
+    doc = Doc(blank_vocab(), words=["Oslo", "waits"], ents=["B-LOC", "O"])
     DocBin(docs=[doc] * (N_FOLDS - 1)).to_disk(tmp_path / "train.spacy")
     options = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
     result = run("fit", *options, "--calibrate")

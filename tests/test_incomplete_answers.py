@@ -13,9 +13,10 @@ from spacy_costner.analysis.distillation import distill
 from spacy_costner.analysis.incomplete_answers import find_outside_words, leave_out_unknown
 
 from .support.commands import run
+from .support.vocabs import blank_vocab
 
 ROOT = Path(__file__).parent.parent
-VOCAB = spacy.blank("xx").vocab
+VOCAB = blank_vocab()
 
 CITIES = ("London", "Berlin", "Paris", "Rome")
 TEXTS = [f"I live in {city} now ." for city in CITIES] * 5 + ["we all like this song ."] * 10

@@ -26,8 +26,9 @@ from .support.config import REQUIRED, declared
 from .support.fitting import read_batches, total_loss, train
 from .support.linear import HYBRID, SPARSE, found_names
 from .support.pipelines import pipeline
+from .support.vocabs import blank_vocab
 
-VOCAB = spacy.blank("xx").vocab
+VOCAB = blank_vocab()
 WORDS = ["Rome", "rome", "Ana", "in", "12", ",", "May"]
 LABELS = ["LOC", "PER", "x-y"]
 BORDERS = [0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1]

@@ -21,6 +21,7 @@ from spacy_costner.training.lbfgs import AT_ONCE
 
 from .support.commands import run
 from .support.fitting import examples_of
+from .support.vocabs import blank_vocab
 
 DOCS = Path(__file__).parent.parent / "docs"
 CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
@@ -127,7 +128,7 @@ def test_fit_saves_the_trained_pipeline_if_it_can_not_be_tuned(
 ) -> None:
     """The development corpus has no entity."""
     dev = tmp_path / "dev.spacy"
-    doc = Doc(spacy.blank("xx").vocab, words=["No", "city"], ents=["O", "O"])
+    doc = Doc(blank_vocab(), words=["No", "city"], ents=["O", "O"])
     DocBin(docs=[doc]).to_disk(dev)
     options = ["--train", folder / "train.spacy", "--dev", dev, "--output", tmp_path / "out"]
 

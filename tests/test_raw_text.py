@@ -21,6 +21,7 @@ from spacy_costner.readers import make_reader
 from spacy_costner.training.raw_sentences import FILE, read_raw_sentences
 
 from .support.commands import run
+from .support.vocabs import blank_vocab
 
 N = 24
 FORMS = [f"W{(7 * i) % 97:02}" for i in range(2 * N)]
@@ -45,7 +46,7 @@ def words_of_annotated(i: int) -> list[str]:
 
 def save_docs(path: Path, numbers: range) -> None:
     """Save the annotated sentences with these numbers."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     docs: list[Doc] = []
     for i in numbers:
         tags = ["B-PER", "O", "B-LOC", *["O"] * 6]

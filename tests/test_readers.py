@@ -57,7 +57,7 @@ ENTITIES_WITHOUT_BEGIN = [("Kim Jong", "PER"), ("New York Giants Oslo", "ORG"), 
 """Without B, neighbours of one label are one entity: the two of ORG."""
 
 
-WRITER, READER = spacy.blank("en"), spacy.blank("en")
+WRITER, READER = spacy.blank("xx"), spacy.blank("xx")
 """Of two vocabs, as strings must not come from a shared one. Made once, to save time."""
 
 

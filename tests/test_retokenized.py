@@ -23,6 +23,7 @@ from spacy_costner.spans import Place, read_group, realign, replace_spans, spans
 from .support.linear import VOCAB, crf
 from .support.pipelines import TEXTS, examples, load, pipeline, promise_of
 from .support.strategies import seeds
+from .support.vocabs import blank_vocab
 
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.05}
 CHARACTERS = ("start_char", "end_char", "label")
@@ -398,7 +399,7 @@ def test_docs_of_other_vocabs_are_predicted_the_same(unsure: Path) -> None:
     words = [token.text for token in nlp.make_doc(TEXT)]
     expected = nlp(Doc(nlp.vocab, words=words))
     assert expected.ents and "\n" in words
-    first_vocab, second_vocab, third_vocab = (spacy.blank("xx").vocab for _ in range(3))
+    first_vocab, second_vocab, third_vocab = (blank_vocab() for _ in range(3))
 
     batch = [
         Doc(first_vocab, words=words),
@@ -421,7 +422,7 @@ def test_words_are_looked_up_in_the_vocab_of_their_doc() -> None:
     model = crf()
     model.attrs["build_vocab"](model, [Doc(VOCAB, words=words) for words in words_of_docs])
 
-    docs = [Doc(spacy.blank("xx").vocab, words=words) for words in words_of_docs]
+    docs = [Doc(blank_vocab(), words=words) for words in words_of_docs]
     emissions = model.predict(docs).emissions
 
     expected = [model.predict([Doc(VOCAB, words=words)]).emissions for words in words_of_docs]

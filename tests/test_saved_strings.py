@@ -19,6 +19,7 @@ from spacy_costner.ml import linear_part
 
 from .support.commands import run
 from .support.pipelines import pipeline, train
+from .support.vocabs import blank_vocab
 
 NAMES = ["Ana", "Bo", "Rome", "Oslo"]
 LABELS = ["PER", "PER", "LOC", "LOC"]
@@ -26,7 +27,7 @@ LABELS = ["PER", "PER", "LOC", "LOC"]
 
 def write_docs(path: Path, rare_word: str) -> None:
     """Write docs with names. Each doc also has a word that occurs nowhere else."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     docs: list[Doc] = []
     for i in range(20):
         words = [NAMES[i % 4], "and", NAMES[i // 4 % 4], f"{rare_word}{i}"]

@@ -18,11 +18,12 @@ from spacy_costner.costs.tables import make_hierarchical_cost, make_zero_one_cos
 from spacy_costner.pipeline.scorers import count_docs, make_confidence_scorer, make_cost_scorer
 
 from .support.pipelines import examples, pipeline, train
+from .support.vocabs import blank_vocab
 
 TREE = {"place": {"city": {}, "country": {}}, "sports-team": {}}
 LABELS = ["city", "country", "sports-team"]
 HIERARCHICAL = make_hierarchical_cost(tree=TREE)
-VOCAB = spacy.blank("xx").vocab
+VOCAB = blank_vocab()
 
 
 def example_of_tags(predicted: str, gold: str) -> Example:

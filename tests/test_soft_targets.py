@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy
 import pytest
-import spacy
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc, Span
 from spacy.training import Example
@@ -30,6 +29,7 @@ from . import oracle
 from .support.batches import random_potentials
 from .support.fitting import initialized, loss_block, read_batches, read_pieces
 from .support.gradients import check_loss_gradient
+from .support.vocabs import blank_vocab
 
 LENGTHS = [3, 0, 1]
 """The tokens of the docs of a batch."""
@@ -97,7 +97,7 @@ def enumerated(scores: Potentials, student: Tags, teacher: Potentials, tags: Tag
 
 def soft_for(student: Tags, saved: Sequence[Any], weights: Any = None) -> SoftTargets:
     """The soft targets of a batch, read for a student, as they were saved with each doc."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     examples = []
     for n_tokens, saved_with_doc in zip(LENGTHS, saved):
         words = ["a"] * n_tokens

@@ -40,6 +40,7 @@ from .support.gradients import central_difference
 from .support.linear import HYBRID, SPARSE
 from .support.old_models import weights_up_to_0_3
 from .support.threads import in_threads
+from .support.vocabs import blank_vocab
 
 DIM = 3
 WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
@@ -53,7 +54,7 @@ FEATURES = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True
 
 def vocab_with(vectors: dict[str, Any]) -> Vocab:
     """A vocab whose words have these vectors."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     for word, vector in vectors.items():
         vocab.set_vector(word, numpy.asarray(vector, dtype="float32"))
     return vocab
@@ -584,7 +585,7 @@ def test_threads_predict_the_same(vocab: Vocab) -> None:
 
 def floret_vocab(n_rows: int = 50) -> Vocab:
     """A vocab whose vectors are sums of random rows, by the hashes of parts of words."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     rows = numpy.random.default_rng(0).normal(size=(n_rows, DIM)).astype("float32")
     vocab.vectors = Vectors(
         strings=vocab.strings, data=rows, mode=Mode.floret, minn=2, maxn=3, hash_count=2

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import spacy
 from spacy.tokens import Doc, DocBin
+
+from .vocabs import blank_vocab
 
 CORPUS = [
     ("Rain in Paris , France .", ["O", "O", "B-city", "O", "B-country", "O"]),
@@ -108,7 +109,7 @@ class Experiment(NamedTuple):
 
 def make_corpus(path: Path) -> None:
     """Write the corpus."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     docs = [Doc(vocab, words=text.split(), ents=tags) for text, tags in CORPUS]
     DocBin(docs=docs).to_disk(path)
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-import spacy
 from spacy.tokens import Doc
 from thinc.api import Model
 
@@ -12,10 +11,11 @@ from spacy_costner.features import Features, Template
 from spacy_costner.ml import build_sparse_crf, linear_part
 
 from .config import FEATURES, TOK2VEC
+from .vocabs import blank_vocab
 
 SPARSE = {"@architectures": "spacy_costner.SparseCRF.v1", "features": FEATURES}
 HYBRID = {**SPARSE, "@architectures": "spacy_costner.HybridCRF.v1", "tok2vec": TOK2VEC}
-VOCAB = spacy.blank("xx").vocab
+VOCAB = blank_vocab()
 DOCS = [Doc(VOCAB, words=words.split()) for words in ("a b a c", "", "d A", "b")]
 
 
