@@ -3,6 +3,8 @@ docs that are held out."""
 
 import json
 import random
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,16 +64,26 @@ class Fitted(NamedTuple):
         return ner.cfg
 
 
-@pytest.fixture(scope="module", params=[CALIBRATE, BOTH, TUNE], ids=" ".join)
-def fitted(
-    request: pytest.FixtureRequest, corpus: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Fitted:
+@pytest.fixture(scope="module")
+def fit_with(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Fitted]:
+    """A function that fits a pipeline with some options, and keeps it for all tests."""
+
+    @cache
+    def fit(*options: str) -> Fitted:
+        """Run `fit` on the corpus."""
+        output = tmp_path_factory.mktemp("fitted")
+        result = run("fit", *SHORT, "--train", corpus, "--output", output, *options, "--json")
+        assert result.exit_code == 0, result.output
+        printed = json.loads(result.stdout)
+        return Fitted(printed, spacy.load(printed["path"]))
+
+    return fit
+
+
+@pytest.fixture(params=[CALIBRATE, BOTH, TUNE], ids=" ".join)
+def fitted(request: pytest.FixtureRequest, fit_with: Callable[..., Fitted]) -> Fitted:
     """A pipeline that is calibrated, tuned, or both."""
-    output = tmp_path_factory.mktemp("fitted")
-    result = run("fit", *SHORT, "--train", corpus, "--output", output, *request.param, "--json")
-    assert result.exit_code == 0, result.output
-    printed = json.loads(result.stdout)
-    return Fitted(printed, spacy.load(printed["path"]))
+    return fit_with(*request.param)
 
 
 def test_scores_are_of_docs_that_were_held_out(fitted: Fitted) -> None:
