@@ -207,7 +207,8 @@ class LabelStudioBackend:
         """Save the annotations that tasks have and the session hasn't, or has in an earlier state,
         and remove those that were deleted. Label Studio told this when the server was down."""
         keys_by_task: dict[str, list[str]] = {}
-        for key in self.session.store.answers:
+        # Of a list, as other requests may add answers meanwhile
+        for key in list(self.session.store.answers):
             keys_by_task.setdefault(key.partition("-annotation-")[0], []).append(key)
         for task in tasks:
             annotations = task.get("annotations")
