@@ -374,13 +374,15 @@ def errors_of_rows(output: Path) -> list[str]:
 # Options
 
 
-def test_a_column_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", [3, -2, -5])
+def test_a_column_that_a_file_does_not_have_is_named(column: int, tmp_path: Path) -> None:
     """The file has two, and tags are never in the first, that of the words."""
     path = tmp_path / "corpus.conll"
     path.write_text(GOOD_COLUMNS)
 
-    with pytest.raises(CorpusError, match=r"column: expected a column .* from 2 to 2, got 3"):
-        read_corpus(path, column=3)
+    message = rf"column: expected a column .* from 2 to 2, got {column}$"
+    with pytest.raises(CorpusError, match=message):
+        read_corpus(path, column=column)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -447,10 +447,11 @@ def find_finished(
     RETURNS (dict[str, Entry]): The entries of these parts, by output file.
     """
     finished_entries: dict[str, Entry] = {}
-    for file, (_, key) in planned.items():
+    for file, planned_part in planned.items():
         entry = entries.get(file)
         path = folder / file
-        if entry is None or entry.key != key or not path.is_file():
+        # Another key means another input, model or setting.
+        if entry is None or entry.key != planned_part.key or not path.is_file():
             continue
         if path.stat().st_size == entry.bytes:
             finished_entries[file] = entry

@@ -186,12 +186,12 @@ def draw(
         raise ValueError(f"draw: expected at least 1 doc, got {n}")
     docs: list[Doc] = []
     mistakes: list[float] = []  # how many mistakes the model expects in each doc
-    expected = 0.0
+    n_expected_entities = 0.0  # how many gold entities the model expects in all docs
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
         docs += batch
         mistakes += counts.mistakes().tolist()
-        expected += float(counts.annotated.sum())
+        n_expected_entities += float(counts.annotated.sum())
         for doc in batch:
             digest_of_texts = add_text(digest_of_texts, doc)
     if not docs:
@@ -210,7 +210,7 @@ def draw(
             drawings=n,
             docs=len(docs),
             seed=seed,
-            expected=round(expected, 4),
+            expected=round(n_expected_entities, 4),
             pipeline=pipeline,
             texts=digest_of_texts,
         )

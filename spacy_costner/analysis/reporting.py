@@ -330,7 +330,8 @@ def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[Thres
         for value, decoded in decode_at_all([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
-                (entities,) = decoded  # one for each item of the list [dev]
+                # `decoded` has the entities of each set of predictions. Here there is one: dev.
+                (entities,) = decoded
                 thresholds.append(count_at_threshold(value, dev, entities))
         curves[parameter] = points
     return curves, thresholds

@@ -172,6 +172,7 @@ def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Descriptio
     """Describe a column of pairs of neighbouring values, if the values depend on the word alone."""
     if not isinstance(column.base, (WordColumn, AttributeColumn)):
         raise refusal(f"features of pairs of {column.base.name}")
+    # The ids of both values of each pair, in the base column. Shapes: (P,)
     left, right = column.pairs
     arrays["left"] = left.astype("int32")
     arrays["right"] = right.astype("int32")

@@ -234,19 +234,23 @@ def _describe_pass(
     tags: Tags,
     arrays: dict[str, ArrayXd],
 ) -> dict[str, Any]:
-    """Make the header of a pass, and add its weights to the arrays of the file.
+    """Make the header of one of the passes of a model, and add its weights to the arrays of the
+    file. A model has one pass, or two: see `FirstPass`.
 
-    Many features have the same row of weights. So the file has each distinct row once, and for each
-    feature the number of its row. The weights of the chain are all in the file.
+    Weights become whole numbers, which are small in the file: a weight is number * 2 ** exponent.
+    Rows in which all numbers are 0 are left out. Many of the other features have the same row. So
+    the file has each distinct row once, and for each of these features the number of its row. The
+    weights of the chain are all in the file.
 
     name (str): The name of the pass, with which the names of its arrays begin.
-    weights (SparseWeights): The weights, for those of the chain.
+    weights (SparseWeights): The weights of the model, of which only those of transitions, start
+        and end are used here.
     emissions (Floats2d): The weights of features. Shape: (V, K)
     tags (Tags): The tags of the chain.
     arrays (dict[str, ArrayXd]): The arrays of the file, which are changed.
     RETURNS (dict[str, Any]): The header. The class `Pass` in recognizer.js reads it.
     """
-    # The transitions, then start and end. Shape: (K + 2, K)
+    # Shape: (K + 2, K)
     chain_rows = numpy.concatenate([weights.transitions, weights.start[None], weights.end[None]])
     if not (numpy.isfinite(emissions).all() and numpy.isfinite(chain_rows).all()):
         raise ValueError("page: expected finite weights, got some that are not")

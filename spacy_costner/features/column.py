@@ -199,8 +199,8 @@ class BatchColumn(Column):
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
         """Find the values of the tokens of a batch, and write their ids to an array.
 
-        batch (TokenBatch): The tokens, at least one, with the values of the columns before this
-            one.
+        batch (TokenBatch): The tokens, at least one. It has the ids of the values that the columns
+            before this one found: some values, such as pairs, are made of these.
         value_ids (Ints2d): The array, which has -1 everywhere. A token with fewer than `width`
             values keeps -1 in the other places. Shape: (N, width)
         """

@@ -97,8 +97,9 @@ class WordSlots(NamedTuple):
 
         They are for a table in which each word has O rows, one for each of the O offsets in
         `by_offset`. `gather` takes, for each token, the number of the first row of its word,
-        (N, 1). It returns (N, O): for each token, column i has row i of the word that stands at the
-        offset with the number i.
+        (N, 1). It returns (N, O). Column i belongs to the i-th offset. For a token it has the first
+        row of the word at this offset from the token, plus i: the row that keeps the sum of this
+        word for this offset.
         """
         offsets = to_int32([*self.by_offset])
         return Slots(

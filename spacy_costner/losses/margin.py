@@ -55,7 +55,8 @@ def make_risk(*, cost: Cost | None = None) -> Loss:
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
     """
-    return Loss(risk, cost or hamming_cost, needs_start=True)  # as it is not convex
+    # The risk isn't convex: training has to start from the weights of another loss.
+    return Loss(risk, cost or hamming_cost, needs_start=True)
 
 
 def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:

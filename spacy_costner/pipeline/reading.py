@@ -154,7 +154,8 @@ def find_difference(
 
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
-    """Read a saved reading. None: how docs were read was not known, or was not saved yet.
+    """Make a `Reading` from what was saved. None: how docs were read was not known, or the version
+    that saved the pipeline did not save it.
 
     RAISES (ValueError): If a key is missing or unknown.
     """

@@ -192,13 +192,14 @@ def _tag_column(column: int | None, n_columns: int, place: FilePlace) -> int:
     RAISES (CorpusError): If there is no such column, or it is the first, which has the tokens.
     """
     if column is None:
-        column = n_columns
-    elif column < 0:
-        column += n_columns + 1  # so that -1 becomes n_columns
-    if not 1 < column <= n_columns:
+        return n_columns - 1
+    number = column
+    if column < 0:
+        number = column + n_columns + 1  # so that -1 becomes n_columns
+    if not 1 < number <= n_columns:
         expected = f"expected a column of tags from 2 to {n_columns}"
         raise place.refuse(f"column: {expected}, got {column}")
-    return column - 1
+    return number - 1
 
 
 def _find_first_row(lines: list[str]) -> int | None:

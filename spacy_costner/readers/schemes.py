@@ -184,7 +184,7 @@ def _split_tags(
     for tag in tag_set:
         if tag == "O" or tag in NOT_ANNOTATED:
             continue
-        if tag.rstrip("-_") in PREFIXES:
+        if tag.rstrip("-_") in PREFIXES:  # such as "B", "B-" and "B_"
             raise refuse_tag(tag, f"expected a tag with a label, such as B-PER, got {tag!r}")
         match = PREFIXED.fullmatch(tag)
         if match is None:
@@ -193,7 +193,11 @@ def _split_tags(
             matches[tag] = match
     if not without_prefix:
         _check_prefixes(matches, refuse_tag)
-        return {tag: SplitTag(match[1], match[3]) for tag, match in matches.items()}
+        split_tags: dict[str, SplitTag] = {}
+        for tag, match in matches.items():
+            prefix, _separator, label = match.groups()
+            split_tags[tag] = SplitTag(prefix, label)
+        return split_tags
 
     tag = without_prefix[0]
     if matches:

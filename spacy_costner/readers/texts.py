@@ -369,7 +369,8 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
-    """Make a row that can't be read. Its `make_doc` raises an error with this message."""
+    """Make a row that can't be read. The error with this message isn't raised here, but by
+    `make_doc` of the row, so that the other rows are read. `text` is what stands in its place."""
 
     def refuse() -> Doc:
         raise place.refuse(message)

@@ -54,7 +54,8 @@ N_BEFORE_FEATURES = 3
 """The columns with the number of a token, its offsets and its text."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
-"""The line of a token or of a part of it."""
+"""The line of a token or of a part of it. The groups are the number of the part, with a dot, and
+the offsets of start and end."""
 
 VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
 """The value of an entity, and its number."""
@@ -171,7 +172,14 @@ def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterato
 
 
 def _read_token(place: FilePlace, line: str, features: list[str], column: int | None) -> TokenLine:
-    """Read the line of a token in a file with these features. Each line ends with a TAB."""
+    """Read the line of a token, which ends with a TAB.
+
+    place (FilePlace): The place of the line.
+    line (str): The line.
+    features (list[str]): The features of the file, one for each column after the token.
+    column (int | None): The user's option for the column of the entities: see `_find_column`.
+    RAISES (CorpusError): If it isn't the line of a token with these features.
+    """
     match = TOKEN.fullmatch(line)
     fields = line.removesuffix("\t").split("\t")
     n_columns = N_BEFORE_FEATURES + len(features)
@@ -179,9 +187,15 @@ def _read_token(place: FilePlace, line: str, features: list[str], column: int | 
         expected = f"a number, offsets, a token and {len(features)} features"
         raise place.refuse(f"expected {expected}, got {shown(line)}")
     entities = fields[_find_column(place, features, column)]
-    start = int(match[2])
-    end = int(match[3])
-    return TokenLine(place, start, end, _unescape(fields[2]), entities, match[1] is not None)
+    part, start, end = match.groups()
+    return TokenLine(
+        place,
+        start=int(start),
+        end=int(end),
+        text=_unescape(fields[2]),
+        entities=entities,
+        is_part=part is not None,
+    )
 
 
 def _find_column(place: FilePlace, features: list[str], column: int | None) -> int:
