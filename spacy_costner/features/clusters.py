@@ -236,7 +236,7 @@ class VectorClusterColumn(ClusterColumn):
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
     """Count how often words of each cluster occur in the training docs. As in
-    `ClusterColumn.find_values`, a word has the clusters of its text or, if that has none, of its
+    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if that has none, of its
     text in lower case."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
