@@ -15,7 +15,6 @@ goes on where it stopped. Then it prints the table. The development and the test
 with the same model. Nothing was chosen on the latter: each setting has been looked at once.
 """
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from typing import NamedTuple
 import raw_text
 from few import Articles, as_sentences, draw, read, save
 from raw_text import LANGS, PARTS, SEEDS, SIZES
+from results import add_result, read_results
 from thinc.api import Config
 from vectors import PASSES, examples
 
@@ -117,17 +117,6 @@ def plan(sizes: Sequence[int]) -> Iterator[Setting]:
                 yield Setting(corpus, docs, passes, size, seed, width)
 
 
-def read_results(path: Path) -> dict[Setting, Result]:
-    """Read the results so far."""
-    results: dict[Setting, Result] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf8").splitlines():
-            fields = json.loads(line)
-            setting = Setting(*(fields[name] for name in Setting._fields))
-            results[setting] = Result(*(fields[name] for name in Result._fields))
-    return results
-
-
 def print_table(results: dict[Setting, Result]) -> None:
     """Print a row for each kind of training: means without the layer and with it, and the gain in
     each sample."""
@@ -164,15 +153,14 @@ def main(folder: Path, raw_texts: Path, sizes: Sequence[int]) -> None:
     path = folder / "results.jsonl"
     data: dict[tuple[str, str], Data] = {}
     for setting in plan(sizes):
-        if setting in read_results(path):
+        if setting in read_results(path, Setting, Result):
             continue
         key = (setting.corpus, setting.docs)
         if key not in data:
             data[key] = load_data(*key, folder, raw_texts)
         result = run(data[key], setting)
-        with path.open("a", encoding="utf8") as file:
-            file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
-    print_table(read_results(path))
+        add_result(path, setting, result)
+    print_table(read_results(path, Setting, Result))
 
 
 if __name__ == "__main__":

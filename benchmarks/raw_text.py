@@ -19,7 +19,6 @@ development and the test part are scored with the same model. Nothing was chosen
 setting has been looked at once.
 """
 
-import json
 import lzma
 import random
 import sys
@@ -44,6 +43,7 @@ from few import (
 )
 from linear import features
 from matplotlib.figure import Figure
+from results import add_result, read_results
 from spacy.language import Language
 from thinc.api import Config
 from vectors import configure_ner, examples, train_ner
@@ -217,17 +217,6 @@ def plan(systems: list[str]) -> Iterator[Setting]:
                 yield Setting(corpus, 0, seed, system, raw)
 
 
-def read_results(path: Path) -> dict[Setting, Result]:
-    """Read the results so far."""
-    results: dict[Setting, Result] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf8").splitlines():
-            fields = json.loads(line)
-            setting = Setting(*(fields[name] for name in Setting._fields))
-            results[setting] = Result(*(fields[name] for name in Result._fields))
-    return results
-
-
 def print_tables(results: dict[Setting, Result]) -> None:
     """Print the means over the draws: a table for each part, and one for the seconds."""
     columns = list(dict.fromkeys((s.system, s.raw) for s in results))
@@ -287,7 +276,7 @@ def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, raw_texts) for corpus in LANGS}
     for setting in plan(systems):
-        if setting in read_results(path):
+        if setting in read_results(path, Setting, Result):
             continue
         corpus = data[setting.corpus]
         train = corpus.sentences["train"]
@@ -295,9 +284,8 @@ def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
             train = draw(train, setting.sentences, setting.seed)
         with TemporaryDirectory() as temporary:
             result = RUNNERS[setting.system](corpus, train, setting, Path(temporary))
-        with path.open("a", encoding="utf8") as file:
-            file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
-    results = read_results(path)
+        add_result(path, setting, result)
+    results = read_results(path, Setting, Result)
     print_tables(results)
     draw_figure(results, folder / "raw_text.svg")
 

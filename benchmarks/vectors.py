@@ -47,6 +47,7 @@ from few import (
     train_crfsuite,
 )
 from linear import features
+from results import add_result, read_results
 from spacy.cli.init_config import init_config
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -345,17 +346,6 @@ def plan(sizes: Sequence[int]) -> Iterator[Setting]:
                 yield Setting(corpus, size, seed, system)
 
 
-def read_results(path: Path) -> dict[Setting, Result]:
-    """Read the results so far."""
-    results: dict[Setting, Result] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf8").splitlines():
-            fields = json.loads(line)
-            setting = Setting(*(fields[name] for name in Setting._fields))
-            results[setting] = Result(*(fields[name] for name in Result._fields))
-    return results
-
-
 def print_tables(results: dict[Setting, Result]) -> None:
     """Print the means over the draws: a table for each part, and one for the seconds."""
     systems = (*OURS, *CRFSUITE, NER)
@@ -384,7 +374,7 @@ def main(folder: Path, embeddings: Path, sizes: Sequence[int]) -> None:
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, embeddings) for corpus in CORPORA}
     for setting in plan(sizes):
-        if setting in read_results(path):
+        if setting in read_results(path, Setting, Result):
             continue
         corpus = data[setting.corpus]
         train = corpus.articles["train"]
@@ -393,9 +383,8 @@ def main(folder: Path, embeddings: Path, sizes: Sequence[int]) -> None:
         with TemporaryDirectory() as temporary:
             run = find_runner(setting.system)
             result = run(corpus, train, setting, Path(temporary))
-        with path.open("a", encoding="utf8") as file:
-            file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
-    print_tables(read_results(path))
+        add_result(path, setting, result)
+    print_tables(read_results(path, Setting, Result))
 
 
 if __name__ == "__main__":

@@ -236,8 +236,8 @@ class VectorClusterColumn(ClusterColumn):
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
     """Count how often words of each cluster occur in the training docs. As in
-    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if that has none, of its
-    text in lower case."""
+    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if that has none, of
+    its text in lower case."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
         lexeme = counts.lexemes[word_key]

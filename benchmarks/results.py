@@ -1,0 +1,32 @@
+"""The results of trainings in a file, a JSON line for each, so that a benchmark goes on where it
+stopped.
+
+A line has the fields of two named tuples: the setting, which says what was trained, and its result.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+AnySetting = TypeVar("AnySetting")
+AnyResult = TypeVar("AnyResult")
+
+
+def read_results(
+    path: Path, setting_type: Callable[..., AnySetting], result_type: Callable[..., AnyResult]
+) -> dict[AnySetting, AnyResult]:
+    """Read the results so far, of these types of named tuples. There are none without a file."""
+    results: dict[AnySetting, AnyResult] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf8").splitlines():
+            fields = json.loads(line)
+            setting = setting_type(*(fields[name] for name in get_type_hints(setting_type)))
+            results[setting] = result_type(*(fields[name] for name in get_type_hints(result_type)))
+    return results
+
+
+def add_result(path: Path, setting: Any, result: Any) -> None:
+    """Add the result of a training to the file. Both are named tuples."""
+    with path.open("a", encoding="utf8") as file:
+        file.write(json.dumps({**setting._asdict(), **result._asdict()}) + "\n")
