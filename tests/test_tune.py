@@ -1,6 +1,7 @@
 """Tests of `tune`: the scores with each threshold or bias, which one is chosen, and where it is
 written."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
+from spacy_costner.analysis import tuning as tuning_module
 from spacy_costner.analysis.tuning import (
     TUNABLE,
     Point,
@@ -147,6 +149,30 @@ def test_points_are_what_the_pipeline_scores(unsure: Path, parameter: str) -> No
         scores = nlp.evaluate(examples(nlp))
         assert point.recall == pytest.approx(scores["ents_r"])
         assert point.f_score() == pytest.approx(scores["ents_f"])
+
+
+@pytest.mark.parametrize("parameter", [None, "threshold"])
+def test_a_better_decoding_is_kept_unless_the_parameter_is_named(
+    unsure: Path, parameter: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The highest threshold is chosen here, which predicts less than the most probable path."""
+
+    def choose_highest(points: Sequence[Point], *aim: float | None) -> Point:
+        return points[-1]
+
+    monkeypatch.setattr(tuning_module, "choose_point", choose_highest)
+    nlp = load(unsure)
+    decoding_before = nlp.get_pipe_config("ner")["decoding"]
+    f_before = nlp.evaluate(examples(nlp))["ents_f"]
+
+    tuning = tune(nlp, examples(nlp), parameter=parameter)
+
+    assert tuning.before.f_score() > tuning.chosen.f_score()
+    assert tuning.is_set == (parameter == "threshold")
+    assert (nlp.get_pipe_config("ner")["decoding"] == decoding_before) != tuning.is_set
+    f_after = nlp.evaluate(examples(nlp))["ents_f"]
+    assert (f_after == f_before) != tuning.is_set
+    assert ("The threshold wasn't set" in tuning.as_text()) != tuning.is_set
 
 
 def test_a_decoding_without_the_parameter_is_not_replaced_unasked(unsure: Path) -> None:

@@ -501,7 +501,14 @@ def improve(
         temperature = calibration.temperature
         predictions = [predicted.with_temperature(temperature) for predicted in predictions]
     if aim is not None:
-        tuning = tune_on(predictions, nlp, ner, parameter, **aim)
+        tuning = tune_on(
+            predictions,
+            nlp,
+            ner,
+            parameter,
+            precision=aim.get("precision"),
+            recall=aim.get("recall"),
+        )
         fitted = replace(fitted, tuning=tuning)
 
     # Record the scores with the new temperature and decoding.

@@ -79,6 +79,8 @@ class Tuning(NamedTuple):
     before (Point): The scores of the decoding that the component had before. Its value is NaN.
     held_out (Point | None): The scores to expect of new docs: each fold is scored with the value
         that the other folds choose. None if the aim isn't F, or there are too few docs.
+    is_set (bool): Whether the chosen value was set. It wasn't if the decoding that the component
+        had before is better: see `tune`.
     notes (Sequence[str]): What may make the result misleading.
     """
 
@@ -87,6 +89,7 @@ class Tuning(NamedTuple):
     chosen: Point
     before: Point
     held_out: Point | None = None
+    is_set: bool = True
     notes: Sequence[str] = ()
 
     def as_text(self) -> str:
@@ -105,6 +108,10 @@ class Tuning(NamedTuple):
                 f"These docs chose it. On {N_FOLDS} folds, with what the other docs choose: "
                 f"{', '.join(scores_of_folds)}"
             )
+        if not self.is_set:
+            lines.append(
+                f"The {self.parameter} wasn't set: the decoding before has a higher F here."
+            )
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -121,7 +128,8 @@ def tune(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose the value of a parameter with the best scores on development docs, and set it.
+    """Choose the value of a parameter with the best scores on development docs, and set it. The
+    decoding stays as it is if you name no parameter, the aim is F-beta, and no value is as good.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
         updated.
@@ -141,10 +149,20 @@ def tune(
     """
     ner = get_component(nlp, name)
     examples = list(examples)
+    may_keep = parameter is None
     parameter = check_parameter(nlp, ner, parameter)
     faults = find_faults(nlp, ner, examples, source)
     dev = predict_dev(nlp, ner, examples)
-    tuning = tune_on([dev], nlp, ner, parameter, beta=beta, precision=precision, recall=recall)
+    tuning = tune_on(
+        [dev],
+        nlp,
+        ner,
+        parameter,
+        beta=beta,
+        precision=precision,
+        recall=recall,
+        may_keep=may_keep,
+    )
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     scores = evaluate_dev(nlp, ner, dev)  # with the decoding that `tune_on` has set
     record_scores(nlp, scores, source, len(examples))
@@ -177,8 +195,9 @@ def tune_on(
     beta: float = 1.0,
     precision: float | None = None,
     recall: float | None = None,
+    may_keep: bool = True,
 ) -> Tuning:
-    """Choose a value of a parameter by predictions, and set it.
+    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept.
 
     predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
         the model of each fold for the docs of the fold.
@@ -188,6 +207,8 @@ def tune_on(
     beta (float): Recall is so many times as important as precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
+    may_keep (bool): Keep the decoding of the component if the aim is F-beta, and that of the
+        decoding is higher than with the chosen value.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     """
     # Count the correct, predicted and annotated entities of each doc with each value.
@@ -214,20 +235,24 @@ def tune_on(
             "may be better, or none"
         )
 
-    # Compute the scores of the present decoding, and replace it.
+    # Compute the scores of the present decoding, and replace it if it isn't better.
     decoded_before: list[Entities] = []
     for dev in predictions:
         entities = ner.decode(dev.posterior).entities
         decoded_before.append(dev.select_counted(entities))
     point_before = find_point(float("nan"), predictions, decoded_before)
-    block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
-    use_decoding(nlp, ner, block)
+    is_better_before = is_for_f and point_before.f_score(beta) > chosen_point.f_score(beta)
+    is_set = not (may_keep and is_better_before)
+    if is_set:
+        block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
+        use_decoding(nlp, ner, block)
     return Tuning(
         parameter=parameter,
         points=points,
         chosen=chosen_point,
         before=point_before,
         held_out=held_out,
+        is_set=is_set,
         notes=notes,
     )
 
