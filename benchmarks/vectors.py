@@ -286,16 +286,24 @@ def run_ner(data: Data, train: Articles, setting: Setting, folder: Path) -> Resu
     return Result(dev, test, seconds)
 
 
-def configure_ner(lang: str, train: Path, dev: Path, seed: int, vectors: Path | None) -> Config:
-    """The config of spaCy's `ner`. Static vectors, if given, are inputs of its tok2vec."""
-    config = init_config(lang=lang, pipeline=["ner"], optimize="efficiency")
+def configure_ner(
+    lang: str,
+    train: Path,
+    dev: Path,
+    seed: int,
+    vectors: Path | None,
+    optimize: str = "efficiency",
+) -> Config:
+    """The config of spaCy's `ner`, by `spacy init config --optimize`. Static vectors, if given, are
+    inputs of its tok2vec."""
+    config = init_config(lang=lang, pipeline=["ner"], optimize=optimize)
     config["paths"]["train"] = str(train)
     config["paths"]["dev"] = str(dev)
+    config["paths"]["vectors"] = None if vectors is None else str(vectors)
     config["system"]["seed"] = seed
     config["training"].update(NER_TRAINING)
-    if vectors is not None:
-        config["paths"]["vectors"] = str(vectors)
-        config["components"]["tok2vec"]["model"]["embed"]["include_static_vectors"] = True
+    embed = config["components"]["tok2vec"]["model"]["embed"]
+    embed["include_static_vectors"] = vectors is not None
     return config
 
 
