@@ -27,6 +27,7 @@ from spacy_costner.analysis.web_features import symbols_of_spacy
 from spacy_costner.analysis.web_file import MAGIC, VERSION, pack_file
 from spacy_costner.analysis.web_model import WebModel, make_web_model
 from spacy_costner.decoding import make_threshold, make_viterbi
+from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.promises import Promise, Thresholds
 
 from .support.node import NODE, Node, needs_node, node
@@ -328,6 +329,53 @@ def with_cnn() -> Language:
     return nlp
 
 
+def with_vectors(hidden: int) -> Callable[[], Language]:
+    def make() -> Language:
+        nlp = spacy.blank("xx")
+        nlp.vocab.set_vector("Rome", numpy.ones(2, dtype="float32"))
+        nlp.vocab.set_vector("Ana", numpy.asarray([1, -1], dtype="float32"))
+        features = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True}
+        architecture = "spacy_costner.SparseCRF.v1"
+        model = {"@architectures": architecture, "features": features, "hidden": hidden}
+        nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model})
+        text, entities = SENTENCES[0]
+        nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(text), {"entities": entities})])
+        return nlp
+
+    return make
+
+
+def with_weight(value: float, *, in_first_pass: bool = False) -> Callable[[], Language]:
+    def make() -> Language:
+        nlp = make_pipeline(features=TWO_PASSES)
+        model = nlp.get_pipe("ner").model
+        weights = linear_part(model)[1]
+        if in_first_pass:
+            first_pass = first_pass_of(model)
+            assert first_pass is not None
+            weights = first_pass.weights
+        weights.rows[-1, 0] = value  # the score of the first tag at the end
+        return nlp
+
+    return make
+
+
+def with_long_hashes() -> Language:
+    """Label memory as models up to 0.3.0 have it: it knows words by all 64 bits of their hashes."""
+    nlp = make_pipeline()
+    features, _ = linear_part(nlp.get_pipe("ner").model)
+    (memory,) = [column for column in features.lookup.columns if column.name == "memory:LOWER"]
+    hashes, _ = memory.values_with_features
+    hashes[-1] += numpy.uint64(2**32)
+    return nlp
+
+
+@Language.component("silent")
+def silent(doc: Doc) -> Doc:
+    """A component whose factory doesn't say what it sets."""
+    return doc
+
+
 REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "another component's attribute": (with_features(windows={"POS": 1}), "the attribute POS"),
     "norm": (with_features(windows={"NORM": 1}), "the attribute NORM"),
@@ -343,8 +391,30 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "no component": (lambda: spacy.blank("xx"), "with a component of factory 'cost_sensitive_ner'"),
     "two components": (with_two_components, "several components, ner, other"),
     "no training": (without_training, "expected a trained pipeline"),
+    "static vectors": (with_vectors(hidden=0), "static vectors of words as inputs"),
+    "a hidden layer": (
+        with_vectors(hidden=3),
+        "got a hidden layer over static vectors in ner, hidden = 3",
+    ),
+    "an infinite weight": (
+        with_weight(numpy.inf),
+        "weights of ner, pass 2: expected finite numbers, got inf",
+    ),
+    "no number in the first pass": (
+        with_weight(numpy.nan, in_first_pass=True),
+        "weights of ner, pass 1: expected finite numbers, got nan",
+    ),
+    "old hashes": (
+        with_long_hashes,
+        "memory:LOWER: expected words with hashes of 32 bits, got longer ones",
+    ),
     "a ruler": (with_pipe("entity_ruler"), "entity_ruler, which sets entities"),
     "a merger": (with_pipe("merge_entities"), "merge_entities, which changes tokens"),
+    "a silent component": (
+        with_pipe("silent"),
+        "expected no component beside ner that changes tokens, entities or sentence starts, got "
+        "silent, whose factory silent doesn't say by `assigns` what it sets",
+    ),
     "sentences": (with_pipe("sentencizer", sentence_boundaries=True), "that sets sentence starts"),
     "its own decoding": (with_own_decoding, "the decoding nothing"),
     "its own lower case": (with_lower_of_language, "LOWER by the rules of this language"),
@@ -366,19 +436,6 @@ def test_what_a_page_cannot_have(case: str) -> None:
     with pytest.raises(ValueError) as error:
         make_web_model(nlp)
     assert message in str(error.value)
-
-
-def test_static_vectors_are_refused() -> None:
-    nlp = spacy.blank("xx")
-    nlp.vocab.set_vector("Rome", numpy.ones(2, dtype="float32"))
-    nlp.vocab.set_vector("Ana", numpy.asarray([1, -1], dtype="float32"))
-    features = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True}
-    model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": features}
-    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": model})
-    text, entities = SENTENCES[0]
-    nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(text), {"entities": entities})])
-    with pytest.raises(ValueError, match="static vectors of words as inputs"):
-        make_web_model(nlp)
 
 
 def test_harmless_components() -> None:

@@ -71,18 +71,19 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     tokenizer = describe_tokenizer(nlp)
 
     features, weights = linear_part(ner.model)
-    rows_of_passes = [weights]
+    weights_of_passes = [weights]
     tags_of_passes = [ner.chain_tags]
     first_pass = first_pass_of(ner.model)
     if first_pass is not None and first_pass.weights.is_allocated:
-        rows_of_passes.insert(0, first_pass.weights)
+        weights_of_passes.insert(0, first_pass.weights)
         tags_of_passes.insert(0, first_pass.tags)
-    features, emissions_of_passes = _select_used(features, rows_of_passes, keep_memory)
+    _check_finite(ner.name, weights_of_passes)
+    features, emissions_of_passes = _select_used(features, weights_of_passes, keep_memory)
     columns, arrays = describe_features(features, nlp.vocab)
 
     passes: list[dict[str, Any]] = []
     for i, (pass_weights, emissions, tags) in enumerate(
-        zip(rows_of_passes, emissions_of_passes, tags_of_passes)
+        zip(weights_of_passes, emissions_of_passes, tags_of_passes)
     ):
         passes.append(_describe_pass(f"pass{i}", pass_weights, emissions, tags, arrays))
     decoding = _describe_decoding(ner, arrays)
@@ -173,8 +174,9 @@ def _find_component(nlp: Language) -> CostSensitiveNER:
     _, weights = linear_part(ner.model)
     if not weights.is_allocated or not ner.labels:
         raise ValueError(f"page: expected a trained pipeline, {ner.name} has no weights")
-    if hidden_layer_of(ner.model) is not None:
-        raise refusal(f"a hidden layer over static vectors in {ner.name}")
+    layer = hidden_layer_of(ner.model)
+    if layer is not None:
+        raise refusal(f"a hidden layer over static vectors in {ner.name}, hidden = {layer.width}")
     return ner
 
 
@@ -189,13 +191,41 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
             continue
         meta = nlp.get_pipe_meta(name)
         if meta.retokenizes:
-            raise refusal(f"{name}, which changes tokens")
+            raise _component_refusal(ner.name, f"{name}, which changes tokens")
         if CHANGES_ENTITIES.intersection(meta.assigns):
-            raise refusal(f"{name}, which sets entities")
+            raise _component_refusal(ner.name, f"{name}, which sets entities")
         if not meta.assigns and meta.factory not in HARMLESS:
-            raise refusal(f"{name}, which doesn't say what it sets")
+            reason = f"{name}, whose factory {meta.factory} doesn't say by `assigns` what it sets"
+            raise _component_refusal(ner.name, reason)
     if ner.annotation.sentence_boundaries and sets_sentence_starts(nlp, ner.name):
-        raise refusal(f"a component before {ner.name} that sets sentence starts")
+        raise _component_refusal(ner.name, "one before it that sets sentence starts")
+
+
+def _component_refusal(ner_name: str, component: str) -> ValueError:
+    """Make the error for a component that changes what ours predicts, or its tokens.
+
+    ner_name (str): The name of our component.
+    component (str): The name of the other one, and what it does.
+    """
+    return ValueError(
+        f"page: expected no component beside {ner_name} that changes tokens, entities or sentence "
+        f"starts, got {component}"
+    )
+
+
+def _check_finite(ner_name: str, weights_of_passes: list[SparseWeights]) -> None:
+    """Check that no weight is infinite or not a number.
+
+    RAISES (ValueError): If one is.
+    """
+    for number, weights in enumerate(weights_of_passes, start=1):
+        rows = weights.rows
+        not_finite = rows[~numpy.isfinite(rows)]
+        if len(not_finite):
+            raise ValueError(
+                f"page: weights of {ner_name}, pass {number}: expected finite numbers, got "
+                f"{not_finite[0]}"
+            )
 
 
 # Parts of the file
@@ -252,8 +282,6 @@ def _describe_pass(
     """
     # Shape: (K + 2, K)
     chain_rows = numpy.concatenate([weights.transitions, weights.start[None], weights.end[None]])
-    if not (numpy.isfinite(emissions).all() and numpy.isfinite(chain_rows).all()):
-        raise ValueError("page: expected finite weights, got some that are not")
     numbers, exponent = to_whole_numbers(emissions)
     used_rows = numpy.flatnonzero(numbers.any(axis=1)).astype("int32")
     distinct_rows, row_ids = find_distinct(numbers[used_rows])
