@@ -59,20 +59,22 @@ def keep_longest(doc: Doc, key: str, labels: Labels = None) -> tuple[list[Span],
         which overlaps with one that is kept. A second span with the same tokens and label is in
         neither list.
     """
-    # The spans by first token, token after the last, and label. A second span with the same ones is
-    # left out.
+
+    def tokens_and_label(span: Span) -> tuple[int, int, int]:
+        """The first token of a span, the token after its last one, and the hash of its label."""
+        return span.start, span.end, span.label
+
+    # Of spans with the same tokens and label, only the first is looked at.
     distinct_spans: dict[tuple[int, int, int], Span] = {}
     for span in doc.spans.get(key, ()):
         if labels is None or span.label_ in labels:
-            distinct_spans.setdefault((span.start, span.end, span.label), span)
+            distinct_spans.setdefault(tokens_and_label(span), span)
 
     kept_spans = filter_spans(distinct_spans.values())
-    kept_keys = {(span.start, span.end, span.label) for span in kept_spans}
-    dropped_spans: list[Span] = []
-    for span_key, span in distinct_spans.items():
-        if span_key not in kept_keys:
-            dropped_spans.append(span)
-    return kept_spans, dropped_spans
+    dropped_spans = distinct_spans.copy()
+    for span in kept_spans:
+        del dropped_spans[tokens_and_label(span)]
+    return kept_spans, list(dropped_spans.values())
 
 
 def spans_as_entities(

@@ -76,15 +76,16 @@ class TokenAttrs:
             label is -1.
         """
         # BEGIN without a label marks a blocked token, which is in no entity.
-        opening = (self.iob == BEGIN) & (self.label != 0)
-        begin, end = runs(opening, self.iob == INSIDE, self.lengths)
+        is_first = (self.iob == BEGIN) & (self.label != 0)
+        is_later = self.iob == INSIDE
+        begin, end = runs(is_first, is_later, self.lengths)
 
-        id_of_hash: dict[int, int] = {}
-        for i, label in enumerate(tags.labels):
-            id_of_hash[strings.as_int(label)] = i
-        label_hashes = self.label[begin].tolist()  # of the first token of each entity
-        label_ids = [id_of_hash.get(label_hash, -1) for label_hash in label_hashes]
-        return Entities(begin, end, numpy.asarray(label_ids, dtype="int32"))
+        # All tokens of an entity have its label, as a hash. Take it from the first one.
+        entity_hashes = self.label[begin].tolist()
+        label_hashes = [strings.as_int(label) for label in tags.labels]
+        index_of_hash = {label_hash: i for i, label_hash in enumerate(label_hashes)}
+        label_indices = [index_of_hash.get(entity_hash, -1) for entity_hash in entity_hashes]
+        return Entities(begin, end, numpy.asarray(label_indices, dtype="int32"))
 
 
 def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
@@ -165,8 +166,11 @@ def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
     iob (Ints1d): The ENT_IOB of the tokens, which is changed. Shape: (T,)
     label (Ints1d): The hash of the label of each token, which is changed. Shape: (T,)
     """
-    # The value of a token that can't be aligned is None.
-    is_outside = [value == OUTSIDE for value in example.get_aligned("ENT_IOB")]
+    # The ENT_IOB of the reference for each token of the predicted doc: None if it can't be aligned.
+    # Of these only O is taken. Entities are aligned as a whole below: where the first token of an
+    # entity is split, all its parts have BEGIN here.
+    aligned_iob = example.get_aligned("ENT_IOB")
+    is_outside = [token_iob == OUTSIDE for token_iob in aligned_iob]
     iob[is_outside] = OUTSIDE
     for ent in example.get_aligned_spans_y2x(example.reference.ents):
         iob[ent.start] = BEGIN

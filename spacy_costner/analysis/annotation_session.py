@@ -236,15 +236,23 @@ class AnnotationSession:
             return Proposal(key, tokens, spans, stored.is_measuring, version)
 
     def propose(self, text: str) -> list[ProposedSpan]:
-        """The entities that the model predicts in a text; none before there is a model."""
+        """The entities that the model predicts in a text, each with its probability. There are none
+        before there is a model."""
         with self._lock:
             nlp = self._nlp
             if nlp is None or not text.strip():
                 return []
             ner = get_component(nlp, COMPONENT)
             docs = run_before(nlp, COMPONENT, [nlp.make_doc(text)])
-            predict(ner, docs, ner.posterior(docs), Confidence())
-        return [ProposedSpan(ent.start, ent.end, ent.label_, prob_of(ent)) for ent in docs[0].ents]
+            posterior = ner.posterior(docs)
+            # With `Confidence`, the probabilities are written to the doc, where `prob_of` reads
+            # them.
+            predict(ner, docs, posterior, Confidence())
+        (doc,) = docs
+        spans: list[ProposedSpan] = []
+        for ent in doc.ents:
+            spans.append(ProposedSpan(ent.start, ent.end, ent.label_, prob_of(ent)))
+        return spans
 
     def predict_texts(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
         """Predict texts that another tool has.

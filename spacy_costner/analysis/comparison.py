@@ -554,9 +554,11 @@ def count_predictions(variant: Variant) -> list[list[float]]:
     measure = variant.measure
     reader = make_reader(Path(measure.test_path))
     examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
-    predicted_docs = nlp.pipe([eg.predicted for eg in examples])
-    for eg, predicted_doc in zip(examples, predicted_docs):
+    unpredicted_docs = [eg.predicted for eg in examples]
+    for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):
         eg.predicted = predicted_doc
+
+    # The config has the cost as a block. `resolve` makes objects of the blocks of a dictionary.
     cost = registry.resolve({"cost": measure.cost})["cost"]
     labels = nlp.pipe_labels.get(measure.component, ())
     counts = count_docs(examples, cost, labels=labels, scheme=measure.scheme)

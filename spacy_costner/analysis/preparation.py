@@ -246,7 +246,8 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
         only once.
     """
     nlp, ner, training = linear
-    names_before = nlp.pipe_names[: nlp.pipe_names.index(ner.name)]
+    place_of_ner = nlp.pipe_names.index(ner.name)
+    names_before = nlp.pipe_names[:place_of_ner]
     annotating = [name for name in names_before if name in training["annotating_components"]]
     if not in_memory:
         initialize_components(linear, lambda: corpus(nlp))
@@ -676,6 +677,8 @@ def fit_in_worker(
     code_path (Path | None): Python file that is imported first.
     """
     import_once(code_path)
+    # A `DocBin` keeps no vocab. Docs get one of the pipeline that is trained, as its language says
+    # what the lower case or the shape of a word is.
     vocab = load_model_from_config(training.config, auto_fill=True).vocab
     predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
     reference_docs = DocBin().from_bytes(reference).get_docs(vocab)

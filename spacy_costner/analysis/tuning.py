@@ -377,6 +377,8 @@ def choose_point(
     best recall among those that have it, and the other way round. See `tune` for the arguments."""
     if precision is not None and recall is not None:
         raise ValueError("precision, recall: expected only one of them, got both")
+    # Of several points with the best recall, the one with the highest precision is chosen, and the
+    # other way round.
     if precision is not None:
         sufficient = points_with(points, "precision", precision)
         return max(sufficient, key=lambda point: (point.recall, point.precision))

@@ -525,15 +525,17 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     precision = [row["right"] for row in nonempty]
     intervals = [wilson_interval(row["right"], row["n"]) for row in nonempty]
     low, high = zip(*intervals)
+
+    # The bars below, one for each bin from 0 to 1
     middles = [(row["from"] + row["to"]) / 2 for row in rows]
     counts = [row["n"] for row in rows]
-    bar_width = 0.86 / len(rows)  # The rest is the gap between two bars.
+    bar_width = 0.86 / len(rows)  # the rest of the bin is the gap between two bars
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
         above.grid(axis="y")
         below.grid(axis="y")
-        above.plot([0, 1], [0, 1], **DASHED)
+        above.plot([0, 1], [0, 1], **DASHED)  # where confidence is equal to precision
         above.vlines(confidence, low, high, color=ACCENT, linewidth=1.2, alpha=0.5)
         above.plot(confidence, precision, color=ACCENT, linewidth=1.2, marker="o", markersize=4)
         above.set(xlim=(0, 1.01), ylim=(0, 1.02), ylabel="precision (share of correct entities)")

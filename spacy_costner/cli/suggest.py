@@ -122,13 +122,16 @@ def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
 
 
 def suggestions_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Write a table of the first suggested docs, and say how many there are.
+    """What is printed of suggested docs: a table of the first ones, and how many docs and tokens
+    there are in all.
 
     rows (Sequence[dict[str, Any]]): The facts of all suggested docs: see `suggestion_rows`.
     """
-    table: list[Sequence[Any]] = [["text", "doc", "score", "tokens", "entities"]]
+    columns = ["text", "doc", "score", "tokens", "entities"]
+    table: list[Sequence[Any]] = [columns]
     for row in rows[:N_PRINTED]:
-        beginning = shown(row["text"])
-        table.append([beginning, row["doc"], row["score"], row["tokens"], row["entities"]])
+        shortened_row = {**row, "text": shown(row["text"])}
+        table.append([shortened_row[column] for column in columns])
     n_tokens = sum(row["tokens"] for row in rows)
-    return f"{text_table(table)}\n\n{len(rows):,} docs, {n_tokens:,} tokens"
+    totals = f"{len(rows):,} docs, {n_tokens:,} tokens"
+    return f"{text_table(table)}\n\n{totals}"

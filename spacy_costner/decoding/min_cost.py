@@ -227,11 +227,15 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
     RETURNS (Floats2d): The numbers. Shape: (N, A)
     """
+    # The probability of a tag of a node is the sum over the tags that it stands for.
     probs = with_nodes(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
-    n_chain_tags = marginals.shape[1]
+    # No number of a tag of the chain is below `lowest`, so no path of them is below `lowest` times
+    # its length. The tags of nodes are in the columns after those of the chain.
+    lowest = numpy.log(LEAST_PROB_IN_TIE)
     longest_length = int(lengths.max(initial=0))
-    log_probs[:, n_chain_tags:] += numpy.log(LEAST_PROB_IN_TIE) * (longest_length + 1)
+    n_chain_tags = marginals.shape[1]
+    log_probs[:, n_chain_tags:] += lowest * (longest_length + 1)
     return log_probs
 
 

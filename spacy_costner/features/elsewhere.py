@@ -72,16 +72,21 @@ class ElsewhereColumn(BatchColumn):
         return self.n_nearest
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the values beside the nearest other occurrences of each token's word to
-        `value_ids`."""
+        """Find the tokens whose word occurs again in the doc, and write the values beside these
+        other occurrences to `value_ids`. The rows of other tokens stay as they are.
+
+        batch (TokenBatch): The N tokens of some docs.
+        value_ids (Ints2d): The array to write to. Shape: (N, n_nearest)
+        """
         # The column of the other side needs the same occurrences, so the batch keeps them under a
-        # key, and finds them only once. `tokens` are those whose word has other occurrences.
+        # key, and finds them only once. Shapes: (M,), (M, n_nearest)
         key = ("nearest_elsewhere", self.base.name, self.n_nearest)
-        tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))
-        if len(tokens):
-            base_ids = batch.value_ids_of(self.base.name)
-            lengths = batch.tokens.lengths
-            value_ids[tokens] = values_beside(base_ids, occurrences, lengths, self.side)
+        repeated_tokens, occurrences = batch.share(key, lambda: self._find_occurrences(batch))
+        if not len(repeated_tokens):
+            return
+        base_ids = batch.value_ids_of(self.base.name)  # (N,)
+        ids_beside = values_beside(base_ids, occurrences, batch.tokens.lengths, self.side)
+        value_ids[repeated_tokens] = ids_beside
 
     def _find_occurrences(self, batch: TokenBatch) -> tuple[Ints1d, Ints2d]:
         """Find the capitalised words of a batch that occur again in their doc, and their nearest

@@ -237,10 +237,12 @@ class LabelMemory:
 
     def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
         """Do the same as `_sum_over_units`, but keep the results for texts that many docs have."""
-        # Text ids are ascending, so the docs with the same text stand side by side.
+        # How many training docs have the text of each pair. Text ids are ascending, so docs with
+        # the same text stand side by side. Shapes: (M,)
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
-        end_of_docs = numpy.searchsorted(self.text_ids, text_ids, side="right")
-        is_frequent = end_of_docs - first_doc > OFTEN
+        doc_after_last = numpy.searchsorted(self.text_ids, text_ids, side="right")
+        n_docs_with_text = doc_after_last - first_doc
+        is_frequent = n_docs_with_text > OFTEN
 
         counts = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")  # (M, L)
         counts[~is_frequent] = self._sum_over_units(text_ids[~is_frequent], value_ids[~is_frequent])
@@ -312,10 +314,12 @@ class LabelMemory:
         units = unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
 
+        # Each training doc has a text id and a unit. Text ids must be ascending, because docs are
+        # found by bisection.
         n_units = len(counts.starts) - 1
-        is_unit = (units >= 0) & (units < n_units)
+        is_valid_unit = (units >= 0) & (units < n_units)
         is_ascending = text_ids[1:] >= text_ids[:-1]
-        if len(text_ids) != len(units) or not is_unit.all() or not is_ascending.all():
+        if len(text_ids) != len(units) or not is_valid_unit.all() or not is_ascending.all():
             raise ValueError(f"memory: expected the docs of {n_units} units, in order")
         if not labels or not all(isinstance(label, str) for label in labels):
             raise ValueError(f"memory: expected labels, got {labels!r}")

@@ -40,7 +40,7 @@ class PairColumn(BatchColumn):
         assert counts.tokens is not None  # the column sets `wants_all_tokens`
         batch = Lookup([self.base]).find_values(counts.tokens)
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)
-        has_pair = pair_of_token >= 0
+        has_pair = pair_of_token >= 0  # the last token of a doc has none, for example
         pairs, pair_counts = numpy.unique(pair_of_token[has_pair], return_counts=True)
         self._set_pairs(pairs[pair_counts >= self.min_count])
 

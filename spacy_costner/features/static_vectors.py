@@ -75,7 +75,7 @@ class KeyedVectors(StaticVectors):
         """Look each word up in spaCy's table: first its text, and then its text in lower case.
         Returns the row of its vector, -1 for none. Shape: (W,)"""
         row_of_key = self.source.key2row
-        ids = []
+        ids: list[int] = []
         for lexeme in lexemes:
             row = row_of_key.get(lexeme.orth, -1)
             if row < 0:

@@ -171,14 +171,20 @@ def p_values(means: Floats1d, limit: float, n: int, *, binary: bool = False) -> 
 
 
 def _binomial_cdf(n: int, p: float) -> Floats1d:
-    """Compute P(Binomial(n, p) <= k) for all k from 0 to n. Shape: (n + 1,)"""
+    """Compute P(Binomial(n, p) <= k) for all k from 0 to n. Shape: (n + 1,)
+
+    The probabilities P(k) that are added up follow from each other:
+
+        P(0) = (1 - p)^n,    P(k) / P(k - 1) = (n - k + 1) / k · p / (1 - p)
+
+    They are computed as logarithms, because P(0) may be too small for a float.
+    """
     k = numpy.arange(1, n + 1)
-    # log P(k) - log P(k - 1). Logarithms are used because P(0) may be too small for a float.
-    steps = numpy.log((n - k + 1) / k) + math.log(p) - math.log1p(-p)
+    log_ratios = numpy.log((n - k + 1) / k) + math.log(p) - math.log1p(-p)  # of P(k) to P(k - 1)
     log_prob_of_0 = n * math.log1p(-p)
-    log_probs = numpy.concatenate([[0.0], numpy.cumsum(steps)]) + log_prob_of_0
+    log_probs = numpy.concatenate([[0.0], numpy.cumsum(log_ratios)]) + log_prob_of_0
     probs = numpy.exp(log_probs)
-    return numpy.minimum(numpy.cumsum(probs), 1.0)
+    return numpy.minimum(numpy.cumsum(probs), 1.0)  # rounding may take the sum above 1
 
 
 def docs_needed(

@@ -79,16 +79,19 @@ def init(
     X: Ragged | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Set the scores of transitions, of the first tag and of the last tag to 0. This is the `init`
-    of the Thinc model.
+    """Set the scores of transitions, of the first tag and of the last tag to 0. Thinc calls this
+    when the model is initialized.
 
     X (Ragged | None): Emissions of some docs. Their data has a column for each tag, so they give
         the number of tags if it is not set yet. Shape of the data: (N, K)
-    Y (Potentials | None): Not used.
+    Y (Potentials | None): Not used. Thinc gives it to the `init` of every model.
     """
-    if X is not None and model.has_dim("nO") is None:
+    # For a dimension without a value, `has_dim` returns None.
+    is_unset = model.has_dim("nO") is None
+    if X is not None and is_unset:
         model.set_dim("nO", X.data.shape[1])
     n_tags = model.get_dim("nO")
+    # `alloc1f` and `alloc2f` return arrays of zeros.
     model.set_param("transitions", model.ops.alloc2f(n_tags, n_tags))
     model.set_param("start", model.ops.alloc1f(n_tags))
     model.set_param("end", model.ops.alloc1f(n_tags))

@@ -263,18 +263,18 @@ def _scores_by_value(
     RETURNS (dict[str, dict[str, list[float]]]): The scores by the key and the value. Values with
         fewer than `ENOUGH` docs, which can't be tested, are left out.
     """
-    scores_of_keys: dict[str, dict[str, list[float]]] = {}
+    # The docs that have the same value under the same key are a group.
+    scores_of_group: dict[tuple[str, str], list[float]] = {}
     for score, doc in scored_docs:
         for key, value in short_values(doc.user_data).items():
-            scores_of_values = scores_of_keys.setdefault(key, {})
-            scores_of_values.setdefault(str(value), []).append(score)
+            group = (key, str(value))
+            scores_of_group.setdefault(group, []).append(score)
 
-    testable_scores: dict[str, dict[str, list[float]]] = {}
-    for key, scores_of_values in scores_of_keys.items():
-        for value, scores_of_value in scores_of_values.items():
-            if len(scores_of_value) >= ENOUGH:
-                testable_scores.setdefault(key, {})[value] = scores_of_value
-    return testable_scores
+    scores_by_key: dict[str, dict[str, list[float]]] = {}
+    for (key, value), group_scores in scores_of_group.items():
+        if len(group_scores) >= ENOUGH:
+            scores_by_key.setdefault(key, {})[value] = group_scores
+    return scores_by_key
 
 
 def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

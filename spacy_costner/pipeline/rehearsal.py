@@ -37,6 +37,7 @@ def rehearsal_loss(
     result = divergence(exact_scores, targets)
     dtype = scores.emissions.dtype
     gradient = map_scores(lambda array: array.astype(dtype), result.gradient)
+    # The model takes the gradient of whole docs.
     return result.value, gradient._replace(lengths=scores.lengths)
 
 

@@ -322,6 +322,8 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
     no weights, unless its setting says to keep all. Scores are the same without them. The model
     itself isn't changed, so that training can go on with all its features.
     """
+    # The dictionary has the shims of each node, in the order of `walk`. Some are replaced by the
+    # smaller shims that `_select_used` has made.
     slim_shims = _select_used(model)
     saved = model.to_dict()
     for node, saved_shims in zip(model.walk(), saved["shims"]):

@@ -99,15 +99,16 @@ def _reject_entities(doc: Doc, options: ReadOptions) -> None:
     that the span is wrong, but not which entities the text has in its place. So all annotation of
     the doc becomes missing.
 
-    doc (Doc): The doc of a task with one span whose answer was "reject". The doc may have several
-        entities, as a span with several labels becomes one for each, or none, if it can't have the
-        span. They are in `doc.ents` or, with a `spans_key`, in `doc.spans`. The doc is changed.
+    doc (Doc): The doc of a task with one span whose answer was "reject". The doc is changed. It
+        has no entity if spaCy can't have the span, and several if the span has several labels.
+        Entities are in `doc.ents` or, with a `spans_key`, in `doc.spans`.
     options (ReadOptions): The options, with an `incorrect_spans_key`.
     """
     assert options.incorrect_spans_key is not None
     entities: Iterable[Span] = doc.ents
     if options.spans_key is not None:
         entities = doc.spans.pop(options.spans_key)
+    # The copies have only the tokens and the label of an entity.
     incorrect_spans = [Span(doc, ent.start, ent.end, label=ent.label) for ent in entities]
     doc.set_ents([], default="missing")
     doc.spans[options.incorrect_spans_key] = incorrect_spans
