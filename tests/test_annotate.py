@@ -732,6 +732,7 @@ def test_ids_of_64_bits_are_kept_in_parquet(model: Path, tmp_path: Path) -> None
 def test_parquet_without_pyarrow_is_refused(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Python doesn't import a module whose entry in `sys.modules` is None.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     path = write_lines(tmp_path / "a.jsonl", SENTENCES)

@@ -77,17 +77,19 @@ def test_the_best_path_has_the_best_score(potentials: Potentials) -> None:
 
 @given(potentials_NK(), st.data())
 def test_the_best_path_outside_a_set_leaves_it(potentials: Potentials, data: st.DataObject) -> None:
-    """At one token or more it has a tag that isn't allowed there."""
+    """The set has the paths whose tag at each token is one of the allowed tags there. The best of
+    the other paths has a tag that isn't allowed at one token or more. Its score is minus infinity
+    if all legal paths are in the set."""
     allowed = data.draw(allowed_NK(potentials))
 
     outside = chain.best_path_excluding(potentials, allowed)
 
     for b, tokens in enumerate(oracle.spans(potentials)):
-        leaves_set = leaves(allowed, potentials, b)
-        assert_allclose(outside.scores[b], best_score(potentials, b, leaves_set), **CLOSE)
+        is_outside = leaves(allowed, potentials, b)
+        assert_allclose(outside.scores[b], best_score(potentials, b, is_outside), **CLOSE)
         if outside.scores[b] > -numpy.inf:
             path = outside.tags[tokens].tolist()
-            assert leaves_set(path)
+            assert is_outside(path)
             assert oracle.score(potentials, b, path) == pytest.approx(outside.scores[b])
 
 
@@ -198,16 +200,21 @@ def test_best_paths_of_ten_thousand_tokens_are_those_of_float64() -> None:
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_a_batch_without_tokens_has_empty_paths_of_score_0(lengths: list[int]) -> None:
-    """One a sequence: there is no second best, and none outside a set."""
-    potentials = random_potentials(lengths, 3)
+    """A sequence without tokens has a single path, the empty one. So it has no second best path,
+    and none outside a set of paths: their scores are minus infinity."""
+    n_tags = 3
+    potentials = random_potentials(lengths, n_tags)
+    all_allowed = numpy.ones((0, n_tags), dtype=bool)
 
     best_two = chain.k_best(potentials, 2)
-    without_best = chain.best_path_excluding(potentials, numpy.ones((0, 3), dtype=bool))
+    outside = chain.best_path_excluding(potentials, all_allowed)
 
+    scores_of_empty_paths = [0.0] * len(lengths)
+    scores_of_no_paths = [-numpy.inf] * len(lengths)
     assert best_two.tags.shape == (2, 0)
-    assert_array_equal(best_two.scores, [[0.0] * len(lengths), [-numpy.inf] * len(lengths)])
-    assert_array_equal(without_best.scores, [-numpy.inf] * len(lengths))
-    assert chain.max_marginals(potentials).shape == (0, 3)
+    assert_array_equal(best_two.scores, [scores_of_empty_paths, scores_of_no_paths])
+    assert_array_equal(outside.scores, scores_of_no_paths)
+    assert chain.max_marginals(potentials).shape == (0, n_tags)
     assert chain.sample_paths(potentials, 4, numpy.random.default_rng(0)).shape == (4, 0)
 
 

@@ -341,16 +341,23 @@ def config_path(tmp_path: Path) -> Path:
 
 
 def test_check_prints_as_many_places_as_asked_for(config_path: Path, tmp_path: Path) -> None:
+    """The training corpus is also the development corpus, so both docs of the latter are found in
+    the former. With `--places 1` only the first of them is printed."""
     corpus = tmp_path / "corpus.spacy"
-    make_corpus(corpus)
+    texts = ["Rain in Paris , France .", "Snow in Oslo , Norway ."]
+    tags = ["O", "O", "B-city", "O", "B-country", "O"]
+    docs = [Doc(NLP.vocab, words=text.split(), ents=tags) for text in texts]
+    DocBin(docs=docs).to_disk(corpus)
     paths = ["--paths.train", corpus, "--paths.dev", corpus]
 
     result = run("check", config_path, *paths, "--places", 1)
+    result_with_both = run("check", config_path, *paths, "--places", 2)
 
     assert result.exit_code == 0, result.output
-    assert "country" in result.output
+    assert "docs are in the training corpus as well (2)" in result.output
     assert "doc 0: 'Rain in Paris" in result.output
     assert "doc 1" not in result.output
+    assert "doc 1: 'Snow in Oslo" in result_with_both.output
 
 
 def test_check_exits_with_1_after_an_error(config_path: Path, tmp_path: Path) -> None:

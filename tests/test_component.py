@@ -173,13 +173,16 @@ def test_the_loss_is_the_objective_by_annotated_token(trained: Language) -> None
     assert gradient.emissions[:2].any() and not gradient.emissions[2:].any()
 
 
-def test_the_loss_of_one_token_is_the_objective(trained: Language) -> None:
+def test_the_loss_of_a_doc_of_one_token_is_minus_the_log_probability_of_its_tag(
+    trained: Language,
+) -> None:
     ner = trained.get_pipe("ner")
-    batch = [Example.from_dict(trained.make_doc("Berlin"), {"entities": [(0, 6, "LOC")]})]
-    potentials = ner.model.predict([batch[0].predicted])
+    berlin = Example.from_dict(trained.make_doc("Berlin"), {"entities": [(0, 6, "LOC")]})
+    potentials = ner.model.predict([berlin.predicted])
 
-    loss, _ = ner.get_loss(batch, potentials)
+    loss, _ = ner.get_loss([berlin], potentials)
 
+    # U-LOC is the tag of an entity of one token.
     assert loss == pytest.approx(log_loss_of_path(ner, potentials, ["U-LOC"]), abs=1e-5)
 
 

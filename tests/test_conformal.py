@@ -278,14 +278,18 @@ def test_the_false_alarm_risk_of_a_known_population_is_rarely_above_the_limit() 
 def test_a_doc_of_the_weight_two_counts_as_two_docs(
     rng: numpy.random.Generator, by: str, limit: float
 ) -> None:
+    """Docs with the weight 2 have the threshold of the same docs, each of them there twice."""
     scores, doc = random_scores(rng)
     doc_weights = numpy.zeros(doc.max() + 1)
     doc_weights[doc] = 2.0
-    twice = miss_losses(scores, doc, by=by, doc_weights=doc_weights)
-    copies = numpy.concatenate([doc, doc + 1])  # the numbers of docs have gaps
-    repeated = miss_losses(numpy.concatenate([scores, scores]), copies, by=by)
-    assert twice.n == repeated.n
-    assert conformal.threshold(twice, limit) == conformal.threshold(repeated, limit)
+    weighted = miss_losses(scores, doc, by=by, doc_weights=doc_weights)
+
+    # Only every third number is that of a doc. So `doc + 1` are new docs.
+    doc_of_repeated = numpy.concatenate([doc, doc + 1])
+    repeated = miss_losses(numpy.concatenate([scores, scores]), doc_of_repeated, by=by)
+
+    assert weighted.n == repeated.n
+    assert conformal.threshold(weighted, limit) == conformal.threshold(repeated, limit)
 
 
 @pytest.mark.parametrize("probs", [(0.2, 0.2, 0.2, 0.4), (0.15, 0.15, 0.35, 0.35)])

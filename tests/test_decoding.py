@@ -204,23 +204,30 @@ def test_best_sums_are_the_k_largest_of_one_value_from_each_column(
 def test_viterbi_predicts_the_path_that_is_best_with_the_bias_of_each_tag(
     posterior: Posterior, bias: float
 ) -> None:
-    """The label a has a bias of its own. O has none."""
-    scores, tags = posterior.scores, posterior.tags
+    """The bias of a tag is added to its score at each token. The label a has a bias of its own, and
+    O has none. The best of all paths is found by enumeration."""
+    scores = posterior.scores
+    tags = posterior.tags
     bias_of_label = {"a": bias + 1}
     decoding = make_viterbi(bias=bias, labels=bias_of_label)
 
-    entities = rows(decoding.decode(posterior, decoding.settings)[0])
+    predicted, _, _ = decoding.decode(posterior, decoding.settings)
 
     bias_of_tag = []
     for label in tags.label_of:
-        bias_of_tag.append(0.0 if label < 0 else bias_of_label.get(tags.labels[label], bias))
+        is_outside = label < 0
+        bias_of_tag.append(0.0 if is_outside else bias_of_label.get(tags.labels[label], bias))
+
+    def biased_score(path: oracle.Path) -> float:
+        return path.score + sum(bias_of_tag[tag] for tag in path.tags)
+
     for b, tokens in enumerate(oracle.spans(scores)):
-        best = max(
-            oracle.paths(scores, b),
-            key=lambda path: path.score + sum(bias_of_tag[tag] for tag in path.tags),
-        )
-        entities_of_sequence = {e for e in entities if tokens.start <= e[0] < tokens.stop}
-        assert entities_of_sequence == entities_of(posterior, b, best.tags)
+        best_path = max(oracle.paths(scores, b), key=biased_score)
+        predicted_of_sequence = set()
+        for begin, end, label in rows(predicted):
+            if tokens.start <= begin < tokens.stop:
+                predicted_of_sequence.add((begin, end, label))
+        assert predicted_of_sequence == entities_of(posterior, b, best_path.tags)
 
 
 @given(posterior(), st.sampled_from([0.0, 0.05, 0.2, 0.5, 0.8, 1.0]))

@@ -137,8 +137,8 @@ def test_a_teacher_that_merges_tokens_is_refused(folder: Path) -> None:
 
 
 def test_texts_lose_their_entities_but_keep_tokens_and_sentences(tmp_path: Path) -> None:
-    """They also keep that it isn't known where there are spaces. A copy of a doc has its sentence
-    starts only with `sentences=True`."""
+    """They also keep that it isn't known where there are spaces: the doc is made of words alone. A
+    copy of a doc has its sentence starts only with `sentences=True`."""
     nlp = spacy.blank("xx")
     words = ["Ana", "sleeps", ".", "She", "snores", "."]
     tags = ["B-PER", "O", "O", "O", "O", "O"]
@@ -217,15 +217,18 @@ def test_a_run_that_was_killed_goes_on_with_the_answers_that_it_has(
 def test_answers_are_kept_for_other_settings_but_not_for_another_teacher(
     folder: Path, config: Config, tmp_path: Path, sizes_asked: list[int]
 ) -> None:
+    """A teacher is asked about the 15 texts, four at a time, only if it has not answered yet."""
+    sizes_for_all_texts = [4, 4, 4, 3]
     config["training"]["max_epochs"] = 1
     run_distill(folder, tmp_path, config)
+    assert sizes_asked == sizes_for_all_texts
+
     run_distill(folder, tmp_path, config, min_confidence=0.2)
-    assert sizes_asked == [4, 4, 4, 3]
+    assert sizes_asked == sizes_for_all_texts  # nobody was asked again
 
     distill([str(folder / "other")], config, [folder / "raw.txt"], tmp_path)
-
-    assert sizes_asked == [4, 4, 4, 3] * 2
-    assert len(list(tmp_path.glob("answers-*"))) == 2
+    assert sizes_asked == sizes_for_all_texts + sizes_for_all_texts
+    assert len(list(tmp_path.glob("answers-*"))) == 2  # the answers of each teacher
 
 
 def test_files_of_an_older_run_are_not_trained_on(
@@ -349,7 +352,8 @@ def test_confidences_that_are_no_probabilities_are_refused(tmp_path: Path, confi
 
 
 def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_path: Path) -> None:
-    """Three times a text with two entities. It has no scores, so the student is alone."""
+    """The file has a text with two entities three times. A file can't be scored on the development
+    corpus, so only the student has a row."""
     doc = spacy.load(folder / "teacher")(TEXTS[1])
     spans = [[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents]
     line = json.dumps({"text": TEXTS[1], "spans": spans}) + "\n"
@@ -357,7 +361,7 @@ def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_
 
     result = distill([str(tmp_path / "answers.jsonl")], config, [], tmp_path / "output")
 
-    assert (result.n_docs, result.n_entities) == (3, 6)
+    assert (result.n_docs, result.n_entities) == (3, 3 * 2)
     assert [row.name for row in result.rows] == ["student"]
     assert spacy.load(result.path)(TEXTS[1]).ents
 

@@ -504,13 +504,14 @@ def test_answers_of_all_tools_are_read(
     assert result == estimate(nlp, [answer(nlp, doc) for doc in drawn], make_docs(nlp))
 
 
-def test_tasks_may_show_the_predictions(drawn: list[DrawnDoc]) -> None:
-    for doc in drawn:
-        assert doc.task().spans is None
-        proposed = doc.task(with_predictions=True).spans
-        assert proposed is not None
-        assert [span.label for span in proposed] == [ent.label_ for ent in doc.doc.ents]
-        assert all(0 < span.extra["score"] <= 1 for span in proposed)
+def test_tasks_show_the_predictions_only_on_request(drawn: list[DrawnDoc]) -> None:
+    """Each predicted entity is then shown with its probability."""
+    for drawn_doc in drawn:
+        assert drawn_doc.task().spans is None
+        spans = drawn_doc.task(with_predictions=True).spans
+        assert spans is not None
+        assert [span.label for span in spans] == [ent.label_ for ent in drawn_doc.doc.ents]
+        assert all(0 < span.extra["score"] <= 1 for span in spans)
 
 
 @pytest.fixture

@@ -29,9 +29,12 @@ Rome NNP I-NP I-LOC
 sleeps VBZ I-VP O
 """
 
-# Of four batches.
-PLAN = Plan({}, softmax_margin.SPEC["full"], 4 * softmax_margin.SPEC["full"]["batch_size"])
-STEP = 0.01
+FULL = softmax_margin.SPEC["full"]
+PLAN = Plan({}, FULL, n_train=4 * FULL["batch_size"])
+"""The plan for a corpus of four batches."""
+
+STEP = FULL["step"]
+"""The size of the steps of methods that have none of their own: 0.01."""
 
 
 @pytest.fixture
@@ -53,7 +56,13 @@ def examples(path: Path) -> list[Example]:
 def weights(
     examples: list[Example], name: str, c: Any = None, m: Any = None, start: Any = None
 ) -> numpy.ndarray:
-    """The weights after one epoch of one step of a method."""
+    """The weights after an epoch of a method. The epoch is a single step, as the examples are fewer
+    than a batch.
+
+    c (Any): The regularisation, C. None: the method has none.
+    m (Any): The multiplier of the cost. None: the method has none.
+    start (Any): The weights before. None: they are 0.
+    """
     stage = PLAN.stage(name, {"c": c, "m": m, "epochs": 1, "averaged": False}, 0)
     first = None if start is None else [start]
     return run_stages(examples, [stage], first, lambda ner, **facts: None)[0]
@@ -73,30 +82,43 @@ def test_corpus_of_2003_is_read(examples: list[Example]) -> None:
 )
 def test_steps_are_whole(name: str, c: float, m: Any, examples: list[Example]) -> None:
     """Each weight moves by the difference of a feature's counts: for MIRA, times C at most."""
-    found = weights(examples[:1], name, c, m) / c
-    assert_allclose(found, found.round(), atol=1e-4)
-    assert found.any()
+    whole_numbers = weights(examples[:1], name, c, m) / c
+    assert_allclose(whole_numbers, whole_numbers.round(), atol=1e-4)
+    assert whole_numbers.any()
 
 
-def test_risk_is_multiplied_and_its_penalty_is_not(examples: list[Example]) -> None:
-    start = weights(examples, "crf", 0.0)
-    gradient = (start - weights(examples, "risk", 0.0, 1, start=start)) / STEP
+def test_m_multiplies_the_gradient_of_risk_but_not_its_penalty(examples: list[Example]) -> None:
+    """A step takes the weights w to (w - STEP * m * gradient) / (1 + STEP * penalty). The gradient
+    is known from a step with m = 1 and no penalty. It is tested by a step with m = 5 and C = 3."""
+    start = weights(examples, "crf", c=0.0)
+    after_plain_step = weights(examples, "risk", c=0.0, m=1, start=start)
+    gradient = (start - after_plain_step) / STEP
     assert numpy.abs(gradient).max() > 0.01
-    expected = (start - 5 * STEP * gradient) / (1 + STEP * PLAN.penalty(3.0))
-    assert_allclose(weights(examples, "risk", 3.0, 5, start=start), expected, atol=1e-5)
-    # L2 is of half the sum of squares, and is added at each of four steps.
-    assert PLAN.n_batches * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
+
+    after_step = weights(examples, "risk", c=3.0, m=5, start=start)
+
+    expected = (start - STEP * 5 * gradient) / (1 + STEP * PLAN.penalty(3.0))
+    assert_allclose(after_step, expected, atol=1e-5)
 
 
-def test_the_experiment(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_penalties_of_an_epoch_add_up_to_c() -> None:
+    """The objective has C ||w||^2 for an epoch. A step adds penalty / 2 ||w||^2, and an epoch has
+    four steps."""
+    assert 4 * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
+
+
+def test_the_experiment_tunes_and_tests_all_methods_and_fills_its_page(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path.name})
     size = size_of(softmax_margin.SPEC, quick=True)
 
     figures = softmax_margin.experiment(Runner(tmp_path / "runs"), size)
 
-    text = fill(template("softmax_margin"), {**size, **figures, "provenance": ""})
-    assert "tiny: 2 sentences" in text
+    page = fill(template("softmax_margin"), {**size, **figures, "provenance": ""})
+    assert "tiny: 2 sentences" in page
     assert list(figures["ours"]) == list(METHODS)
+    # A run is saved under its name: "tune", C, m and the method, or "test", seed and method.
     runs = {file.stem for file in (tmp_path / "runs").iterdir()}
     assert {f"test-0-{name}" for name in METHODS} < runs
     assert {"tune-None-None-perceptron", "tune-0.01-1-mira_built_in"} < runs

@@ -154,12 +154,13 @@ def test_the_z_score_of_a_component_is_the_solution_of_its_equation(outside: str
 
 
 def test_means_and_covariances_of_sampled_paths() -> None:
-    """Of forty paths for each sequence, which are legal: of their feature counts, and of these with
-    the scores. One sequence has no token, one has one. Tag 1 can't be first, and 2 can't follow
-    0."""
+    """Forty legal paths of each sequence are drawn. Their mean feature counts, and the covariances
+    of these counts with the scores of the paths, are computed again path by path. Both are sums
+    over the sequences, one of which has no token."""
     lengths = [3, 0, 1, 2]
-    potentials = random_potentials(lengths, 3, 1.0)
-    legal = random_potentials(lengths, 3, 0.0)  # All legal scores are 0.
+    potentials = random_potentials(lengths, 3, scale=1.0)
+    # All legal paths are equally likely. Tag 1 can't be first, and tag 2 can't follow tag 0.
+    legal = random_potentials(lengths, 3, scale=0.0)
     legal.transitions[0, 2] = -numpy.inf
     legal.start[1] = -numpy.inf
 
@@ -168,13 +169,16 @@ def test_means_and_covariances_of_sampled_paths() -> None:
     mean = oracle.vector(oracle.zeros(legal))
     covariance = oracle.vector(oracle.zeros(legal))
     for b, tokens in enumerate(oracle.spans(legal)):
-        sampled = [tuple(row[tokens].tolist()) for row in paths.tags]
-        assert {*sampled} <= {path.tags for path in oracle.paths(legal, b)}
-        features = [oracle.features(legal, b, path) for path in sampled]
-        counts = numpy.asarray([oracle.vector(feature) for feature in features])
-        scores = numpy.asarray([oracle.score(potentials, b, path) for path in sampled])
-        mean += counts.mean(axis=0)
-        covariance += (counts - counts.mean(axis=0)).T @ scores / len(sampled)
+        sampled_paths = [tuple(path_of_batch[tokens].tolist()) for path_of_batch in paths.tags]
+        legal_paths = {path.tags for path in oracle.paths(legal, b)}
+        assert set(sampled_paths) <= legal_paths
+
+        features = [oracle.features(legal, b, path) for path in sampled_paths]
+        counts = numpy.asarray([oracle.vector(feature) for feature in features])  # (40, features)
+        scores = numpy.asarray([oracle.score(potentials, b, path) for path in sampled_paths])
+        mean_counts = counts.mean(axis=0)
+        mean += mean_counts
+        covariance += (counts - mean_counts).T @ scores / len(sampled_paths)
     assert_allclose(oracle.vector(paths.average()), mean, atol=1e-12)
     assert_allclose(oracle.vector(paths.covariance(potentials)), covariance, atol=1e-12)
 
@@ -295,8 +299,15 @@ def test_the_expected_step_by_hand() -> None:
 @pytest.mark.skipif(not CORPUS.exists(), reason="needs CoNLL-2002 Spanish: spacy project assets")
 @pytest.mark.parametrize("source", z_score.SPEC["sources"])
 def test_folds_have_each_sentence_once(source: str) -> None:
-    parts = z_score.folds(source)
-    assert [len(part) for part in parts] == [FULL["n_sentences"] // 5] * 5
-    assert len({id(doc) for part in parts for doc in part}) == FULL["n_sentences"]
-    first = [" ".join(token.text for token in doc) for doc in parts[0]]
-    assert (first[0] == "Melbourne ( Australia ) , 25 may ( EFE ) .") == (source == "blocks")
+    """The five folds are equally large. The folds "blocks" have the sentences in the order of the
+    corpus, so the first one begins as the corpus does. The others are shuffled."""
+    n_sentences = FULL["n_sentences"]
+
+    folds = z_score.folds(source)
+
+    assert [len(docs) for docs in folds] == [n_sentences // 5] * 5
+    all_docs = [doc for docs in folds for doc in docs]
+    assert len({id(doc) for doc in all_docs}) == n_sentences
+    first_words = " ".join(token.text for token in all_docs[0])
+    begins_with_corpus = first_words == "Melbourne ( Australia ) , 25 may ( EFE ) ."
+    assert begins_with_corpus is (source == "blocks")

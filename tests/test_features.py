@@ -206,13 +206,17 @@ def gazetteer(tmp_path: Path) -> Features:
 
 
 def test_gazetteers_find_the_longest_phrase(tmp_path: Path) -> None:
-    """In upper or lower case, "New York City", "IL-2" and "york" are found, but neither "New" nor
-    "in"."""
+    """A token of a phrase has its position in the phrase as a feature: it is the first, an inner,
+    the last or the only token (B, I, L, U). Upper and lower case are the same. "New York City" is
+    found, though "New York" is a phrase, too."""
     positions = []
     for names in found_names(gazetteer(tmp_path), TRAIN):
+        # A token has one feature or none.
         positions.append("".join(name.removeprefix("gazetteer:places=") for name in names))
-    first_doc = ["", "B", "I", "L", "", "U", ""]
-    assert positions == [*first_doc, "U", "", "", "", "", ""]
+    in_new_york_city_12_il2_in = ["", "B", "I", "L", "", "U", ""]
+    york = ["U"]
+    in_new_in_new = ["", "", "", "", ""]  # the last token is "."
+    assert positions == [*in_new_york_city_12_il2_in, *york, *in_new_in_new]
 
 
 def test_saved_gazetteers_find_the_same(tmp_path: Path) -> None:
@@ -281,14 +285,19 @@ def test_features_of_a_doc_are_those_of_its_vocab(by_word: bool) -> None:
 
 
 @pytest.mark.parametrize("bare_first", [False, True])
-def test_words_of_training_docs_are_counted_by_the_vocab_of_their_doc(bare_first: bool) -> None:
-    """A bare vocab has no lower case, so its words are not counted in lower case."""
-    bare_docs = [Doc(Vocab(), words=["Lima", "York"])]
-    docs = [*TRAIN, *bare_docs]
+def test_training_docs_may_have_several_vocabs(bare_first: bool) -> None:
+    """A vocab computes the attributes of its words, such as their lower case. A bare vocab knows no
+    lower case. So "Lima", which is only in the doc with the bare vocab, has no feature of its lower
+    case. "York" has one, as it is also in a doc with another vocab. The order of the docs doesn't
+    matter."""
+    bare_doc = Doc(Vocab(), words=["Lima", "York"])
+    docs = [*TRAIN, bare_doc]
     if bare_first:
-        docs = [*bare_docs, *TRAIN]
+        docs = [bare_doc, *TRAIN]
     features = Features(Template(windows={"ORTH": 0, "LOWER": 0, "TAG": 0}))
+
     features.build_vocab(docs)
+
     names = set(features.names())
     assert {"ORTH=Lima", "ORTH=New", "LOWER=new", "LOWER=york", "TAG=NUM"} <= names
     assert "LOWER=lima" not in names

@@ -255,6 +255,7 @@ def test_a_part_with_a_damaged_shift_is_annotated_again(
 def test_the_shift_of_a_component_that_the_pipeline_does_not_have_is_left_out(
     unsure: Path, tmp_path: Path, annotated: Path
 ) -> None:
+    """The manifest of an earlier run names a component "nobody". The pipeline has only "ner"."""
     replace_shift(annotated, {"nobody": {"scores": [1.0], "counts": {}}})
 
     summary = annotate(unsure, [tmp_path / "a.txt"], tmp_path / "out")

@@ -129,8 +129,9 @@ def test_a_loaded_hybrid_predicts_the_same_and_learns_without_training_its_linea
 
 
 def test_the_linear_part_is_trained_by_updates_after_a_label_was_added() -> None:
-    """Updates train it then, as it has no weights for the new tags. The new label changes no
-    prediction before."""
+    """Otherwise only `initialize` trains the linear part. A new label has new tags, for which the
+    linear part has no trained weights, so updates train them. Before that, the label changes no
+    prediction."""
     nlp = initialized()
     entities_before = predicted_entities(nlp)
 

@@ -191,7 +191,7 @@ def test_the_scores_of_a_model_are_below_those_of_the_models_before(
 def test_a_text_that_spacy_refuses_has_no_prediction_and_no_answer(
     backend: LabelStudioBackend,
 ) -> None:
-    text = "a " * 600_000
+    text = "a " * 600_000  # 1,200,000 characters
     (prediction,) = predict(backend, text)
     assert prediction["result"] == []
     with pytest.raises(SessionError, match="at most 1,000,000 characters, got 1,200,000"):

@@ -313,15 +313,15 @@ def tokens_of(potentials: Potentials, sequences: list[int]) -> list[int]:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_loss_is_0_where_gold_is_the_only_legal_path(name: str, dtype: str) -> None:
     """The gradient is 0, too. There is one legal path if there is one tag, or if constraints allow
-    one tag at each token."""
+    one tag at each token. Scores may be large: their larger scale is 50."""
     value_atol = {"float64": 1e-9, "float32": 1e-3}[dtype]
     gradient_atol = {"float64": 1e-9, "float32": 1e-5}[dtype]
 
     for n_tags, scale in ((1, 1.0), (1, 50.0), (3, 1.0), (3, 50.0)):
-        potentials, complete, partial_gold = example([30, 0, 1], n_tags, dtype, scale)
-        is_gold = complete.tags[:, None] == numpy.arange(n_tags)
+        potentials, complete_gold, partial_gold = example([30, 0, 1], n_tags, dtype, scale)
+        is_gold = complete_gold.tags[:, None] == numpy.arange(n_tags)  # (tokens, tags)
         potentials = chain.restrict(potentials, is_gold)
-        for gold in (complete, partial_gold):
+        for gold in (complete_gold, partial_gold):
             value, gradient = LOSSES[name].compute(potentials, gold)
             assert value == pytest.approx(0, abs=value_atol)
             assert_allclose(oracle.vector(gradient), 0, atol=gradient_atol)

@@ -207,7 +207,11 @@ def test_the_number_of_examples_may_change_between_updates() -> None:
     assert within_epoch.after_update(7, 20) == Progress(1, 1, 17, 20)
 
 
-NUMBER, GROWING, LOSSES = "two losses .* steps or epochs", "growing numbers", ".*losses"
+# What an error says was expected: enough losses, and an end for each but the last, in steps or in
+# epochs; ends that grow; losses and nothing else.
+NUMBER = "two losses .* steps or epochs"
+GROWING = "growing numbers"
+LOSSES = ".*losses"
 BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]
 
 
@@ -231,9 +235,11 @@ BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, m
 def test_a_schedule_that_makes_no_sense_is_refused(
     losses: Any, settings: dict[str, Any], expected: str
 ) -> None:
-    """Numbers that don't grow are named by their setting."""
-    setting = next(iter(settings), "")
-    field = f"{setting}: " if expected is GROWING else ""
+    """Where ends don't grow, the error names their setting, "steps" or "epochs"."""
+    field = ""
+    if expected is GROWING:
+        (setting,) = settings
+        field = f"{setting}: "
 
     with pytest.raises(ValueError, match=rf"Schedule: {field}expected {expected}.*got "):
         make_schedule(*losses, **settings)

@@ -129,11 +129,16 @@ def test_reliability_has_mean_probability_and_share_of_right_ones_of_each_bin() 
 
 
 def test_calibration_error_is_the_mean_gap_of_bins_weighted_by_their_size() -> None:
-    """In four bins as above, and in one: the mean of PROBS is 0.52, and 3 of 5 are right."""
-    in_four_bins = (1 * 0.0 + 2 * abs(0.325 - 0.5) + 2 * abs(0.975 - 1)) / 5
+    """The gap of a bin is the distance of the mean probability from the share of right predictions.
+    The four bins have 1, 2, 0 and 2 predictions."""
+    gap_of_first_bin = abs(0.0 - 0 / 1)
+    gap_of_second_bin = abs((0.3 + 0.35) / 2 - 1 / 2)
+    gap_of_last_bin = abs((0.95 + 1.0) / 2 - 2 / 2)
+    error_of_four_bins = (1 * gap_of_first_bin + 2 * gap_of_second_bin + 2 * gap_of_last_bin) / 5
+    error_of_one_bin = abs((0.0 + 0.3 + 0.35 + 0.95 + 1.0) / 5 - 3 / 5)
 
-    assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(in_four_bins)
-    assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(abs(0.52 - 0.6))
+    assert calibration_error(PROBS, RIGHT, n_bins=4) == pytest.approx(error_of_four_bins)
+    assert calibration_error(PROBS, RIGHT, n_bins=1) == pytest.approx(error_of_one_bin)
 
 
 def test_intervals_have_the_scores_of_the_middle_samples() -> None:

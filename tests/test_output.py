@@ -260,9 +260,16 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
 
 
 def test_tables_are_markdown() -> None:
+    """Floats have two digits. With `align`, cells are filled with spaces."""
+    header = ["", "F"]
     rows = [["ours", 1 / 3], ["theirs", 100.0]]
-    assert markdown_table(["", "F"], rows[:1]) == "|  | F |\n| --- | --- |\n| ours | 0.33 |"
-    assert markdown_table(["", "F"], rows, align=True).splitlines() == [
+    assert markdown_table(header, rows).splitlines() == [
+        "|  | F |",
+        "| --- | --- |",
+        "| ours | 0.33 |",
+        "| theirs | 100.00 |",
+    ]
+    assert markdown_table(header, rows, align=True).splitlines() == [
         "|        |      F |",
         "| ---    |    --: |",
         "| ours   |   0.33 |",

@@ -123,12 +123,13 @@ WEIGHTS = {"@misc": "spacy_costner.Weights.v1", "labels": {"X": 2.0}, "boundary"
         {"weights": {"@misc": "spacy_costner.Weights.v1", "example": "piece_weight"}},
     ],
 )
-def test_joined_pieces_are_a_batch(
+def test_articles_in_pieces_have_the_loss_of_their_sentences_as_docs(
     settings: dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Articles that are cut at all sentences have the loss and gradient of their sentences as docs
-    of their own, also with white space and with missing annotation. Docs are read together or one
-    by one: then some have masks of tags, and others none."""
+    """Articles are cut at each sentence, and the pieces are joined to a batch. Its loss and
+    gradient are those of a batch with each sentence as a doc of its own, also with white space and
+    with missing annotation. Articles are read together or one by one. In the second case some of
+    them have masks of possible tags, and others none."""
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", n_docs)
     Doc.set_extension("piece_weight", default=1.0, force=True)
     nlp, _ = corpus(**settings)
@@ -136,13 +137,17 @@ def test_joined_pieces_are_a_batch(
     _, linear_weights = linear_part(ner.model)
     linear_weights.rows[:] = numpy.random.default_rng(0).normal(size=linear_weights.rows.shape)
 
-    articles = [article(nlp, 0, 1, 2), article(nlp, 2, 0), article(nlp, 1, 1)]
-    sentences = [article(nlp, i) for i in (0, 1, 2, 2, 0, 1, 1)]
-    for eg, weight in zip(articles, [2.0, 3.0, 5.0]):
-        eg.reference._.piece_weight = weight
-    for eg, weight in zip(sentences, [2.0, 2.0, 2.0, 3.0, 3.0, 5.0, 5.0]):
-        eg.reference._.piece_weight = weight
-    # The first two tokens of the last article are not annotated, nor in its first sentence.
+    # A sentence has the weight of its article.
+    articles: list[Example] = []
+    sentences: list[Example] = []
+    for numbers, weight in (((0, 1, 2), 2.0), ((2, 0), 3.0), ((1, 1), 5.0)):
+        articles.append(article(nlp, *numbers))
+        articles[-1].reference._.piece_weight = weight
+        for i in numbers:
+            sentences.append(article(nlp, i))
+            sentences[-1].reference._.piece_weight = weight
+    # The annotation of two tokens is missing: the first two of the last article, which are the
+    # first two of sentence 5.
     for reference in (articles[2].reference, sentences[5].reference):
         entities = [ent for ent in reference.ents if ent.start >= 2]
         reference.set_ents(entities, missing=[reference[:2]], default="outside")
@@ -153,7 +158,8 @@ def test_joined_pieces_are_a_batch(
     (batch,) = read_batches(ner, [sentences])
     _, expected_targets = batch.read()
     assert_array_equal(targets.lengths, expected_targets.lengths)
-    # The windows of pieces reach into other sentences of the doc.
+    # The features of a piece are those of its article, as windows reach into other sentences. So
+    # losses that use features get the same ones for both batches.
     gold = expected_targets.gold._replace(features=features.rows)
     expected_targets = expected_targets._replace(gold=gold)
 
@@ -189,6 +195,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
 def test_docs_stay_whole_if_they_may_have_incorrect_spans(
     settings: dict[str, Any], are_whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A cut could divide an incorrect span. Other docs are cut at each sentence here."""
     monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
     nlp, examples = corpus(**settings)
     ner = nlp.get_pipe("ner")

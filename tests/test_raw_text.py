@@ -180,11 +180,16 @@ def test_init_refuses_raw_text_where_no_vectors_can_be(
 
 
 def test_fit_refuses_raw_text_before_it_is_read(folder: Path) -> None:
-    (folder / "raw.txt").write_bytes(b"\xff")
+    """The text isn't UTF-8, so reading it would be another error."""
+    raw_path = folder / "raw.txt"
+    raw_path.write_bytes(b"\xff")
+    output = folder / "output"
+    train_path = folder / "train.spacy"
+
     with pytest.raises(ValueError, match="--raw: expected no --vectors with it"):
-        fit(None, folder / "o", train_path=folder / "train.spacy", raw_paths=[folder], vectors="v")
+        fit(None, output, train_path=train_path, raw_paths=[raw_path], vectors="vectors")
     with pytest.raises(ValueError, match="fit: --train: expected a corpus"):
-        fit(None, folder / "o", raw_paths=[folder / "raw.txt"])
+        fit(None, output, raw_paths=[raw_path])
 
 
 # What measures stays unseen

@@ -509,6 +509,8 @@ def test_what_is_not_annotated_does_not_count() -> None:
 
 
 def test_tokens_need_not_be_those_of_the_annotation() -> None:
+    """The pipeline predicts "Rome" as a city. In the annotation this city is two tokens, "Ro" and
+    "me". Entities are compared by their characters."""
     nlp = pipeline_that_answers()
     reference = Doc(nlp.vocab, words=["Ro", "me", "fell"], spaces=[False, True, False])
     reference.set_ents([reference.char_span(0, 4, label="city")])

@@ -213,18 +213,20 @@ def test_the_old_file_stays_when_the_disk_is_full(
     assert os.listdir(tmp_path) == ["page.html"]
 
 
-def test_what_a_folder_holds_besides_stays(tmp_path: Path) -> None:
-    """Files and folders of the user stay, and so do links."""
+def test_what_is_not_saved_again_stays_in_the_folder(tmp_path: Path) -> None:
+    """Files and folders of the user stay, and so do links, the files of an older pipeline that the
+    new one doesn't have, and the permissions of the folder."""
     path = tmp_path / "model"
     save_folder(path, writer({**OLD, "parser/model": "of an older pipeline"}))
     (path / "mine").mkdir()
     (path / "mine" / "a.txt").write_text("a")
     (path / "link").symlink_to("nowhere")
     path.chmod(0o750)
+
     save_folder(path, writer(NEW))
 
-    user_files = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
-    assert files_of(path) == {**NEW, **user_files}
+    files_that_stay = {"mine/a.txt": "a", "parser/model": "of an older pipeline"}
+    assert files_of(path) == {**NEW, **files_that_stay}
     assert os.readlink(path / "link") == "nowhere"
     assert path.stat().st_mode & 0o777 == 0o750  # the last nine bits are the permissions
 

@@ -475,14 +475,18 @@ def watched(guaranteed: Language, tmp_path: Path) -> Path:
 def test_watch_finds_no_shift_in_texts_like_the_calibration_docs(
     watched: Path, tmp_path: Path
 ) -> None:
-    done = run("watch", watched, write_texts(tmp_path / "like.jsonl", KNOWN_WORDS), "--json")
+    """The first test is that of all docs: 60 texts against 180 calibration docs."""
+    like = write_texts(tmp_path / "like.jsonl", KNOWN_WORDS)
+
+    done = run("watch", watched, like, "--json")
 
     assert done.exit_code == 0
     result = json.loads(done.stdout)
+    test_of_all = result["tests"][0]
     assert not result["alarm"]
     assert result["docs"] == 60
-    assert result["tests"][0]["calibration"] == 180
-    assert result["tests"][0]["martingale"] < 100  # from which on it is an alarm
+    assert test_of_all["calibration"] == 180
+    assert test_of_all["martingale"] < 100  # from 100 on it is an alarm
 
 
 def test_watch_alarms_of_other_texts_in_the_same_words_each_time(

@@ -252,14 +252,16 @@ def test_small_numbers_take_few_bytes() -> None:
 def test_what_is_evaluated_is_saved(
     kind: dict[str, Any], features: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A model is saved with its averages, as `spacy train` saves it. All scores are equal, to the
-    last bit."""
+    """As in `spacy train`, a model is evaluated with the averages of its weights, and saved with
+    them. The saved model has fewer features, but its scores are equal to the last bit."""
     nlp, optimizer = trained(kind, features)
     with nlp.use_params(optimizer.averages):
-        expected = scores_of(nlp)
+        evaluated_scores = scores_of(nlp)
         nlp.to_disk(tmp_path)
+
     loaded = spacy.load(tmp_path)
-    assert scores_of(loaded) == expected
+
+    assert scores_of(loaded) == evaluated_scores
     assert n_values(loaded) < n_values(nlp)
 
 

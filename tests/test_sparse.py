@@ -97,24 +97,28 @@ def test_gradients_are_added_to_those_that_are_there() -> None:
 
 @pytest.mark.parametrize(("l1", "l2"), REGULARISATIONS)
 def test_lazy_steps_equal_eager_ones(l1: float, l2: float) -> None:
-    """Weights and their sum over the updates, against updates that touch every weight, as the
-    docstring of `AdaGrad` has them."""
+    """A lazy step changes only rows that have a gradient. The regularisation of other rows is made
+    up for later. After all steps, the weights and their sums over the steps are those of eager
+    steps, which change every weight by the formula in the docstring of `AdaGrad`."""
     rng = numpy.random.default_rng(2)
     settings = AdaGrad(learn_rate=0.3, L1=l1, L2=l2)
-    table = table_with()
+    table = table_with()  # of the lazy steps
+    # The same arrays of the eager steps
     weights = numpy.zeros((V, K))
     squares = numpy.zeros((V, K))
     totals = numpy.zeros((V, K))
     was_taken_to_0 = False
     for now in range(1, 40):
-        # Of 11 rows, at most 4 have a gradient: the others wait.
+        # The lazy step. Two tokens have at most 4 of the 11 rows: the others wait.
         rows = random_rows(rng, n_tokens=2)[:, :2].copy()
         d_scores = normal(rng, 2, K)
         active, gradient = sparse.collect_rows(rows, d_scores, numpy.full(V, -1, dtype="int32"))
         sparse.adagrad(table, active, gradient, now, settings)
         if now % 13 == 0:
+            # Some rows catch up in between, one of which is named twice. -1 is no row.
             sparse.lazy_regularise(table, ints(3, -1, 3, 5), now, settings)
 
+        # The eager step
         dense_gradient = incidence(rows).T @ d_scores
         squares += dense_gradient**2
         step = settings.learn_rate / (numpy.sqrt(squares) + settings.eps)
@@ -285,11 +289,12 @@ def test_products_of_nothing_are_0() -> None:
     numpy.testing.assert_array_equal(sparse.multiply_rows(floats(2, 0), floats(0, K)), floats(2, K))
 
 
-def test_wrong_numbers_of_keys_are_named_and_not_set() -> None:
-    numbers = sparse.IdMap()
+def test_wrong_numbers_of_keys_are_refused_and_none_is_set() -> None:
+    """Each key needs a number of at least 0. `find` returns -1 for a key without a number."""
+    id_map = sparse.IdMap()
     keys = numpy.arange(2, dtype="uint64")
     with pytest.raises(ValueError, match=r"^length of numbers: expected 2, got 1$"):
-        numbers.set(keys, ints(0))
+        id_map.set(keys, ints(0))
     with pytest.raises(ValueError, match=r"^numbers: expected at least 0, got -1$"):
-        numbers.set(keys, ints(0, -1))
-    assert numbers.find(keys).tolist() == [-1, -1]
+        id_map.set(keys, ints(0, -1))
+    assert id_map.find(keys).tolist() == [-1, -1]

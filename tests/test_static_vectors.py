@@ -466,10 +466,16 @@ COMBINATIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", COMBINATIONS)
 @pytest.mark.parametrize("model", [SPARSE, HYBRID], ids=["sparse", "hybrid"])
 def test_new_words_are_known_by_their_vectors(model: dict[str, Any], name: str) -> None:
+    """Training docs and new docs have no name or place in common. If there are two passes, the
+    first one also learns from vectors."""
     nlp = updated(pipeline(model, **COMBINATIONS[name]))
-    # The Tok2Vec of a hybrid doesn't know new words, and disturbs.
-    assert f_of_new_words(nlp) > (0.85 if model is HYBRID else 0.95)
+
+    least_f = 0.95
+    if model is HYBRID:
+        least_f = 0.85  # its Tok2Vec doesn't know new words, and disturbs
+    assert f_of_new_words(nlp) > least_f
     first_pass = first_pass_of(nlp.get_pipe("ner").model)
+    assert (first_pass is not None) is (name == "two passes")
     if first_pass is not None:
         assert first_pass.weights.vector_weights.any()
 
@@ -771,8 +777,9 @@ def test_vectors_may_change_between_batches_but_not_within_one(vocab: Vocab) -> 
         features.find([Doc(vocab, words=["a"]), Doc(other, words=["a"])])
 
 
-def test_without_training_docs_vectors_are_no_inputs(vocab: Vocab) -> None:
-    """`nlp.initialize` without examples gives no training docs."""
+def test_without_training_docs_the_model_has_no_weights_for_vectors(vocab: Vocab) -> None:
+    """The training docs say how many numbers a vector has. `nlp.initialize` without examples gives
+    none, so `find` doesn't look vectors up, though the words of the docs have some."""
     features = Features(Template(windows={}, include_static_vectors=True))
     features.build_vocab([])
     assert features.n_vector_rows == 0

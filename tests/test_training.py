@@ -2,6 +2,7 @@
 
 import random
 from itertools import count
+from math import ceil
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -198,17 +199,18 @@ def test_an_interrupted_minimisation_returns_the_best_vector_so_far(last_call: i
 def test_weights_that_do_not_fit_in_memory_are_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Before they are made: where 16 bytes for each are more than memory and swap."""
+    """Training needs 16 bytes for each weight. If memory and swap together are a kilobyte too
+    small, it is refused before any weight is made."""
     nlp, _ = initialized()
     _, weights = linear_part(nlp.get_pipe("ner").model)
-    enough = 16 * weights.rows.size // 1024 + 1  # kB
-    meminfo = tmp_path / "meminfo"
+    n_kilobytes_needed = ceil(16 * weights.rows.size / 1024)
+    meminfo = tmp_path / "meminfo"  # in place of /proc/meminfo of Linux
     monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", meminfo)
 
-    meminfo.write_text(f"MemAvailable: {enough - 1} kB\nSwapFree: 1 kB\n")
+    meminfo.write_text(f"MemAvailable: {n_kilobytes_needed - 1} kB\nSwapFree: 1 kB\n")
     initialized()
 
-    meminfo.write_text(f"MemAvailable: {enough - 1} kB\nSwapFree: 0 kB\n")
+    meminfo.write_text(f"MemAvailable: {n_kilobytes_needed - 1} kB\nSwapFree: 0 kB\n")
     message = rf"got 1 labels, that is 3 tags, and {weights.n_features} features, .* need 0\.0 GB"
     with pytest.raises(ValueError, match=f"ner: labels: expected weights .*{message}"):
         initialized()

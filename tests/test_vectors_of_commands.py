@@ -116,18 +116,19 @@ def test_calibration_on_folds_has_vectors(folder: Path) -> None:
 
 @pytest.mark.parametrize("model", ["linear", "hybrid", "cnn"])
 def test_init_writes_vectors(model: Any, folder: Path) -> None:
-    """They are in the features of a linear model, or in the embedding of a Tok2Vec."""
+    """They are in the features of a linear model, in the embedding of a Tok2Vec, and in both of a
+    hybrid. A linear model has a hidden layer over the vectors, which has 64 units."""
     text = init(model=model, lang="xx", vectors=str(folder / "vectors"))
     config_path = folder / "config.cfg"
     config_path.write_text(text, encoding="utf8")
     config = load_config(config_path, interpolate=True)
     assert config["initialize"]["vectors"] == str(folder / "vectors")
+    ner_model = config["components"]["ner"]["model"]
     if model == "linear":
-        assert config["components"]["ner"]["model"]["hidden"] == 64
-    if model != "cnn":
-        features = config["components"]["ner"]["model"]["features"]
-        assert features["include_static_vectors"] is True
-    if model != "linear":
+        assert ner_model["hidden"] == 64
+    if model in ("linear", "hybrid"):
+        assert ner_model["features"]["include_static_vectors"] is True
+    if model in ("hybrid", "cnn"):
         embed = config["components"]["tok2vec"]["model"]["embed"]
         assert embed["include_static_vectors"] is True
 

@@ -64,12 +64,18 @@ def test_a_file_is_a_doc_with_its_tokens_sentences_and_entities(tmp_path: Path) 
     assert info.formats == {"WebAnno TSV 3.3": 1} and not info.problems
 
 
-def test_it_is_known_by_its_content_by_every_command(tmp_path: Path) -> None:
+def test_the_format_is_known_by_the_content_of_the_file(tmp_path: Path) -> None:
+    """The name of the file says nothing, for commands that read annotation, such as `convert`, and
+    for those that read texts by `read_texts`, without their annotation."""
     path = write(tmp_path, TWO_SENTENCES).rename(tmp_path / "note.txt")
+
     result = run("convert", path, tmp_path / "out.jsonl")
-    assert result.exit_code == 0 and "WebAnno TSV 3.3" in result.output
     (doc,) = read_texts(NLP, path)
-    assert doc.text.startswith("Kim Lee left 😊") and not doc.ents
+
+    assert result.exit_code == 0
+    assert "WebAnno TSV 3.3" in result.output
+    assert doc.text.startswith("Kim Lee left 😊")
+    assert not doc.ents
 
 
 def test_a_text_may_begin_with_white_space_and_have_several_lines(tmp_path: Path) -> None:

@@ -24,14 +24,17 @@ from .support.raw_text import CITIES, N_TOKENS, NAMES, SENTENCES
 
 
 def test_words_of_the_same_neighbours_have_similar_vectors() -> None:
+    """In the sentences all cities have the same neighbours, and names have others."""
     vectors = learn_word_vectors(iter(SENTENCES), dim=3, min_count=2)
+
     assert vectors.n_tokens == N_TOKENS
     assert vectors.data.shape == (len(vectors.words), 3)
-    cosines = vectors.data @ vectors.data.T  # the vectors have the length 1
-    row = {word: i for i, word in enumerate(vectors.words)}
-    cosines_of_rome = cosines[row["rome"]]
-    assert all(cosines_of_rome[row[city]] > 0.95 for city in CITIES)
-    assert all(cosines_of_rome[row[name]] < 0.5 for name in NAMES)
+    index_of_word = {word: i for i, word in enumerate(vectors.words)}
+    rome = vectors.data[index_of_word["rome"]]
+    # All vectors have the length 1, so a product of two is their cosine.
+    similarity_to_rome = vectors.data @ rome
+    assert all(similarity_to_rome[index_of_word[city]] > 0.95 for city in CITIES)
+    assert all(similarity_to_rome[index_of_word[name]] < 0.5 for name in NAMES)
 
 
 def test_forms_of_a_word_are_the_same_word() -> None:
