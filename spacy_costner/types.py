@@ -99,15 +99,15 @@ class Gold(NamedTuple):
 
     @property
     def token_tags(self) -> Ints1d | Array2d:
-        """The right tags of each token, without regard to the tags of other tokens, in the same
-        form as `paths`.
+        """The right tags of each token, without regard to the tags of other tokens: one tag for
+        each, (N,), or a mask, (N, K).
 
         If the chain has several tags for O, each of them is right where gold is O. In `paths` only
         some of them may be right: the chain has a tag for the last O before an entity of a label,
         for example.
         """
         if self.allowed is not None or self.collapsed_of is None:
-            return self.paths
+            return self.paths  # `allowed` has all right tags
         annotated_tags = self.collapsed_of[self.tags]  # the tags of the annotation, (N,)
         return annotated_tags[:, None] == self.collapsed_of
 

@@ -122,11 +122,12 @@ def test_entities_of_any_tags_are_those_of_enumeration(
 def test_entities_of_sequences_that_underflow_are_those_of_enumeration(
     instruction_set: str, tags: Tags, dtype: str, scale: float
 ) -> None:
-    """Some sequences of the batch need wider numbers; the last one has no legal path."""
+    """The first and the fourth sequence need wider numbers; the last one has no legal path."""
     potentials = random_potentials([3, 2, 0, 4, 1], len(tags), dtype=dtype)
-    potentials.emissions[:3] *= scale
-    potentials.emissions[5:9, 1] -= numpy.float32(scale)
-    potentials.emissions[9] = -numpy.inf
+    first, _, _, fourth, last = oracle.spans(potentials)
+    potentials.emissions[first] *= scale
+    potentials.emissions[fourth, 1] -= scale
+    potentials.emissions[last] = -numpy.inf
     constrained = chain.constrain(potentials, tags.constraints)
     no_space = numpy.zeros(10, dtype=bool)
 

@@ -379,7 +379,7 @@ def test_a_link_to_a_missing_file_is_listed_among_the_files_of_a_corpus(
 
 
 LONG_NAME = "\u00e9" * 120
-"""Of 240 bytes: with a suffix it is longer than the 255 that a name may have."""
+"""Of 240 bytes: with what saving adds to it, it is longer than the 255 that a name may have."""
 
 
 def test_files_and_folders_with_long_names_are_saved_again_and_again(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_files_and_folders_with_long_names_are_saved_again_and_again(tmp_path: P
     for _ in range(2):
         save_file(tmp_path / LONG_NAME, lambda path: path.write_text("new"))
         save_folder(folder, lambda path: (path / "meta.json").write_text("{}"))
-        (folder / "config.cfg").touch()  # with meta.json the sign of a pipeline
+        (folder / "config.cfg").touch()  # only a folder with both, a pipeline, is replaced
 
     assert sorted(os.listdir(tmp_path)) == [LONG_NAME, f"{LONG_NAME}.folder"]
 

@@ -370,9 +370,9 @@ def test_values_that_only_the_first_pass_uses_are_kept(tmp_path: Path) -> None:
     numpy.testing.assert_allclose(scores_of(loaded), scores_of(nlp), atol=2e-3)
 
 
-def test_slim_models_are_saved_as_they_are(tmp_path: Path) -> None:
+def test_a_slim_model_that_was_loaded_is_saved_again_byte_for_byte(tmp_path: Path) -> None:
     nlp, optimizer = trained()
-    with nlp.use_params(optimizer.averages):
+    with nlp.use_params(optimizer.averages):  # averages are made slim
         nlp.to_disk(tmp_path)
     model = spacy.load(tmp_path).get_pipe("ner").model
     assert save_model(model) == (tmp_path / "ner" / "model").read_bytes()

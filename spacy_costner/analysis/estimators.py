@@ -118,7 +118,8 @@ def drawing_probs(mistakes: Floats1d) -> Floats1d:
 
         q_i = (1 - u) mistakes_i / sum_j mistakes_j + u / D,   u = UNIFORM
 
-    mistakes (Floats1d): The expected number of mistakes of each doc, of at least one. Shape: (D,)
+    mistakes (Floats1d): The expected number of mistakes of each of D docs, at least 0. D is at
+        least 1. Shape: (D,)
     RETURNS (Floats1d): The probabilities, which sum to 1. Shape: (D,)
 
     Zrnic & Candès, 2024, section 3: intervals are narrowest if the probability of a doc is

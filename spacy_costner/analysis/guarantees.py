@@ -773,7 +773,7 @@ def find_miss_threshold(
     losses: conformal.Losses, delta: float | None, limit: float
 ) -> float | None:
     """Find the highest threshold at which it can be promised that the miss rate of sets is at most
-    the limit. It is rounded down to four digits.
+    the limit. It is rounded down to four significant digits.
 
     losses (conformal.Losses): What sets miss at each threshold.
     delta (float | None): The highest probability that the promise fails. None: the promise holds
@@ -784,13 +784,13 @@ def find_miss_threshold(
     threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
     if threshold is None:
         return None
-    # It is rounded down, as the score of the same span may be slightly lower in another batch. Four
-    # digits count from the first that isn't 0: 0.012349 becomes 0.01234. The number of digits
-    # before the point is 0 for 0.12, and -1 for 0.012.
+    # It is rounded down, as the score of the same span may be slightly lower in another batch:
+    # 0.012349 becomes 0.01234. The number of digits before the point is 0 for 0.12, -1 for 0.012.
     n_before_point = math.floor(math.log10(threshold)) + 1
     scale = 10.0 ** (4 - n_before_point)
     rounded_down = math.floor(threshold * scale) / scale
-    # Formatting removes what the division leaves after the fourth digit.
+    # Rounding errors of the product may make it lower than `MIN_THRESHOLD`. Formatting removes what
+    # the division leaves after the fourth digit.
     return float(f"{max(rounded_down, MIN_THRESHOLD):.4g}")
 
 

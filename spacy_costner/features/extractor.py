@@ -65,7 +65,8 @@ class FeatureBatch(NamedTuple):
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
         """A batch with the rows and the vectors of some of the tokens: those for which the mask is
-        True, (N,). Other fields stay as they are, so `lengths` still counts all tokens."""
+        True, (N,). That is all that scores of single tokens are computed from. Other fields, such
+        as `lengths`, `groups` and `word_ids`, are still those of all tokens."""
         selected_arrays = {"rows": self.rows[is_selected]}
         for name in ("vector_ids", "hidden_ids", "hidden_rows"):
             array = getattr(self, name)

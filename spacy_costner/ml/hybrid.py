@@ -144,6 +144,6 @@ def resize_hybrid_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[lis
     after that."""
     sparse, _ = model.layers
     sparse.attrs["resize_output"](sparse, nO)
-    resize_emissions(model, nO)
+    resize_emissions(model, nO)  # of the dense part: its linear layer is a reference of the model
     model.set_dim("nO", nO, force=True)
     return model

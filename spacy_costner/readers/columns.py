@@ -123,7 +123,7 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
     """Split all lines into fields.
 
     path (Path): The file, for errors.
-    lines (list[str]): Its lines.
+    lines (list[str]): Its lines. Comments and lines of -DOCSTART- are empty.
     layout (Layout): The columns of the file.
     RETURNS (tuple[list[str], Ints1d]): The fields of all tokens in one list; and the index of the
         line of each token, (N,).

@@ -5,7 +5,6 @@ Many corpora have a doc for each sentence, with the id of the document that it i
 dataset, that a doc is made of.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -99,10 +98,7 @@ def join(docs: list[Doc]) -> Doc:
     A sentence of the joined doc begins where each doc begins. A doc whose own sentences are not
     known is one sentence. The joined doc has the short values of `user_data` that all docs have.
     """
-    with warnings.catch_warnings():
-        # spaCy warns of each extension attribute that it doesn't copy.
-        warnings.filterwarnings("ignore", message=r"\[W101\]")
-        joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
+    joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None  # it is None only if there are no docs
 
     for key, value in short_values(docs[0].user_data).items():

@@ -87,7 +87,7 @@ def exclude_spans(
     makes less likely.
 
     spans (Sequence[IncorrectSpan]): The spans, at least one.
-    gold (Gold): The gold paths, in the K tags of the chain.
+    gold (Gold): The gold paths, in the K tags of the chain, without costs.
     constraints (Constraints): The possible paths, in the same tags.
     tags (Tags): The tags of the chain.
     RETURNS (tuple[Gold, Constraints]): The gold paths and the possible paths, in the K' tags of the
@@ -96,6 +96,7 @@ def exclude_spans(
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
     # `[tied_to]` gives each copy the value of its original: (K,) to (K',).
+    # Where gold is O, all tags for O are allowed: the constraints choose among them.
     is_allowed = chain.to_mask(gold.token_tags, len(tags))
     gold = gold._replace(
         allowed=is_allowed[:, tied_to] & augmented.is_correct,
