@@ -379,8 +379,8 @@ def silent(doc: Doc) -> Doc:
 REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "another component's attribute": (with_features(windows={"POS": 1}), "the attribute POS"),
     "norm": (with_features(windows={"NORM": 1}), "the attribute NORM"),
-    "stop words": (with_features(flags=["IS_STOP"]), "the attribute IS_STOP"),
-    "numbers": (with_features(flags=["LIKE_NUM"]), "the attribute LIKE_NUM"),
+    "stop words": (with_features(flags=["IS_STOP"]), "the flag IS_STOP"),
+    "numbers": (with_features(flags=["LIKE_NUM"]), "the flag LIKE_NUM"),
     "memory of tags": (with_features(memory={"TAG": 0}), "the attribute TAG"),
     "an extension": (with_features(windows={"_.page_source": 0}), "the attribute _.page_source"),
     "pairs of positions": (

@@ -28,7 +28,7 @@ from ..features.ids import LOWEST_32_BITS
 from ..features.memory import MemoryColumn
 from ..features.pairs import PairColumn
 from ..features.static_vectors import VectorColumn
-from ..features.words import TEXT_FLAGS, WordColumn
+from ..features.words import FLAGS, WordColumn
 
 Description = dict[str, Any]
 """What the header of a model file says of a column. Under "arrays" it has the names of arrays of
@@ -37,7 +37,7 @@ the file."""
 WORD_ATTRIBUTES = ("ORTH", "LOWER", "SHAPE", "PREFIX", "SUFFIX")
 """The attributes of spaCy that a page finds by itself: those in `ATTRIBUTES` of words.js."""
 
-LEXEME_FLAGS = (
+PAGE_FLAGS = (
     "IS_ALPHA",
     "IS_ASCII",
     "IS_DIGIT",
@@ -46,8 +46,13 @@ LEXEME_FLAGS = (
     "IS_SPACE",
     "IS_TITLE",
     "IS_UPPER",
+    "has_digit",
+    "has_hyphen",
+    "has_upper",
+    "ends_with_period",
+    "is_first_upper",
 )
-"""The flags of spaCy that a page finds by itself: those in `FLAGS` of words.js."""
+"""The flags that a page finds by itself: those in `FLAGS` of words.js."""
 
 WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
 """The columns whose values are whole words."""
@@ -128,8 +133,10 @@ def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Descriptio
         return {"kind": affix[1], "size": int(affix[2]), **values}
     if name == "character_type":
         return {"kind": name, **values}
-    if name in TEXT_FLAGS or name in LEXEME_FLAGS:
+    if name in PAGE_FLAGS:
         return {"kind": "flag", "flag": name, **values}
+    if name in FLAGS:
+        raise refusal(f"the flag {name}")
     return {"kind": "attribute", "attribute": _word_attribute(name), **values}
 
 

@@ -42,6 +42,7 @@ def command(
     without (Collection[str]): The keyword-only parameters that don't become options, as the command
         sets them itself.
     RETURNS (Callable): The decorator.
+    RAISES (TypeError): If the docstring of the function has no text for an option.
     """
     texts = parameter_texts(function)
     types = get_type_hints(function)
@@ -49,6 +50,8 @@ def command(
     options_of_function: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in without:
+            if name not in texts:
+                raise TypeError(f"{function.__name__}: expected {name} in its docstring")
             option = as_option(parameter, options.get(name, Option()), texts[name])
             declared_parameter = parameter.replace(annotation=Annotated[types[name], option])
             options_of_function.append(declared_parameter)

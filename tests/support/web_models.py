@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_costner.analysis.web_features import LEXEME_FLAGS
+from spacy_costner.analysis.web_features import PAGE_FLAGS
 from spacy_costner.ml import first_pass_of, linear_part
 
 from .node import Node
@@ -54,14 +54,7 @@ FEATURES: dict[str, Any] = {
         "caseless": 1,
         "character_type": 1,
     },
-    "flags": [
-        "is_first_upper",
-        "has_upper",
-        "has_digit",
-        "has_hyphen",
-        "ends_with_period",
-        *LEXEME_FLAGS,
-    ],
+    "flags": [*PAGE_FLAGS],
     "bigrams": {"LOWER": 1, "prefix": 1},
     "memory": {"LOWER": 1, "SHAPE": 0},
     "elsewhere": {"LOWER": 3},
