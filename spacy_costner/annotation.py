@@ -47,6 +47,7 @@ class Annotation:
     sentence_boundaries: Boundaries = False
 
     def __post_init__(self) -> None:
+        """Check that the settings fit each other. Errors: see the class."""
         needs_key = self.own_labels is not None or self.filter_spans
         if needs_key and self.spans_key is None:
             raise ValueError(

@@ -687,6 +687,8 @@ def test_parquet_has_the_rows_of_jsonl(model: Path, table: Any, tmp_path: Path) 
 def test_rows_of_parquet_without_ids_have_their_numbers(
     model: Path, table: Any, tmp_path: Path
 ) -> None:
+    """The 26 rows are in row groups of 10, 10 and 6. A row group isn't divided, and a part has 8
+    rows or a whole group. The numbers go on from part to part."""
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "no-ids.parquet"
     parquet.write_table(table.select(["body"]), path, row_group_size=10)

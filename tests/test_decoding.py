@@ -63,13 +63,15 @@ def test_the_probability_of_an_entity_is_that_of_its_paths(posterior: Posterior)
 def test_the_probability_of_an_entity_of_any_label_is_the_sum_over_labels(
     posterior: Posterior,
 ) -> None:
-    """`covers` says which labels an answer stands for: here one answer for all of them."""
+    """The argument `covers` says which labels each label of an entity stands for. Here there is a
+    single one, 0, which stands for all labels."""
     prob_of_extent: dict[tuple[int, int], float] = {}
     for (begin, end, _), p in probs_of_entities(posterior).items():
         prob_of_extent[begin, end] = prob_of_extent.get((begin, end), 0.0) + p
-    all_labels = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)
+    entities = columns([(begin, end, 0) for begin, end in prob_of_extent])
+    covers = numpy.ones((1, len(posterior.tags.labels)), dtype=bool)
 
-    probs = posterior.entity_probs(columns([(*extent, 0) for extent in prob_of_extent]), all_labels)
+    probs = posterior.entity_probs(entities, covers)
 
     numpy.testing.assert_allclose(probs, list(prob_of_extent.values()), atol=1e-9)
 

@@ -98,7 +98,7 @@ def test_names_in_letters_are_not_told_by_a_capital(letters: list[Doc]) -> None:
 
 
 def test_numbers_in_letters_are_not_told_by_their_form(letters: list[Doc]) -> None:
-    """Some that begin with "C-" are personal, and others not."""
+    """Some of the words that begin with "C-" are annotated as ID, and others are not."""
     labels = set()
     for doc in letters:
         labels.update(token.ent_type_ for token in doc if token.text.startswith("C-"))

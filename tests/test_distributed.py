@@ -202,7 +202,7 @@ def test_a_worker_of_another_version_is_refused_before_the_first_part(
         annotate()
     assert not list((tmp_path / "out").rglob("*-0*.jsonl"))
     cluster.remove_node(node)
-    assert annotate().parts.new == 18
+    assert annotate().parts.new == 18  # all parts
 
 
 def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeExecutor) -> None:

@@ -100,8 +100,10 @@ def drawn(nlp: Language) -> list[DrawnDoc]:
 
 
 def test_docs_are_drawn_as_their_tasks_say(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """The number of drawings is right, the probability of no doc is below half of the mean, and the
-    same seed draws the same docs."""
+    """A task says which doc was drawn, how often, with which probability, and how many drawings
+    there were of how many texts. A doc that is drawn twice is one task. The probabilities are
+    unequal, but none is below half of their mean, 1 / N_TEXTS. The same seed draws the same
+    docs."""
     docs = make_docs(nlp)
     drawings = [drawing for _, drawing in drawn]
     assert sum(drawing.times for drawing in drawings) == N_DRAWN

@@ -74,11 +74,15 @@ def predict(backend: LabelStudioBackend, *texts: str) -> list[dict[str, Any]]:
 
 
 def test_the_labels_are_those_of_the_project(backend: LabelStudioBackend) -> None:
+    """They are in the labeling config, which Label Studio sends when a project is connected. So are
+    the names of the labels and of the text, and the key of the text in a task."""
     answer = backend.setup({"project": "1.1", "schema": CONFIG, "hostname": "http://localhost"})
     assert answer == {"model_version": "no model yet"}
     assert backend.session.labels == LABELS
     interface = read_labeling_config(CONFIG)
-    assert interface[:3] == ("entities", "body", "sentence")
+    assert interface.labels_name == "entities"
+    assert interface.text_name == "body"
+    assert interface.text_key == "sentence"
 
 
 def test_annotations_are_saved_changed_and_deleted(backend: LabelStudioBackend) -> None:

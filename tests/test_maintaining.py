@@ -91,7 +91,9 @@ def test_a_tagger_and_our_component_learn_on_a_shared_tok2vec(
 
 
 def test_our_component_teaches_the_tok2vec(shared: Language, tmp_path: Path) -> None:
-    """The tagger doesn't learn; the entities of the doc are removed, so that there is a loss."""
+    """Nobody else does, as the tagger is excluded from the update. The model knows the entities of
+    the training docs already. So they are removed from the gold annotation: there is a loss
+    then."""
     shared.to_disk(tmp_path)
     nlp = spacy.load(tmp_path)
     tok2vec = nlp.get_pipe("tok2vec")

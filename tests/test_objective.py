@@ -308,8 +308,8 @@ def test_a_cost_without_one_of_the_labels_is_refused() -> None:
 
 @pytest.mark.parametrize("ends", [{"steps": [2]}, {"epochs": [0.5]}])
 def test_a_schedule_switches_losses_in_training(ends: dict[str, list[float]]) -> None:
-    """At the third update, with one example each: after two steps, or half of an epoch of four
-    examples."""
+    """The first loss ends after two steps, or after half of an epoch of four examples. Updates have
+    one example each, so both are the third update. With `initialize` the schedule begins anew."""
     used_losses = []
 
     def stage(name: str) -> Loss:
@@ -323,7 +323,7 @@ def test_a_schedule_switches_losses_in_training(ends: dict[str, list[float]]) ->
     batch = examples_of(nlp, SENTENCES)
     optimizer = nlp.initialize(lambda: batch)
     nlp.get_pipe("ner").objective.loss = make_schedule(stage("first"), stage("then"), **ends)
-    for eg in (batch[0], batch[1], batch[3], batch[0]):
+    for eg in (batch[0], batch[1], batch[3], batch[0]):  # batch[2] is empty: no loss is computed
         nlp.update([eg], sgd=optimizer)
     assert used_losses == ["first", "first", "then", "then"]
     nlp.initialize(lambda: batch)

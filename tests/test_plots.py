@@ -67,7 +67,8 @@ def test_only_small_heat_maps_have_numbers(
 def test_cells_of_large_heat_maps_say_their_values_on_hover(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only cells with a value other than 0 do so. The first name is markup, which is escaped."""
+    """Cells with 0 or NaN say nothing. The first name has characters of markup, which are
+    escaped."""
     monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
     names = ["<b>&", "l1", "l2", "l3"]
     values = numpy.zeros((4, 4))

@@ -330,10 +330,17 @@ def test_docs_like_the_calibration_docs_raise_no_alarm(guaranteed: Language) -> 
 def test_docs_of_new_words_raise_an_alarm_where_the_martingale_is_high(
     guaranteed: Language,
 ) -> None:
+    """`alarm` is the number of docs up to the first doc after which the martingale is at least
+    `ALARM`."""
     ner: Any = guaranteed.get_pipe("ner")
-    result = ner.shift(predict(guaranteed, docs_of_words(guaranteed, 140, NEW_WORDS)))
-    first = numpy.flatnonzero(numpy.exp(result.log_martingale) >= shift.ALARM)[0]
-    assert result.alarm == first + 1 < 140
+    docs = predict(guaranteed, docs_of_words(guaranteed, 140, NEW_WORDS))
+
+    result = ner.shift(docs)
+
+    martingale = numpy.exp(result.log_martingale)  # after each doc
+    first_doc = numpy.flatnonzero(martingale >= shift.ALARM)[0]
+    assert result.alarm == first_doc + 1
+    assert result.alarm < 140
 
 
 def test_shift_is_the_same_whoever_has_predicted_the_docs(
@@ -589,7 +596,8 @@ def test_watch_tests_docs_in_random_order_unless_told(watched: Path) -> None:
 
 
 def test_watch_by_key_tests_docs_against_calibration_docs_with_their_value(watched: Path) -> None:
-    """The sources are s0 and s1 by turns. Each of two tests alarms at 200."""
+    """The sources are s0 and s1 by turns. As there are two tests, each of them alarms only at twice
+    the level, so that both together raise a false alarm as seldom as one test."""
     nlp = spacy.load(watched)
     ner: Any = nlp.get_pipe("ner")
     docs = predict_with_sources(nlp, 40)
@@ -600,7 +608,8 @@ def test_watch_by_key_tests_docs_against_calibration_docs_with_their_value(watch
     for i, test in enumerate(tests):
         calibration = ner.calibration_scores.pool("source", f"s{i}")
         shuffled = shift.in_random_order(scores[i::2], 3)
-        expected = shift.find_shift(calibration, shuffled, seed=3, level=200).summary
+        level = 2 * shift.ALARM
+        expected = shift.find_shift(calibration, shuffled, seed=3, level=level).summary
         expected |= {"value": f"s{i}", "calibration": len(calibration["scores"])}
         assert test.as_dict() == expected
     assert len(tests) == 2

@@ -216,6 +216,7 @@ def test_equal_rows_are_saved_once() -> None:
     ],
 )
 def test_damaged_rows_are_refused(damage: dict[str, Any], message: str) -> None:
+    """Of nine rows, three have weights other than 0, and no two of these are equal."""
     rows = numpy.zeros((9, N_TAGS), dtype="float32")
     rows[[1, 4, 6]] = numpy.eye(N_TAGS) * 4097 / 4096
     saved = pack_rows(rows)

@@ -151,19 +151,20 @@ def test_tokens_have_the_rows_of_their_neighbours() -> None:
 
 
 def test_keys_have_the_numbers_that_were_set() -> None:
-    """Thousands of keys, so that the table grows. Keys that were not set have -1."""
+    """There are thousands of keys, so that the hash table has to grow. Of 1,000 keys the numbers
+    are never set: `find` returns -1 for them."""
     rng = numpy.random.default_rng(3)
     keys = numpy.unique(rng.integers(0, 2**63, size=5000, dtype="uint64"))
     keys = numpy.append(keys, numpy.arange(100, dtype="uint64"))
-    numbers = sparse.IdMap()
-    assert (numbers.find(keys) == -1).all()
+    id_map = sparse.IdMap()
+    assert (id_map.find(keys) == -1).all()
 
-    numbers.set(keys[:3000], numpy.arange(3000, dtype="int32"))
-    numbers.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
+    id_map.set(keys[:3000], numpy.arange(3000, dtype="int32"))
+    id_map.set(keys[4000:], numpy.arange(4000, len(keys), dtype="int32"))
 
     expected = numpy.arange(len(keys))
     expected[3000:4000] = -1
-    numpy.testing.assert_array_equal(numbers.find(keys), expected)
+    numpy.testing.assert_array_equal(id_map.find(keys), expected)
 
 
 def test_merged_rows_are_those_that_tokens_have_together() -> None:

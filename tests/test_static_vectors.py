@@ -316,7 +316,9 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
 
 
 def test_updates_leave_out_a_share_of_the_vectors(vocab: Vocab) -> None:
-    """The other scores stay as they are: in the mean, a vector counts as often as it is there."""
+    """An update leaves out each vector with the probability `VECTOR_DROPOUT`. So in the mean over
+    many updates, the scores of vectors are smaller by this share. Those of features stay as they
+    are."""
     model = crf(vocab)
     _, weights = linear_part(model)
     batch = find_features(model, docs_of(vocab))

@@ -362,8 +362,12 @@ class AnnotationSession:
         self._changed.notify_all()
 
     def _check_spans(self, doc: Doc, spans: Iterable[ProposedSpan]) -> list[TaskSpan]:
-        """The spans of a doc in characters.
+        """Check the spans of an answer, and turn their tokens into characters. White space at the
+        ends of a span is left out.
 
+        doc (Doc): The doc of the text.
+        spans (Iterable[ProposedSpan]): The spans of the answer.
+        RETURNS (list[TaskSpan]): The spans, from left to right.
         RAISES (SessionError): If one is not in the doc, has another label, or overlaps another.
         """
         task_spans: list[TaskSpan] = []
@@ -378,11 +382,11 @@ class AnnotationSession:
                 raise SessionError(f"label: expected one of {self.labels}, got {label!r}")
             last_end = end
             span = doc[start:end]
-            n_leading = len(span.text) - len(span.text.lstrip())
             stripped_text = span.text.strip()
             if not stripped_text:
                 raise SessionError(f"spans: expected words, got white space at {start}")
-            start_char = span.start_char + n_leading
+            n_leading_spaces = len(span.text) - len(span.text.lstrip())
+            start_char = span.start_char + n_leading_spaces
             task_spans.append(TaskSpan(start_char, start_char + len(stripped_text), label))
         return task_spans
 

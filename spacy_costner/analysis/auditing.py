@@ -52,6 +52,9 @@ from .runs import MakeExecutor
 
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
 
+Phrase = tuple[str, ...]
+"""The words of tokens that follow each other."""
+
 MISSING_ODDS = 2.0
 """How much more often annotators overlook an entity than they make another mistake, if the model
 gives both the same probabilities. Chosen on made-up mistakes: see docs/audit.md."""
@@ -553,7 +556,7 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
     annotation, and with the suggested one. These words are those of the first entity in which
     annotation and suggestion differ: see `first_difference`."""
     extents = [first_difference(suspect) for suspect in suspects]
-    words_of_suspects: list[tuple[str, ...]] = []
+    words_of_suspects: list[Phrase] = []
     for suspect, (begin, end) in zip(suspects, extents):
         words_of_suspects.append(words_between(docs[suspect.doc], begin, end))
     counts = count_annotations(set(words_of_suspects), docs)
@@ -584,19 +587,20 @@ def first_difference(suspect: Suspect) -> tuple[int, int]:
 
 
 def count_annotations(
-    phrases: Collection[tuple[str, ...]], docs: Iterable[Doc]
-) -> Counter[tuple[tuple[str, ...], str]]:
+    phrases: Collection[Phrase], docs: Iterable[Doc]
+) -> Counter[tuple[Phrase, str]]:
     """Count how often each phrase is annotated as an entity of each label in docs.
 
-    phrases (Collection[tuple[str, ...]]): The words of each phrase.
-    RETURNS (Counter[tuple[tuple[str, ...], str]]): The counts by phrase and label. The label "" has
-        those where the phrase as a whole is not an entity, though a part of it may be one.
+    phrases (Collection[Phrase]): The phrases.
+    docs (Iterable[Doc]): The docs.
+    RETURNS (Counter[tuple[Phrase, str]]): The counts by phrase and label. The label "" has those
+        where the phrase as a whole is not an entity, though a part of it may be one.
     """
     # The matcher compares the texts of tokens, so it needs no vocab in common with the docs.
     vocab = Vocab()
     matcher = PhraseMatcher(vocab)
     matcher.add("words", [Doc(vocab, words=list(words)) for words in phrases])
-    counts: Counter[tuple[tuple[str, ...], str]] = Counter()
+    counts: Counter[tuple[Phrase, str]] = Counter()
     for doc in docs:
         label_of_extent = label_by_extent(map(as_entity, doc.ents))
         for _, begin, end in matcher(doc):
@@ -605,7 +609,7 @@ def count_annotations(
     return counts
 
 
-def words_between(doc: Doc, begin: int, end: int) -> tuple[str, ...]:
+def words_between(doc: Doc, begin: int, end: int) -> Phrase:
     """The words of the tokens of a doc from `begin` to `end`, without `end`."""
     return tuple(token.text for token in doc[begin:end])
 

@@ -296,15 +296,17 @@ def check_drawn_from(drawing: Drawing, expected: Expected) -> None:
 def check_are_texts(annotated: Sequence[Doc], expected: Expected) -> None:
     """Check that annotated docs are among the texts.
 
+    annotated (Sequence[Doc]): The annotated docs.
+    expected (Expected): What the model expects of the texts. It says how often the text of each
+        annotated doc is among them.
     RAISES (ValueError): If the text of a doc is not among them, or more docs have the same text
         than there are such texts.
     """
-    n_annotated = Counter(text_without_space(doc) for doc in annotated)
-    # `n_in_texts` is how often the text of the doc is among the texts.
-    for doc, n_in_texts in zip(annotated, expected.occurrences):
-        if n_in_texts == 0:
+    n_docs_with_text = Counter(text_without_space(doc) for doc in annotated)
+    for doc, n_texts in zip(annotated, expected.occurrences):
+        if n_texts == 0:
             raise ValueError(f"expected docs that are among the texts, got {shown(doc.text)}")
-        if n_annotated[text_without_space(doc)] > n_in_texts:
+        if n_docs_with_text[text_without_space(doc)] > n_texts:
             raise ValueError(
                 "expected each doc once, as it was drawn without replacement, got "
                 f"{shown(doc.text)} again"

@@ -22,6 +22,10 @@ from ..validation import number
 from .reading import Reading, read_reading
 from .serialization import check_keys
 
+ScoresByValue = dict[str, dict[str, list[float]]]
+"""The scores of docs, ascending, by a key of `doc.user_data` and by the value that the docs have
+there: {"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
+
 Settings = dict[str, Any]
 """The settings of a component that a promise, or the test for a shift, depends on, as JSON."""
 
@@ -170,8 +174,8 @@ class CalibrationScores:
         have none. For what a score is see `annotations.measure`.
     digest (str | None): The digest of all scores in the order of the docs. None: the scores were
         saved before digests were kept.
-    keys (dict[str, dict[str, list[float]]]): The scores of the docs with the same value of a key of
-        `doc.user_data`, by the key and the value. Values that few docs have are left out.
+    keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
+        Values that few docs have are left out.
     source (str): The name of the calibration docs.
     approximate (bool): Whether the temperature was fitted on the same docs.
     reading (Reading | None): How the docs were read, if that is known.
@@ -180,7 +184,7 @@ class CalibrationScores:
 
     scores: list[float]
     digest: str | None = None
-    keys: dict[str, dict[str, list[float]]]
+    keys: ScoresByValue
     source: str
     approximate: bool
     reading: Reading | None = None
@@ -256,12 +260,12 @@ class CalibrationScores:
 
 def _scores_by_value(
     scored_docs: Sequence[tuple[float, Doc]],
-) -> dict[str, dict[str, list[float]]]:
+) -> ScoresByValue:
     """Group the scores of docs by the values that the docs have in `user_data`.
 
     scored_docs (Sequence[tuple[float, Doc]]): The docs with their scores, ascending.
-    RETURNS (dict[str, dict[str, list[float]]]): The scores by the key and the value. Values with
-        fewer than `ENOUGH` docs, which can't be tested, are left out.
+    RETURNS (ScoresByValue): The scores. Values with fewer than `ENOUGH` docs, which can't be
+        tested, are left out.
     """
     # The docs that have the same value under the same key are a group.
     scores_of_group: dict[tuple[str, str], list[float]] = {}
@@ -270,11 +274,11 @@ def _scores_by_value(
             group = (key, str(value))
             scores_of_group.setdefault(group, []).append(score)
 
-    scores_by_key: dict[str, dict[str, list[float]]] = {}
+    scores_by_value: ScoresByValue = {}
     for (key, value), group_scores in scores_of_group.items():
         if len(group_scores) >= ENOUGH:
-            scores_by_key.setdefault(key, {})[value] = group_scores
-    return scores_by_key
+            scores_by_value.setdefault(key, {})[value] = group_scores
+    return scores_by_value
 
 
 def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
