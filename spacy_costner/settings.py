@@ -8,6 +8,7 @@ is a section of a config with the sections within it.
 import inspect
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 import spacy
@@ -36,7 +37,7 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
         message names no file.
     RAISES (ValueError): If nothing reads a setting.
     """
-    spacy.blank("xx")  # This imports the factories of all installed packages.
+    _import_factories()
     for section, schema in SCHEMAS.items():
         _check_names(config.get(section, {}), schema.__annotations__, section, source)
 
@@ -46,6 +47,12 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     components = config.get("components", initialized)
     _check_names(initialized, components, "initialize.components", source)
     _check_blocks(config, "", source)
+
+
+@cache
+def _import_factories() -> None:
+    """Import the factories of all installed packages, as spaCy does for each pipeline."""
+    spacy.blank("xx")
 
 
 def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
