@@ -11,13 +11,14 @@ from spacy_costner.tags import Entities, Tags
 from spacy_costner.types import no_scores
 
 from .. import oracle
-from .strategies import TAG_SETS, free_potentials_NK, seeds
+from .strategies import TAG_SETS, random_scores, scales, seeds
 
 POSTERIOR_TAGS = (
     *TAG_SETS,
     Tags(["a"], outside="before"),
     Tags(["a", "b"], "IOB2", "before"),
 )
+posterior_tag_sets = st.sampled_from(POSTERIOR_TAGS)
 TREE = {"top": {"a": {}, "b": {}}}
 Entity = tuple[int, int, int]
 
@@ -26,7 +27,7 @@ Entity = tuple[int, int, int]
 def posterior(draw: Any, spaces: bool = True) -> Posterior:
     """One or two short sequences under the constraints of a scheme, with a single or a split O,
     some with white space and with tags ruled out."""
-    tags = draw(st.sampled_from(POSTERIOR_TAGS))
+    tags = draw(posterior_tag_sets)
     rng = draw(seeds)
     longest = 4 if len(tags) < 9 else 3
     lengths = rng.integers(longest + 1, size=rng.choice([1, 2])).astype("int32")
@@ -38,7 +39,7 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
     border = {scheme.begin, scheme.last, scheme.unit} - {scheme.inside}
     possible[is_space] &= ~tags.having(border)
     constraints = tags.constraints._replace(emissions=possible)
-    scores = chain.constrain(draw(free_potentials_NK(lengths, len(tags))), constraints)
+    scores = chain.constrain(random_scores(rng, lengths, len(tags), draw(scales)), constraints)
     return Posterior(scores, tags, is_space=is_space)
 
 

@@ -14,19 +14,22 @@ from .. import oracle
 from ..oracle_losses import Split
 from .strategies import (
     Problem,
-    free_potentials_NK,
     golds_N,
     mask,
     one_hot,
     random_entities,
+    random_scores,
+    random_truths,
+    scales,
     seeds,
-    truths,
+    shares,
 )
 
 SPLIT_TAGS = tuple(
     Tags(labels, scheme, "before")
     for labels, scheme in ((["a", "b"], "IOB2"), (["a"], "BILUO"), (["a", "b"], "BILUO"))
 )
+split_tag_sets = st.sampled_from(SPLIT_TAGS)
 
 
 def split_path(tags: Tags, path: oracle.Tags) -> oracle.Tags:
@@ -63,7 +66,7 @@ class SplitBatch(NamedTuple):
 @st.composite
 def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
     """Ragged batches with gold, weights and costs, some tags and transitions ruled out."""
-    tags = draw(st.sampled_from(SPLIT_TAGS))
+    tags = draw(split_tag_sets)
     rng = draw(seeds)
     plain = tags.collapsed
     longest = 3 if len(tags) > 8 else 4
@@ -78,10 +81,11 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
     # Tags of the chain are ruled out one by one, and all of a tag of annotation; never those of
     # the path.
     is_gold = one_hot(split, len(tags))
-    possible = draw(truths((n_tokens, len(tags)))) | is_gold
-    possible &= draw(truths((n_tokens, len(plain))))[:, tags.collapsed_of] | is_gold
+    possible = random_truths(rng, (n_tokens, len(tags)), draw(shares)) | is_gold
+    possible_in_plain = random_truths(rng, (n_tokens, len(plain)), draw(shares))
+    possible &= possible_in_plain[:, tags.collapsed_of] | is_gold
     scores = mask(
-        draw(free_potentials_NK(lengths, len(tags))),
+        random_scores(rng, lengths, len(tags), draw(scales)),
         tags.constraints._replace(emissions=possible),
     )
 

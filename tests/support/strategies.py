@@ -2,6 +2,9 @@
 
 Hypothesis chooses shapes, scales, and how much is forbidden; the numbers come from a seed
 that it chooses too, because arrays that it builds itself are mostly all the same number.
+
+To make a strategy takes longer than to draw from it. So strategies are made here, once, and what
+depends on a shape is a function of a random generator.
 """
 
 from typing import Any, NamedTuple
@@ -19,6 +22,16 @@ MOST_PATHS = 256
 TAG_SETS = (Tags(["a"]), Tags(["a", "b"], "IOB2"), Tags(["a", "b"]))
 
 seeds = st.integers(0, 2**32 - 1).map(numpy.random.default_rng)
+scales = st.sampled_from(SCALES)
+shares = st.sampled_from(SHARES_ALLOWED)
+optional_shares = st.none() | shares
+constrained_shares = st.tuples(*[optional_shares] * 4)
+"""How much each of the four constraints allows. None: there is no such constraint."""
+segment_counts = st.sampled_from([3, 2, 1, 0])
+small_tag_counts = st.sampled_from([3, 2, 1])
+tag_counts = st.sampled_from([3, 2, 4, 1, 3, 4])
+tag_sets = st.sampled_from(TAG_SETS)
+triples_of_truth_values = st.tuples(*[st.booleans()] * 3)
 
 
 def scores(shape: Any) -> st.SearchStrategy:
@@ -26,27 +39,37 @@ def scores(shape: Any) -> st.SearchStrategy:
     return seeds.map(lambda rng: rng.uniform(-1, 1, size=shape))
 
 
-def truths(shape: Any) -> st.SearchStrategy:
-    """Arrays of truth values of which more are true."""
-    shares = st.sampled_from(SHARES_ALLOWED)
-    return st.tuples(seeds, shares).map(lambda drawn: drawn[0].uniform(size=shape) < drawn[1])
+def random_truths(rng: numpy.random.Generator, shape: Any, share: float) -> numpy.ndarray:
+    """An array of truth values of which a share is true."""
+    return rng.uniform(size=shape) < share
 
 
-@st.composite
-def lengths_B(draw: Any, n_tags: int, longest: int = 5) -> numpy.ndarray:  # noqa: N802
-    """Up to three sequences, empty ones too, of at most `MOST_PATHS` paths each."""
+def random_lengths(rng: numpy.random.Generator, n_tags: int, longest: int = 5) -> numpy.ndarray:
+    """The lengths of up to three sequences, empty ones too, of at most `MOST_PATHS` paths each."""
     while n_tags**longest > MOST_PATHS:
         longest -= 1
-    rng = draw(seeds)
     n_sequences = rng.choice(4, p=[0.05, 0.25, 0.3, 0.4])
     return rng.integers(longest + 1, size=n_sequences).astype("int32")
+
+
+def random_scores(
+    rng: numpy.random.Generator, lengths: numpy.ndarray, n_tags: int, scale: float
+) -> Potentials:
+    """A float64 batch without forbidden steps."""
+    shapes = ((int(lengths.sum()), n_tags), (n_tags, n_tags), n_tags, n_tags)
+    arrays = [rng.uniform(-1, 1, size=shape) * scale for shape in shapes]
+    return Potentials(*arrays, lengths=lengths)
 
 
 @st.composite
 def constraints_NK(draw: Any, n_tokens: int, n_tags: int) -> Constraints:  # noqa: N802
     """Constraints of any kind, or none."""
+    rng = draw(seeds)
     shapes = ((n_tokens, n_tags), (n_tags, n_tags), n_tags, n_tags)
-    return Constraints(*(draw(st.none() | truths(shape)) for shape in shapes))
+    arrays: list[numpy.ndarray | None] = []
+    for shape, share in zip(shapes, draw(constrained_shares)):
+        arrays.append(None if share is None else random_truths(rng, shape, share))
+    return Constraints(*arrays)
 
 
 def mask(potentials: Potentials, constraints: Constraints) -> Potentials:
@@ -64,20 +87,14 @@ def potentials_NK(  # noqa: N802
     draw: Any, longest: int = 5, most_tags: int = 4, constrained: bool = True
 ) -> Potentials:
     """Ragged float64 batches of any scale, most of them with forbidden steps."""
-    n_tags = min(most_tags, draw(st.sampled_from([3, 2, 4, 1, 3, 4])))
-    potentials = draw(free_potentials_NK(draw(lengths_B(n_tags, longest)), n_tags))
+    n_tags = min(most_tags, draw(tag_counts))
+    rng = draw(seeds)
+    lengths = random_lengths(rng, n_tags, longest)
+    potentials = random_scores(rng, lengths, n_tags, draw(scales))
     if constrained:
         constraints = constraints_NK(len(potentials.emissions), n_tags)
         potentials = mask(potentials, draw(constraints))
     return potentials
-
-
-@st.composite
-def free_potentials_NK(draw: Any, lengths: numpy.ndarray, n_tags: int) -> Potentials:  # noqa: N802
-    """Float64 batches of any scale, without forbidden steps."""
-    scale = draw(st.sampled_from(SCALES))
-    shapes = ((int(lengths.sum()), n_tags), (n_tags, n_tags), n_tags, n_tags)
-    return Potentials(*(draw(scores(shape)) * scale for shape in shapes), lengths=lengths)
 
 
 def tags_N(potentials: Potentials) -> st.SearchStrategy:  # noqa: N802
@@ -86,18 +103,20 @@ def tags_N(potentials: Potentials) -> st.SearchStrategy:  # noqa: N802
     return seeds.map(lambda rng: rng.integers(n_tags, size=n_tokens))
 
 
-def allowed_NK(potentials: Potentials) -> st.SearchStrategy:  # noqa: N802
+@st.composite
+def allowed_NK(draw: Any, potentials: Potentials) -> numpy.ndarray:  # noqa: N802
     """Sets of tags, some of them empty."""
-    return truths(potentials.emissions.shape)
+    return random_truths(draw(seeds), potentials.emissions.shape, draw(shares))
 
 
 @st.composite
 def values_NK(draw: Any, potentials: Potentials) -> Potentials:  # noqa: N802
     """A value of each step, minus infinity at some."""
-    arrays = [
-        numpy.where(draw(truths(array.shape)), draw(scores(array.shape)), -numpy.inf)
-        for array in potentials[:4]
-    ]
+    rng = draw(seeds)
+    arrays = []
+    for array in potentials[:4]:
+        is_finite = random_truths(rng, array.shape, draw(shares))
+        arrays.append(numpy.where(is_finite, rng.uniform(-1, 1, size=array.shape), -numpy.inf))
     return Potentials(*arrays, lengths=potentials.lengths)
 
 
@@ -106,7 +125,7 @@ def segments_S(draw: Any, potentials: Potentials) -> Segments:  # noqa: N802
     """Up to three segments, which may overlap."""
     rng = draw(seeds)
     n_tags = len(potentials.transitions)
-    n_segments = draw(st.sampled_from([3, 2, 1, 0]))
+    n_segments = draw(segment_counts)
     # The sequence of each segment: at most two are of the same one.
     sequences = numpy.repeat(numpy.flatnonzero(potentials.lengths), 2)
     sequences = rng.permutation(sequences)[:n_segments]
@@ -114,7 +133,9 @@ def segments_S(draw: Any, potentials: Potentials) -> Segments:  # noqa: N802
     begin = rng.integers(end_of_sequence - potentials.lengths[sequences], end_of_sequence)
     end = rng.integers(begin, end_of_sequence) + 1
     tags = rng.integers(n_tags, size=int((end - begin).sum()))
-    return Segments(begin, end, tags, draw(st.none() | truths((len(begin), n_tags))))
+    share = draw(optional_shares)
+    after = None if share is None else random_truths(rng, (len(begin), n_tags), share)
+    return Segments(begin, end, tags, after)
 
 
 # Batches with gold
@@ -153,22 +174,22 @@ def golds_N(draw: Any, problem: Problem) -> tuple[Gold, Gold]:  # noqa: N802
     n_tokens = len(path)
     weights = rng.uniform(0, 2, size=len(potentials.lengths))
     weights[rng.uniform(size=len(weights)) >= 0.8] = 0.0
-    weights = draw(st.none() | st.just(weights))
-
-    token_weights = draw(st.none() | st.just(rng.uniform(0, 2, size=n_tokens)))
+    token_weights = rng.uniform(0, 2, size=n_tokens)
+    features = rng.integers(-1, 4, size=(n_tokens, 3))
+    has_weights, has_token_weights, has_features = draw(triples_of_truth_values)
     # A column, for the costs of each token. Shape: (N, 1)
-    cost_weights = numpy.ones((n_tokens, 1)) if token_weights is None else token_weights[:, None]
+    cost_weights = token_weights[:, None] if has_token_weights else numpy.ones((n_tokens, 1))
 
     complete = Gold(
         tags=path,
         costs=table[path] * cost_weights,
-        token_weights=token_weights,
-        weights=weights,
+        token_weights=token_weights if has_token_weights else None,
+        weights=weights if has_weights else None,
         opening=opening,
         continuing=continuing,
-        features=draw(st.none() | st.just(rng.integers(-1, 4, size=(n_tokens, 3)))),
+        features=features if has_features else None,
     )
-    allowed = draw(sets_NK(path, continuing))
+    allowed = random_sets(rng, path, continuing, draw(shares))
     partial = complete._replace(
         tags=numpy.where(allowed.sum(axis=1) == 1, path, -1),
         allowed=allowed,
@@ -182,28 +203,32 @@ def least_cost(table: CostTable, allowed: numpy.ndarray) -> numpy.ndarray:
     return numpy.where(allowed[:, :, None], table, numpy.inf).min(axis=1)
 
 
-@st.composite
-def sets_NK(draw: Any, path: numpy.ndarray, continuing: numpy.ndarray) -> numpy.ndarray:  # noqa: N802
-    """The sets of tags still possible: one tag, all of them, or some, two at least. The
-    tokens of an entity have sets of one kind: a whole entity is annotated, or nothing of it."""
+def random_sets(
+    rng: numpy.random.Generator, path: numpy.ndarray, continuing: numpy.ndarray, share: float
+) -> numpy.ndarray:
+    """The sets of tags still possible: one tag, all of them, or a share of them, two at least. The
+    tokens of an entity have sets of one kind: a whole entity is annotated, or nothing of it.
+    Shape: (N, K)"""
     n_tags = len(continuing)
     entity_of_token = numpy.cumsum(~continuing[path])
     # 0: one tag, 1: all, 2: some
-    kind_of_entity = draw(seeds).choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])
+    kind_of_entity = rng.choice(3, size=(len(path) + 1, 1), p=[0.6, 0.25, 0.15])
     kinds = kind_of_entity[entity_of_token]
-    random_tags = draw(truths((len(path), n_tags))) | one_hot((path + 1) % n_tags, n_tags)
+    random_tags = random_truths(rng, (len(path), n_tags), share)
+    random_tags |= one_hot((path + 1) % n_tags, n_tags)
     return one_hot(path, n_tags) | (kinds == 1) | ((kinds == 2) & random_tags)
 
 
 @st.composite
 def any_tags_NK(draw: Any) -> Problem:  # noqa: N802
     """Up to three tags (outside, opening, continuing) of which any step may be forbidden."""
-    n_tags = draw(st.sampled_from([3, 2, 1]))
-    potentials = draw(free_potentials_NK(draw(lengths_B(n_tags)), n_tags))
-    path = draw(tags_N(potentials))
+    n_tags = draw(small_tag_counts)
+    rng = draw(seeds)
+    potentials = random_scores(rng, random_lengths(rng, n_tags), n_tags, draw(scales))
+    path = rng.integers(n_tags, size=len(potentials.emissions))
     constraints = draw(constraints_NK(len(path), n_tags))
     _allow(path, constraints, potentials.lengths)
-    table = draw(seeds).uniform(0, 2, size=(n_tags, n_tags)) * (1 - numpy.eye(n_tags))
+    table = rng.uniform(0, 2, size=(n_tags, n_tags)) * (1 - numpy.eye(n_tags))
     return Problem(
         mask(potentials, constraints),
         path,
@@ -216,15 +241,16 @@ def any_tags_NK(draw: Any) -> Problem:  # noqa: N802
 @st.composite
 def tag_set_NK(draw: Any, cost: Cost) -> Problem:  # noqa: N802
     """Entities under the constraints of a scheme, some tags of some tokens ruled out."""
-    tags = draw(st.sampled_from(TAG_SETS))
+    tags = draw(tag_sets)
     rng = draw(seeds)
     lengths = rng.integers(4, size=rng.choice([1, 2], p=[0.4, 0.6])).astype("int32")
     path = tags.encode(random_entities(rng, lengths, len(tags.labels)), int(lengths.sum()))
     constraints = tags.constraints._replace(
-        emissions=draw(truths((len(path), len(tags)))) | one_hot(path, len(tags))
+        emissions=random_truths(rng, (len(path), len(tags)), draw(shares))
+        | one_hot(path, len(tags))
     )
     return Problem(
-        mask(draw(free_potentials_NK(lengths, len(tags))), constraints),
+        mask(random_scores(rng, lengths, len(tags), draw(scales)), constraints),
         path,
         cost(tags).astype("float64"),
         tags.opening,
