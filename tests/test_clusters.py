@@ -102,6 +102,13 @@ def test_a_brown_cluster_is_read_as_the_prefixes_of_its_path(tmp_path: Path) -> 
     assert read_clusters(as_json) == BROWN_CLUSTERS
 
 
+def test_a_number_is_one_cluster(tmp_path: Path) -> None:
+    """The number 11011 is no path of bits, so the word isn't in the cluster 1101, too."""
+    path = tmp_path / "numbers.json"
+    path.write_text(json.dumps({"Rome": 11011, "Oslo": 1101}))
+    assert read_clusters(path) == {"Rome": ["11011"], "Oslo": ["1101"]}
+
+
 def test_words_share_the_prefixes_of_their_paths(tmp_path: Path) -> None:
     """The path of Oslo, 0110, is also the first four bits of the path of Rome: they share this
     feature. "go" has none, as it isn't a training word and its path begins in another way."""

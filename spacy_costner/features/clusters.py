@@ -2,7 +2,8 @@
 k-means.
 
 A cluster has a name, such as "64:12" for the cluster 12 of 64. The names are the values of the
-column, and the id of a cluster is the index of its name. A *word key* is the hash of a word.
+column, and the id of a cluster is the index of its name. A *word key* is the hash of a word. The
+column keeps the lowest 32 bits of it (all 64 bits in models that were saved up to 0.3.0).
 """
 
 import json
@@ -58,8 +59,8 @@ class ClusterColumn(StringColumn, BatchColumn):
 
         word_keys (Array1d): The lowest 32 bits of the hash of each word; all 64 bits in models that
             were saved up to 0.3.0. Shape: (D,)
-        cluster_ids (Ints2d): The ids of the clusters of each word, -1 in the last columns if the
-            word has fewer than others. Shape: (D, width)
+        cluster_ids (Ints2d): The ids of the clusters of each word, -1 for none. `select` may leave
+            -1 between other ids. Shape: (D, width)
         """
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
@@ -148,8 +149,8 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def words(self) -> tuple[Array1d, Ints2d]:
-        """The hashes of the D words that have clusters, and the ids of the clusters of each, -1 for
-        none. Shapes: (D,), (D, width)"""
+        """The keys of the D words that have clusters, and the ids of the clusters of each, -1 for
+        none: see `_set_words`. Shapes: (D,), (D, width)"""
         return self._word_keys, self._cluster_ids[:-1]
 
     @property
@@ -228,9 +229,10 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Divide the words in the vocab of the training docs into clusters by their vectors."""
+        """Divide all words with a vector into clusters. The vectors are those of the vocab of the
+        first training doc."""
         if not counts.word_counts:
-            return {}  # there are no docs, and so no vocab
+            return {}  # there may be no docs, and so no vocab
         return cluster_vectors(counts.vocabs[0], self.sizes)
 
 
@@ -298,10 +300,10 @@ def cluster_names(cluster: Any) -> list[str]:
             return cluster
         return []
     if isinstance(cluster, int) and not isinstance(cluster, bool):
-        cluster = str(cluster)
+        return [str(cluster)]
     if not isinstance(cluster, str) or not cluster:
         return []
-    is_path = set(cluster) <= {"0", "1"} and len(cluster) > 1
+    is_path = set(cluster) <= {"0", "1"}
     if is_path:
         # A short path has the same prefix for several sizes. Each prefix is one cluster.
         return list(dict.fromkeys(cluster[:size] for size in PREFIXES))
@@ -321,10 +323,10 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
     clusters_of_word: dict[int, list[str]] = {}
     rows = []
     for word_key, row in vocab.vectors.key2row.items():
-        if row >= 0:
+        if row >= 0:  # -1 stands for no vector
             clusters_of_word[word_key] = []
             rows.append(row)
-    if not rows or not vocab.vectors.size:
+    if not rows or not vocab.vectors.size:  # no rows, or rows of 0 numbers
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
             "as initialize.vectors has, there are none"

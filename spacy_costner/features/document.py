@@ -79,12 +79,12 @@ class DocumentColumn(LabelColumn):
         indices = [index_of_label.get(label, -1) for label in self.labels]
         zeros = numpy.zeros_like(probabilities[:, :1])
         with_zeros = numpy.append(probabilities, zeros, axis=1)
-        return find_labels_elsewhere(with_zeros[:, indices].astype("float32"), groups)
+        return find_labels_elsewhere(with_zeros[:, indices], groups)
 
 
 def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc. Returns the number of each
-    token's group, -1 for a token that is alone. Shape: (N,)
+    token's group, -1 for a token that is in none. Shape: (N,)
 
     keys (Array1d): The hash of the value of each token. Shape: (N,)
     takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
@@ -115,7 +115,7 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     sums = numpy.zeros((group_of_token.max() + 1, probabilities.shape[1]))
     numpy.add.at(sums, group_of_token, probabilities[tokens])
     # The sums over the other tokens of the group, without the token itself. `share_ids` divides
-    # them by their total.
+    # them by the number of these tokens.
     sums_elsewhere = sums[group_of_token] - probabilities[tokens]
     ids[tokens] = share_ids(sums_elsewhere, WIDTH)
     return ids

@@ -170,6 +170,7 @@ class Features(Shim):
             word_ids=word_ids if by_word else None,
             vectors=word_cache.vectors,
         )
+        # With `by_word` the cache has the ids of vectors and the types of words.
         if word_cache.vectors is None or by_word:
             return batch
         return self.add_vectors(batch, value_ids, tokens.lengths)
@@ -207,7 +208,7 @@ class Features(Shim):
 
     @property
     def reach(self) -> int:
-        """The largest distance, in tokens, from which a token has features or static vectors."""
+        """The largest offset, in tokens, from which a token takes values or static vectors."""
         lookup = self.lookup
         slots_of_kinds = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
         offsets = numpy.concatenate([slots.offsets for slots in slots_of_kinds])
@@ -366,6 +367,7 @@ class Features(Shim):
         try:
             saved = srsly.msgpack_loads(data)
             saved_layouts = saved["columns"]
+            # Without a vocabulary there are no rows of weights, so that any template fits.
             has_vocab = saved["values"] is not None
             columns = None
             if has_vocab and saved_layouts == layouts:
@@ -373,6 +375,7 @@ class Features(Shim):
         except Exception as error:
             message = f"expected what was saved of them, found damage: {error}"
             raise ValueError(f"features of a linear CRF: {message}") from error
+        # This comes after `except`, as another template is no damage.
         if has_vocab and saved_layouts != layouts:
             message = f"expected those of the config, {layouts}, got {saved_layouts}"
             raise ValueError(f"features of a linear CRF: {message}")

@@ -72,7 +72,7 @@ class Gazetteer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Gazetteer":
-        """Read a file in UTF-8 with a phrase on each line.
+        """Read a file in UTF-8 with a phrase on each line, its tokens separated by spaces.
 
         RAISES (ValueError): If it can't be read.
         """

@@ -40,9 +40,11 @@ def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
 
 
 def pack(numbers: Ints1d) -> bytes:
-    """Compress whole numbers of 32 bits, (N,). The fewer bytes are needed, the smaller the numbers
-    are, or the less neighbours differ."""
+    """Compress whole numbers of 32 bits, (N,). Small numbers take fewer bytes, and so do numbers
+    that differ little from the one before: the shorter of both forms is returned."""
     numbers = numbers.astype("<i4")
+    # A difference may be too large for 32 bits. It is then right modulo 2^32, and so is the sum
+    # that `unpack` makes.
     differences = numpy.diff(numbers, prepend=numpy.int32(0)).astype("<i4")
     as_they_are = AS_THEY_ARE + compress(numbers)
     as_differences = DIFFERENCES + compress(differences)
@@ -84,9 +86,9 @@ def decompress(data: bytes, dtype: str) -> Ints1d:
 
 
 def pack_hashes(hashes: Array1d) -> bytes:
-    """Compress hashes of 32 bits, (N,). If they are ascending, they need two thirds of the
-    space."""
-    return pack(hashes.astype("<u4").view("<i4"))
+    """Compress hashes of 32 bits, (N,). If they are ascending, they need two thirds of the space
+    that they need in any other order."""
+    return pack(hashes.astype("<u4").view("<i4"))  # the same bits as numbers with a sign
 
 
 def unpack_hashes(data: bytes) -> Array1d:

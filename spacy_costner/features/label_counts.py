@@ -221,8 +221,8 @@ class LabelCounts:
         merged_rows = count_rows(joined)
 
         keys, value_ids = numpy.unique(merged_rows.value, return_inverse=True)
-        # `merged` is ordered by unit, so `searchsorted` finds the first row of each unit. A unit
-        # without annotation has no rows.
+        # `merged_rows` is ordered by unit, so `searchsorted` finds the first row of each unit. A
+        # unit without annotation has no rows.
         units = numpy.unique(self._unit_of_docs())
         starts = numpy.append(numpy.searchsorted(merged_rows.unit, units), len(merged_rows.unit))
         return Counts.with_totals(
@@ -276,7 +276,8 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
             # If the corpus ends soon, units have fewer docs. So each doc keeps its own index, until
             # `_merge_units` knows the number of docs.
             return index
-        return index - index % unit  # the index of the first doc of the unit
+        # The index of the first doc of the unit: `count_rows` can merge the docs of a unit at once.
+        return index - index % unit
     if unit == DOC:
         return text_id(doc)
     name = unit.removeprefix(EXTENSION)

@@ -295,15 +295,16 @@ class Lookup:
 
     def _cache_for(self, tokens: Tokens) -> WordCache:
         """The cache to find the words of tokens in. If static vectors are inputs, and the vocab of
-        the docs has other vectors than the cache, it is a new one."""
+        the docs has other vectors than the cache, a new cache takes its place."""
         cache = self._word_cache
-        if self.vector_column is None or not tokens.vocabs:
+        if self.vector_column is None or not tokens.vocabs:  # no vectors, or no docs
             return cache
         source = vectors_of(tokens)
         has_same_vectors = cache.vectors is not None and cache.vectors.source is source
-        if tokens.text_ids is not None:
-            # In training the ids of vectors have to stay the same: see `_vectors_for`. A prediction
-            # in between may have begun a cache with other ids.
+        in_training = tokens.text_ids is not None
+        if in_training:
+            # The ids of vectors have to stay the same: see `_vectors_for`. A prediction in between
+            # may have begun a cache with other ids.
             has_same_vectors = has_same_vectors and cache.vectors is self._training_vectors
         if not has_same_vectors:
             cache = self._empty_cache(self._vectors_for(tokens))
@@ -379,8 +380,8 @@ class Lookup:
         word_ids (Ints1d): The ids of the words that it has returned. Shape: (N,)
         RETURNS (TokenBatch): The tokens with the ids of their values.
         """
-        # The ids of a word in the columns of words, then its marks: whether it begins with a
-        # capital, and whether it has a digit. (N, n_word_places + number of marks)
+        # The row of each token's word, whose last numbers are its marks: see `_rows_of_words`.
+        # Shape: (N, n_word_places + number of marks)
         word_rows = cache.table[word_ids]
         n_word_places = self.n_word_places
         value_ids = numpy.empty((len(word_rows), self.n_places), dtype="int32")  # (N, C)
@@ -423,7 +424,9 @@ def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int,
     RETURNS (dict[int, Slots]): The slots of each offset. In the groups all offsets are 0.
     """
     by_offset: dict[int, Slots] = {}
-    for offset in numpy.union1d(slots.offsets, more_offsets).astype("int32").tolist():
+    # The default of `more_offsets` becomes an array of floats, and `union1d` then returns floats.
+    all_offsets = numpy.union1d(slots.offsets, more_offsets).astype("int32")
+    for offset in all_offsets.tolist():
         at_offset = slots.select(slots.offsets == offset)
         by_offset[offset] = at_offset._replace(offsets=numpy.zeros_like(at_offset.offsets))
     return by_offset
@@ -439,7 +442,7 @@ def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:
 
 
 def vectors_of(tokens: Tokens) -> BaseVectors:
-    """The static vectors in the vocab of docs, at least one.
+    """The static vectors in the vocab of docs. There has to be at least one doc.
 
     RAISES (ValueError): If the docs have several vocabs with different vectors.
     """

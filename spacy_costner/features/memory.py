@@ -89,14 +89,14 @@ class MemoryColumn(BatchColumn):
 
     @property
     def values_with_features(self) -> tuple[Array1d, Ints2d]:
-        """The hashes of the V values that the memory knows; and for each the ids of the features
-        that it has outside of training, -1 for none. Shapes: (V,), (V, width)"""
+        """The keys of the V values that the memory knows (see `Counts.keys`); and for each the ids
+        of the features that it has outside of training, -1 for none. Shapes: (V,), (V, width)"""
         return self._memory.counts.keys, self._memory.features
 
     @property
     def value_counts(self) -> tuple[Array1d, Ints1d]:
-        """The hashes of the V values that the memory knows, and how often each occurred in the
-        training docs. Shapes: (V,)"""
+        """The keys of the V values that the memory knows (see `Counts.keys`), and how often each
+        occurred in the training docs. Shapes: (V,)"""
         counts = self._memory.counts
         return counts.keys, counts.total.sum(axis=1)
 
@@ -223,7 +223,7 @@ class LabelMemory:
         # All tokens of a doc that have the same value have the same features. So features are
         # computed once for each of the M pairs of a doc and a value. To find the distinct pairs,
         # a pair is made one number, V * doc + value, and `divmod` splits it again.
-        n_values = max(len(self.counts.keys), 1)
+        n_values = max(len(self.counts.keys), 1)  # `divmod` can't divide by 0
         doc_and_value = sequence_ids(lengths) * n_values + value_of_token
         pairs, pair_of_token = numpy.unique(doc_and_value[is_known], return_inverse=True)
         docs, value_ids = numpy.divmod(pairs, n_values)
@@ -236,7 +236,8 @@ class LabelMemory:
         return features
 
     def _count_in_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
-        """Do the same as `_sum_over_units`, but keep the results for texts that many docs have."""
+        """Sum counts as `_sum_over_units` does, but keep the sums for texts that many docs have.
+        Shapes: (M,), (M,) to (M, L)"""
         # How many training docs have the text of each pair. Text ids are ascending, so docs with
         # the same text stand side by side. Shapes: (M,)
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
@@ -265,7 +266,7 @@ class LabelMemory:
         # The docs that have the text of each pair, and their units. A unit with several of these
         # docs counts once. So a pair and a unit are made one number, and `divmod` splits it again.
         pair_of_doc, doc = places_in(self.text_ids, text_ids)
-        n_units = max(self._n_units, 1)
+        n_units = max(self._n_units, 1)  # `divmod` can't divide by 0
         pair_and_unit = numpy.unique(pair_of_doc * n_units + self.units[doc])
         pair_of_unit, unit = numpy.divmod(pair_and_unit, n_units)
 

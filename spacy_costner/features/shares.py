@@ -62,8 +62,11 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     """
     n_values, n_labels = counts.shape
     n_bins_above_lowest = len(BORDERS)
+    # The number of times that each value occurs. Sums of probabilities are only near whole numbers.
+    # Shape: (M,)
     total = numpy.rint(counts.sum(axis=1))
-    # The bin of the share of each label, 0 for the lowest. Shape: (M, L)
+    # The bin of the share of each label, 0 for the lowest. A value that doesn't occur has shares of
+    # 0. Shape: (M, L)
     bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
     # The id of the share of each label. A label has an id for every bin but the lowest, which has
     # none. Shape: (M, L)

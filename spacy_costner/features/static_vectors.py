@@ -229,7 +229,7 @@ class VectorColumn(Column):
 
     def collect(self, counts: TrainingCounts) -> None:
         """Choose the scale, so that the vectors of words in the training docs have the standard
-        deviation `STANDARD_DEVIATION`.
+        deviation `STANDARD_DEVIATION`. The vectors are those of the vocab of the first doc.
 
         RAISES (ValueError): If there are no such vectors, or they are not finite or all the same.
         """
@@ -244,6 +244,7 @@ class VectorColumn(Column):
         # Several words may have the same vector, which counts once.
         ids = vectors.find_ids(lexemes)
         distinct_ids = numpy.unique(ids[ids >= 0])
+        # In float64, as the standard deviation is a sum over many numbers.
         rows = vectors.read(distinct_ids).astype("float64")
         if not len(rows):
             raise ValueError(

@@ -253,7 +253,7 @@ def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Arra
     docs (Sequence[Doc]): The docs.
     attribute (str): The attribute, with "_." in front.
     hash_of (HashOf): Hashes the text of a value.
-    RETURNS (Array1d): The hash of each token's value; 0 if it is None, False, 0 or empty.
+    RETURNS (Array1d): The hash of each token's value; 0 if it is None, False, 0 or "".
         Shape: (N,)
     RAISES (ValueError): If there is no such extension.
     """

@@ -180,7 +180,7 @@ def _outline(character: str) -> str:
     """The character that replaces another one in the outline of a word: see `OUTLINES`."""
     if character.isdigit():
         return "0"
-    if character.isupper() and character.isalpha():
+    if character.isupper() and character.isalpha():  # the symbol Ⓐ is upper, but no letter
         return "A"
     if character.isalpha():
         return "a"
