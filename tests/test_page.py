@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +20,7 @@ from spacy.language import Language
 
 from spacy_costner.analysis.web_model import make_web_model
 from spacy_costner.bundling import MODULES, bundle, module_names
-from spacy_costner.cli.page import label_colours, ner_page
+from spacy_costner.cli.page import label_colours, ner_page, save_module
 from spacy_costner.pages import source_hash
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers import read_tasks
@@ -30,6 +31,8 @@ from .support.commands import run
 from .support.markup import HOSTILE, RUN
 from .support.node import NODE, Node, needs_node, node
 from .support.pipelines import pipeline, promise_of
+from .support.web_models import TEXTS as WEB_TEXTS
+from .support.web_models import TWO_PASSES, check_same_entities, make_pipeline, predict_in_python
 
 TEXT = "Yesterday Ana left Rome with bag 7 ."
 CONFIDENCE = {"@misc": "spacy_costner.Confidence.v1"}
@@ -484,23 +487,66 @@ def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
         assert tab.run("getComputedStyle(byId('save')).display") != "none"
 
 
-@pytest.mark.slow
-@needs_chromium
-def test_the_page_of_a_module_is_served(fitted: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "module"
-    assert run("page", fitted, "--module", folder).exit_code == 0
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder, as long as it is served to this machine."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        with browser(tmp_path) as tab:
-            tab.open(f"http://127.0.0.1:{server.server_port}/index.html")
-            tab.wait("document.querySelector('pre').textContent.startsWith('[')")
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_the_page_of_a_module_is_served(fitted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "module"
+    assert run("page", fitted, "--module", folder).exit_code == 0
+    with served(folder) as address, browser(tmp_path) as tab:
+        tab.open(f"{address}/index.html")
+        tab.wait("document.querySelector('pre').textContent.startsWith('[')")
+
+
+PREDICT = """
+async function predict(texts) {
+  const { load } = await import("./ner.js");
+  const ner = await load("model.bin");
+  window.results = texts.map((text) => {
+    const entities = ner(text, { tokens: true });
+    const tokens = entities.tokens.map(({ start, end }) => [start, end]);
+    return { entities: [...entities], tokens };
+  });
+}
+"""
+"""Predicts the entities of texts on a page."""
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_chromium_predicts_what_python_predicts(tmp_path: Path) -> None:
+    """The same tokens, entities and probabilities, with all kinds of features in two passes."""
+    decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.1}
+    nlp = make_pipeline(TWO_PASSES, decoding=decoding, sentence_boundaries=True, lang="en")
+    folder = tmp_path / "module"
+    save_module(folder, make_web_model(nlp))
+    texts = [*WEB_TEXTS, *make_texts(20)]
+    with served(folder) as address, browser(tmp_path) as tab:
+        tab.open(f"{address}/index.html")
+        tab.run(f"{PREDICT}; predict({json.dumps(texts)}); null")
+        tab.wait("window.results !== undefined")
+        results = tab.run("window.results")
+    n_entities = 0
+    for text, result in zip(texts, results, strict=True):
+        expected = predict_in_python(nlp, text)
+        n_entities += len(expected["entities"])
+        assert result["tokens"] == expected["tokens"], text
+        check_same_entities(result["entities"], expected["entities"], text)
+    assert n_entities > 50
 
 
 @needs_node

@@ -40,6 +40,7 @@ from .support.web_models import (
     TEXTS,
     TREE,
     TWO_PASSES,
+    check_same_entities,
     load_in_node,
     make_pipeline,
     predict_in_python,
@@ -89,19 +90,6 @@ def check_same(nlp: Language, browser: Node, texts: list[str], **options: Any) -
         assert found["tokens"] == expected["tokens"], text
         for name in ("entities", "guaranteed"):
             check_same_entities(found[name], expected[name], text)
-
-
-def check_same_entities(
-    found: list[dict[str, Any]] | None, expected: list[dict[str, Any]] | None, text: str
-) -> None:
-    """Check that entities are the same, with probabilities within 1e-4."""
-    assert (found is None) == (expected is None), text
-    if found is None or expected is None:
-        return
-    scores = [entity.pop("score") for entity in found]
-    expected_scores = [entity.pop("score") for entity in expected]
-    assert found == expected, text
-    assert scores == pytest.approx(expected_scores, abs=1e-4), text
 
 
 @needs_node

@@ -169,18 +169,16 @@ export function bestPath({ emissions, chain, bounds }) {
     for (let token = first + 1; token < past; token++) {
       [deltaBefore, delta] = [delta, deltaBefore];
       const row = token * nTags;
-      delta.fill(-Infinity);
-      for (let i = 0; i < nTags; i++) {
-        for (let j = 0; j < nTags; j++) {
+      for (let j = 0; j < nTags; j++) {
+        let best = -Infinity;
+        for (let i = 0; i < nTags; i++) {
           const score = deltaBefore[i] + transitions[i * nTags + j];
-          if (score > delta[j]) {
-            delta[j] = score;
+          if (score > best) {
+            best = score;
             tagBefore[row + j] = i;
           }
         }
-      }
-      for (let j = 0; j < nTags; j++) {
-        delta[j] += emissions[row + j];
+        delta[j] = best + emissions[row + j];
       }
     }
     for (let j = 0; j < nTags; j++) {

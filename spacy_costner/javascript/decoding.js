@@ -54,8 +54,11 @@ export function decode(posterior, decoding) {
 function decodeBestPath(posterior, decoding) {
   const { tags, scores } = posterior;
   const biases = valuesOfLabels(tags.labels, decoding.bias ?? 0, decoding.labels);
-  const biasOfTag = tags.label_of.map((label) => (label < 0 ? 0 : biases[label]));
-  const emissions = scores.emissions.map((score, i) => score + biasOfTag[i % biasOfTag.length]);
+  let { emissions } = scores;
+  if (biases.some((bias) => bias !== 0)) {
+    const biasOfTag = tags.label_of.map((label) => (label < 0 ? 0 : biases[label]));
+    emissions = emissions.map((score, i) => score + biasOfTag[i % biasOfTag.length]);
+  }
   const path = bestPath({ ...scores, emissions });
   return decodePath(path, tags, scores.bounds);
 }

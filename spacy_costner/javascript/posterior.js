@@ -10,11 +10,7 @@ import { EntityProbabilities } from "./entities.js";
 /** @typedef {import("./chain.js").Potentials} Potentials */
 /** @typedef {import("./chain.js").Tags} Tags */
 /** @typedef {import("./entities.js").ScoredEntity} ScoredEntity */
-
-/**
- * A token, by its place in the text, in UTF-16 units.
- * @typedef {{start: number, end: number}} Token
- */
+/** @typedef {import("./tokenizer.js").Token} Token */
 
 export class Posterior {
   /**

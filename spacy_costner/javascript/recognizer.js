@@ -14,7 +14,7 @@ import { Posterior } from "./posterior.js";
 /** @typedef {import("./features.js").Doc} Doc */
 /** @typedef {import("./features.js").IdsOfTokens} IdsOfTokens */
 /** @typedef {import("./model_file.js").Model} Model */
-/** @typedef {import("./posterior.js").Token} Token */
+/** @typedef {import("./tokenizer.js").Token} Token */
 
 /**
  * A predicted entity.
@@ -148,7 +148,7 @@ export class Recognizer {
    * @returns {Posterior}
    */
   posterior(text, tokens = this.tokenize(text)) {
-    const doc = this.features.read(text, tokens.map(({ start, end }) => text.slice(start, end)));
+    const doc = this.features.read(text, tokens.map((token) => token.text));
     const bounds = this.findBounds(doc);
     const idsInDoc = this.features.findInDoc(doc);
     const emissions = this.pass.score(doc, idsInDoc);

@@ -39,7 +39,7 @@ const begin = process.cpuUsage();
 for (const { text, tokens } of texts) {
   const posterior = recognizer.posterior(
     text,
-    tokens?.map(([start, end]) => ({ start, end })),
+    tokens?.map(([start, end]) => ({ text: text.slice(start, end), start, end })),
   );
   words += posterior.tokens.length;
   const entities = recognizer.decode(posterior, options ?? {});

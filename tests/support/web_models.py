@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -132,6 +133,19 @@ def _entities(doc: Doc, key: str, places: list[int]) -> list[dict[str, Any]]:
             }
         )
     return entities
+
+
+def check_same_entities(
+    found: list[dict[str, Any]] | None, expected: list[dict[str, Any]] | None, text: str
+) -> None:
+    """Check that entities are the same, with probabilities within 1e-4."""
+    assert (found is None) == (expected is None), text
+    if found is None or expected is None:
+        return
+    scores = [entity.pop("score") for entity in found]
+    expected_scores = [entity.pop("score") for entity in expected]
+    assert found == expected, text
+    assert scores == pytest.approx(expected_scores, abs=1e-4), text
 
 
 ANSWER = """
