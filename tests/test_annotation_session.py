@@ -267,11 +267,12 @@ def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
     for i, text in enumerate(texts):
         session.answer_task(f"task-{i}", Task(text, []))
 
-    n_drawn = sum(is_drawn(text) for text in texts)
+    are_measuring = [answer.is_measuring for answer in session.store.answers.values()]
+    assert are_measuring == [is_drawn(text) for text in texts]
+    assert 0 < sum(are_measuring) < 40
     status = session.status()
     assert status["annotated"] == 40
-    assert 0 < n_drawn < 40
-    assert status["measured"] == n_drawn
+    assert status["measured"] == sum(are_measuring)
 
 
 def test_the_status_says_what_to_do_next(tmp_path: Path) -> None:

@@ -482,6 +482,7 @@ def test_lines_that_do_not_fit_the_docs_are_refused(
 
 
 def test_missing_annotation_stays_missing_when_an_answer_is_applied(tmp_path: Path) -> None:
+    """The last two tokens have no annotation. The answer makes "Bo" an entity."""
     doc = make_doc("Mr Bo went home")
     doc.set_ents([], missing=[doc[2:4]], default="outside")
     save_lines([{**LINE, "spans": [BO]}], tmp_path / "audit.jsonl")

@@ -144,6 +144,7 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
 
 
 def test_a_minimum_that_is_not_reached_is_warned_of() -> None:
+    """A single step of the search is too few."""
     judged = made_up_entities(0, 3)
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -210,6 +211,7 @@ def test_where_the_error_rises_the_log_loss_is_said() -> None:
 
 
 def test_the_log_loss_is_that_of_the_temperature(unsure: Path) -> None:
+    """It is the mean over predicted entities. Before the calibration the temperature is 1."""
     nlp = load(unsure)
     dev = predict_dev(nlp, nlp.get_pipe("ner"), examples(nlp))
     posterior, entities, is_correct = predict_best(dev)

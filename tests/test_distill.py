@@ -95,7 +95,7 @@ def test_a_student_learns_from_the_answers_of_its_teacher(
 def test_teacher_and_student_are_compared_on_the_dev_corpus(
     folder: Path, config: Config, tmp_path: Path
 ) -> None:
-    """Which has the teacher's own answers."""
+    """The corpus has the teacher's own answers as gold annotation, so the teacher has an F of 1."""
     teacher, student = run_distill(folder, tmp_path, config).rows
     assert teacher.f_score == 1.0
     assert student.name == "student"

@@ -294,8 +294,11 @@ def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) ->
 def test_a_pipeline_that_was_trained_on_the_drawn_docs_is_refused(
     nlp: Language, drawn: list[DrawnDoc], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The docs were drawn for a pipeline with another digest. This one seems to know all of them,
+    so it was trained since."""
     monkeypatch.setattr("spacy_costner.analysis.drawing.is_known_doc", lambda known, doc: True)
-    answers = [answer(nlp, doc, pipeline="0" * 16) for doc in drawn]
+    digest_of_another = "0" * 16
+    answers = [answer(nlp, doc, pipeline=digest_of_another) for doc in drawn]
     with pytest.raises(ValueError, match="expected a pipeline that wasn't trained on the drawn"):
         estimate(nlp, answers, make_docs(nlp))
 

@@ -245,11 +245,16 @@ def test_simple_random_docs_take_the_finite_population_into_account() -> None:
 
 
 def test_total_of_the_annotated_docs_alone_expects_nothing() -> None:
+    """Without a model, each drawn doc says of the total its count divided by the probability of
+    drawing it. The estimate is the mean (Hansen & Hurwitz, 1943)."""
     docs = population(numpy.random.default_rng(0), 30)
     drawn = draw_docs(docs.probs, 10, numpy.random.default_rng(1))
     sample = Sample(docs.probs[drawn], 30)
-    alone = estimate_total(docs.count(drawn).without_model(), sample)
-    assert alone.value == pytest.approx((docs.annotated[drawn] / docs.probs[drawn]).mean())
+
+    estimate = estimate_total(docs.count(drawn).without_model(), sample)
+
+    totals_of_drawings = docs.annotated[drawn] / docs.probs[drawn]
+    assert estimate.value == pytest.approx(totals_of_drawings.mean())
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=20))

@@ -147,13 +147,22 @@ def test_predictions_with_kept_sums_of_words_are_the_same(
 
 
 def test_threads_predict_the_same(vocab: Vocab) -> None:
+    """Eight threads predict with the same model at once, so that they compute products of the same
+    words. Thread i begins with doc 4 i, and has the docs before it last."""
     model = crf(vocab)
-    texts = [f"a {word} rome w{i}" for i in range(40) for word in "bcd"]
-    docs = [Doc(vocab, words=text.split()) for text in texts]
+    docs: list[Doc] = []
+    for i in range(40):
+        for word in "bcd":
+            docs.append(Doc(vocab, words=["a", word, "rome", f"w{i}"]))
     expected = crf(vocab).predict(docs).emissions
-    found = in_threads(lambda i: model.predict(docs[i * 4 :] + docs[: i * 4]).emissions, 8)
-    for i, emissions in enumerate(found):
-        assert_allclose(numpy.roll(emissions, 16 * i, axis=0), expected, atol=1e-5)
+
+    def predict_from(i: int) -> Any:
+        return model.predict(docs[4 * i :] + docs[: 4 * i]).emissions
+
+    for i, emissions in enumerate(in_threads(predict_from, n_threads=8)):
+        # Four docs have 16 tokens.
+        in_order_of_docs = numpy.roll(emissions, 16 * i, axis=0)
+        assert_allclose(in_order_of_docs, expected, atol=1e-5)
 
 
 # Training

@@ -55,7 +55,8 @@ def test_segments_that_the_batch_can_not_have_are_refused(
     [[2**32 + 3, 2], [2**32 + 5, 0], [2**63 - 1, 2**63 - 1, 7], [6, -1]],
 )
 def test_lengths_that_only_add_up_in_too_few_bits_are_refused(lengths: list[int]) -> None:
-    """The batch has 5 tokens, as these have in 32 or 64 bits. Nor may a length be negative."""
+    """The batch has 5 tokens. In integers of 32 or 64 bits, which overflow, these lengths add up to
+    5, too. The last ones do so with a negative length."""
     potentials = POTENTIALS._replace(lengths=numpy.array(lengths, dtype="int64"))
 
     for name in ("log_partition", "best_path", "forward_backward", "max_messages"):

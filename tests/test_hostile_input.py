@@ -141,11 +141,13 @@ def leaving(unsure: Path, tmp_path: Path) -> Leaving:
 
 @pytest.mark.parametrize(
     "form, n_failed",
-    [("spacy", 4), ("jsonl", 1), ("parquet", 1)],  # JSONL and Parquet have only scores of spans
+    [("spacy", 4), ("jsonl", 1), ("parquet", 1)],
 )
 def test_annotate_counts_docs_that_can_not_be_saved_as_failed(
     leaving: Leaving, tmp_path: Path, form: str, n_failed: int
 ) -> None:
+    """Four of the six docs have something that the format of spaCy can't save. JSONL and Parquet
+    have only entities and their scores, so only the doc with wrong scores fails."""
     if form == "parquet":
         pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
     output = tmp_path / "out"

@@ -347,6 +347,8 @@ def with_starts_of_files(config: Config) -> None:
 def test_nothing_is_said_of_sentence_starts_that_are_seen_or_not_used(
     change: Callable[[Config], None], folder: Path, tmp_path: Path
 ) -> None:
+    """Neither `fit` nor `check` speaks of them, as the component sees the sentence starts of the
+    annotation or others, or ignores all."""
     config = load_config(folder / "config.cfg")
     change(config)
     config.to_disk(tmp_path / "config.cfg")

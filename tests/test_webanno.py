@@ -94,7 +94,9 @@ def test_an_entity_may_cross_sentences(tmp_path: Path) -> None:
     assert entities(doc) == [("He left us", "X")]
 
 
-def test_stacked_entities_are_spans_under_the_key(tmp_path: Path) -> None:
+def test_entities_that_overlap_need_a_spans_key(tmp_path: Path) -> None:
+    """A token may have several annotations, "LOC[1]|SIDE[2]". With a `spans_key` all of them become
+    spans. Without one, the doc has no entities, and a problem is reported."""
     body = (
         "#Text=West London\n1-1\t0-4\tWest\tLOC[1]|SIDE[2]\t\n1-2\t5-11\tLondon\tLOC[1]|CITY[3]\t\n"
     )
