@@ -338,10 +338,10 @@ def test_entities_of_inner_nodes_are_never_correct(partly_annotated: PartlyAnnot
 
 
 def test_development_docs_go_through_what_comes_before() -> None:
-    """If the component listens to a shared tok2vec, the posterior is computed from the tensor that
-    this makes."""
+    """The component listens to a shared tok2vec. Its posterior is right only if the tok2vec has run
+    on the docs before, and has made their vectors."""
     nlp = spacy.blank("xx")
-    nlp.batch_size = 2
+    nlp.batch_size = 2  # several batches
     nlp.add_pipe("tok2vec", config={"model": {"width": 16, "depth": 1}})
     nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": LISTENING})
     batch = examples(nlp)
@@ -352,7 +352,7 @@ def test_development_docs_go_through_what_comes_before() -> None:
     docs = [doc for doc in nlp.pipe(TEXTS) if len(doc)]
     expected = nlp.get_pipe("ner").posterior(docs).marginals
     numpy.testing.assert_allclose(development.posterior.marginals, expected, atol=1e-5)
-    assert expected.std() > 0
+    assert expected.std() > 0  # the model has learned something
 
 
 def assert_same_scores(scores: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -420,19 +420,25 @@ def fit_config(folder: Path) -> Config:
 def test_a_saved_pipeline_with_a_layer_predicts_the_same(
     updated_pipeline: Updated, tmp_path: Path
 ) -> None:
+    """It may be saved to disk or to bytes, or pickled, or predict in two processes."""
     nlp, train, test = updated_pipeline
     texts = [eg.reference.text for eg in test]
-    expected = [doc.to_json()["ents"] for doc in nlp.pipe(texts)]
-    assert any(expected)
+
+    def predict(nlp: Language, **options: Any) -> list[Any]:
+        return [doc.to_json()["ents"] for doc in nlp.pipe(texts, **options)]
+
+    expected = predict(nlp)
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
     pickled = pickle.loads(pickle.dumps(nlp))
-    other, _, _ = pipeline()
-    for again in (loaded, pickled, other.from_bytes(nlp.to_bytes())):
-        assert [doc.to_json()["ents"] for doc in again.pipe(texts)] == expected
-    found = loaded.pipe(texts, n_process=2, batch_size=16)
-    assert [doc.to_json()["ents"] for doc in found] == expected
-    # Training goes on.
+    untrained, _, _ = pipeline()
+    from_bytes = untrained.from_bytes(nlp.to_bytes())
+
+    assert any(expected)
+    for copied in (loaded, pickled, from_bytes):
+        assert predict(copied) == expected
+    assert predict(loaded, n_process=2, batch_size=16) == expected
+    # The loaded pipeline can be trained on.
     optimizer = loaded.resume_training()
     loaded.update(train, sgd=optimizer)
 

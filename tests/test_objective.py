@@ -205,8 +205,10 @@ def test_paths_with_incorrect_spans_are_wrong(
     allowed = (gold.tags < 0)[:, None] | (gold.tags[:, None] == numpy.arange(len(TAGS)))
     first_token = 5  # of the last sentence
     for t in missing:
+        # An annotated entity has all of its tokens, so it doesn't go on in the missing token after
+        # it.
         follows_entity = t > 0 and last_path[t - 1] > 0
-        if follows_entity:  # which has ended
+        if follows_entity:
             allowed[first_token + t] &= ~TAGS.continuing
 
     check_loss(ner, batch, define, gold._replace(allowed=allowed), spans)

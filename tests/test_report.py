@@ -737,6 +737,7 @@ def test_page_of_many_labels_sums_them_and_has_numbers_on_hover(
 def test_page_of_too_many_tags_has_no_figure_of_transitions(
     corpus_report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The page says so, and has the other three figures. There is one tag too many."""
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
     result = corpus_report._replace(confusion=random_confusion(38), transitions=transitions_of(7))
 
