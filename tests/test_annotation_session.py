@@ -276,12 +276,13 @@ def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
 
 
 def test_the_status_says_what_to_do_next(tmp_path: Path) -> None:
-    session = make_session(tmp_path)
+    session = make_session(tmp_path / "my texts")
     assert "Annotate 10 more texts" in session.status()["advice"]
     proposal = session.next_text()
     assert proposal is not None
     session.answer(proposal.key, [], is_left_out=True, seen_version=0)
     status = session.status()
     assert status["left_out"] == 1 and status["annotated"] == 0 and status["entities"] == 0
-    assert f"--train {session.store.train_path}" in status["command"]
+    # A shell takes the quoted path, which has a space, as a single word.
+    assert f"--train '{session.store.train_path}'" in status["command"]
     assert "--dev" not in status["command"]

@@ -148,6 +148,16 @@ def test_ratio_is_that_of_the_estimated_totals() -> None:
     assert both.value == pytest.approx(numerator + denominator)
 
 
+def test_ratio_is_0_if_the_estimated_denominator_is() -> None:
+    """The denominator is expected too high, and corrected to 0. The numerator isn't 0."""
+    sample = Sample(numpy.full(2, 0.5), 2)
+    denominator = Count(numpy.asarray([1.0, 0.0]), numpy.asarray([1.0, 1.0]), 1.0)
+    numerator = Count(numpy.asarray([1.0, 1.0]), numpy.zeros(2), 0.0)
+    assert estimate_total(denominator, sample).value == 0
+    assert estimate_ratio(numerator, denominator, sample).value == 0
+    assert estimate_share(numerator, denominator, sample).value == 0
+
+
 def test_margin_of_a_ratio_is_that_of_the_bootstrap() -> None:
     """The standard error of the ratio, by its linear part, is close to the standard deviation of
     the ratio over resampled drawings."""

@@ -131,7 +131,7 @@ class Summary(NamedTuple):
     tokens: int  # the number of tokens in all of the output
     seconds: float  # how long the annotation of the new and changed parts took
     tokens_per_second: float  # the speed of that
-    errors: dict[str, str]  # why a part has no output, by the name of its output file
+    errors: dict[str, str]  # why a part was not written, by the name of its output file
     shift: dict[str, Shift]  # the test for a shift of each component that has one: see `watch`
 
 
@@ -173,6 +173,7 @@ def annotate(
     RETURNS (Summary): What was done.
     RAISES (ValueError): If an argument is wrong, an input is not there, another process writes to
         the folder or, with `on_error = "raise"`, a doc fails.
+    RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
     """
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
@@ -286,7 +287,8 @@ def annotate_parts(
     part_settings (PartSettings): How they are annotated.
     make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
     RETURNS (tuple[dict[str, Entry], dict[str, str]]): The entries of the parts that were written,
-        and the errors of the parts that have no output, both by the names of output files.
+        and the errors of the parts that were not, both by the names of output files. The output
+        that an earlier run wrote for such a part stays.
     RAISES (ValueError): If a part fails and `on_error` is "raise".
     """
     folder = part_settings.folder
@@ -315,6 +317,7 @@ def annotate_parts(
                 raise ValueError(f"annotate: {run.name}: {ended.reason}")
             else:
                 errors[run.name] = ended.reason
+                # A worker that was killed may have left a half-written file beside the output.
                 clear(folder / run.name)
             speed = n_tokens / (perf_counter() - begin)
             bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
@@ -330,7 +333,8 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
     folder (Path | None): The output folder, which must not be in an input folder.
     RETURNS (dict[str, Path]): The path of each input file by its name. The name of a file in a
         folder is its path relative to that folder.
-    RAISES (ValueError): If an input isn't there, or two files have the same name.
+    RAISES (ValueError): If an input isn't there, the output folder is in an input folder, or two
+        files have the same name.
     """
     sources: dict[str, Path] = {}
     for input_path in inputs:
@@ -366,7 +370,9 @@ def digest_model(model: str, code_path: str | None) -> str:
     RAISES (ValueError): If it isn't a pipeline.
     """
     path = Path(model)
-    clear(path)  # A save that was killed may have left something beside it.
+    # If a save of the pipeline was killed before it had put the new folder in place, this puts the
+    # old one back.
+    clear(path)
     if not path.exists() and is_package(model):
         path = get_package_path(model)
     elif not (path / "meta.json").is_file():
@@ -461,8 +467,8 @@ def find_finished(
 def remove_vanished_parts(
     folder: Path, entries: dict[str, Entry], sources: Collection[str], planned: Collection[str]
 ) -> None:
-    """Remove output files and entries of parts that no longer exist, as their input has become
-    shorter.
+    """Remove output files and entries of parts that no longer exist: their input has become
+    shorter, parts are larger now, or the output has another form.
 
     folder (Path): The output folder.
     entries (dict[str, Entry]): The entries by output file. Those of removed files are removed.
@@ -575,11 +581,14 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         memory as a whole, unless its form needs that."""
         output_form.write(path, encode_answers(), span_lists, with_text)
 
+    # Warnings are kept in the entry. The command shows them, also those of other processes, and of
+    # parts that an earlier run has annotated.
     with collecting_new_objects_only(), warnings.catch_warnings(record=True) as caught:
         save_file(folder / file, write)
 
     shift: dict[str, PartMeasures] = {}
     for name, measures in measures_of_components.items():
+        # The test for a shift compares rounded scores. More digits would vary with the batches.
         scores = rounded(measures.scores).tolist()
         shift[name] = PartMeasures(scores, measures.counts)
     # Each message once, in order
@@ -610,11 +619,11 @@ def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None
     """Add what a component has measured of a doc to the measures of its part. The doc doesn't count
     if another component has since removed its spans.
 
-    ner (CostSensitiveNER): The component, which has predicted the doc.
+    ner (CostSensitiveNER): The component, which has predicted the doc: one of
+        `components_that_measure`.
     measures (PartMeasures): The measures of the part. They are changed.
     """
-    if ner.confidence is None:
-        return
+    assert ner.confidence is not None
     spans_key = ner.confidence.spans_key
     try:
         score = add_measures(doc, spans_key, ner.name, ner.own_labels, measures.counts)
@@ -628,6 +637,7 @@ def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None
 def collecting_new_objects_only() -> Iterator[None]:
     """In a `with` block, the garbage collector skips all objects that existed before, such as those
     of the pipeline. Otherwise it would take a twelfth of the time of annotating."""
+    # `unfreeze` would also release what the program itself has frozen, so it isn't called then.
     was_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:
@@ -770,7 +780,8 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
             ]
 
     # Several groups may have a score for the same characters and label. The last one that is read
-    # here counts: predicted entities come after alternatives and guaranteed sets.
+    # here counts. `scored_groups` has predicted entities first, so it is reversed: the score of a
+    # predicted entity replaces that of an alternative or of a guaranteed set.
     scores: dict[Place, float] = {}
     for group in [*reversed(groups_with_scores), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
@@ -842,7 +853,8 @@ def write_parquet(
     rows = list(records)
     text = pyarrow.string()
     number = pyarrow.int64()
-    # The type of a boolean is not int; larger numbers don't fit into 64 bits.
+    # The type of a boolean is not int. Larger numbers don't fit into 64 bits; those that are too
+    # low were refused when the rows were read.
     has_number_ids = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
     for row in rows:
         if not has_number_ids:
@@ -891,7 +903,7 @@ def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
         doc.user_data["error"] = describe_error(doc_or_error)
     else:
         doc = doc_or_error
-        realign(doc)
+        realign(doc)  # DocBin can't read spans whose tokens were merged or split since.
         doc.user_data.pop("error", None)  # The input may have such a key.
     doc.user_data["id"] = row.id
     # DocBin packs categories and groups of spans only when the part is complete. An error would

@@ -9,6 +9,7 @@ the texts that measure, and only there.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 import threading
 import time
@@ -175,7 +176,7 @@ class AnnotationSession:
     # The texts
 
     def next_text(self, without: Iterable[str] = ()) -> Proposal | None:
-        """The next text to annotate. None: all have answers.
+        """The next text to annotate. None: all have answers, or are shown already.
 
         without (Iterable[str]): Keys of texts that are shown already.
         """
@@ -191,26 +192,30 @@ class AnnotationSession:
             return self.proposal(key)
 
     def _next_to_measure(self, waiting: Sequence[str]) -> str:
-        """The next text that measures: of those texts that were added together and have the
-        smallest share of answers, so that all that were added are measured. Within them the order
-        is random.
+        """Choose the next text that measures. The texts that were added together are an addition.
+        The text is from the addition with the smallest share of answers, so that all additions are
+        measured. Within an addition the order is random.
 
-        waiting (Sequence[str]): Keys of texts that measure and have no answer, in their order.
+        waiting (Sequence[str]): Keys of texts that measure and have no answer, in their order in
+            the store, which is random within an addition.
         """
         n_measuring = Counter(self.store.texts[key].addition_number for key in self._measuring)
         n_waiting = Counter(self.store.texts[key].addition_number for key in waiting)
 
         def waiting_share(key: str) -> float:
-            """The share of the texts that measure, of those added with a text, without answer."""
+            """Of the texts that measure and were added together with this one, the share that has
+            no answer."""
             addition = self.store.texts[key].addition_number
             return n_waiting[addition] / n_measuring[addition]
 
-        return max(waiting, key=waiting_share)  # the first of them
+        # Of texts with the same share `max` takes the first. The order of `waiting` is random.
+        return max(waiting, key=waiting_share)
 
     def _is_turn_to_measure(self) -> bool:
         """Whether too few of the answers are of texts that measure."""
         answers = self.store.answers.values()
         n_measuring = sum(answer.is_measuring for answer in answers)
+        # Whether they would still be at most one in `TURN_TO_MEASURE` if the next text measures
         return (n_measuring + 1) * TURN_TO_MEASURE <= len(answers) + 1
 
     def proposal(self, key: str) -> Proposal:
@@ -259,8 +264,8 @@ class AnnotationSession:
 
         texts (Sequence[str]): The texts.
         RETURNS (list): Each text with the predicted entities, each with its probability as "score";
-            and how certain the model is of the text, from 0 to 1, by the expected cost for the
-            price of its annotation: see `suggest`. None: there is no model, or the text is empty or
+            and how certain the model is of the text, from 0 to 1: 1 / (1 + expected cost / price
+            of the annotation), see `suggest`. None: there is no model, or the text is empty or
             longer than spaCy allows.
         RAISES (ValueError): If spaCy can't make a doc of a text.
         """
@@ -276,6 +281,7 @@ class AnnotationSession:
         results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
         places: list[int] = []  # of the texts that are predicted
         docs: list[Doc] = []
+        # Also without a model, so that a text that spaCy can't read is refused.
         for place, text in enumerate(texts):
             doc = nlp.make_doc(text) if len(text) <= nlp.max_length else Doc(nlp.vocab)
             if len(doc):
@@ -368,7 +374,8 @@ class AnnotationSession:
         doc (Doc): The doc of the text.
         spans (Iterable[ProposedSpan]): The spans of the answer.
         RETURNS (list[TaskSpan]): The spans, from left to right.
-        RAISES (SessionError): If one is not in the doc, has another label, or overlaps another.
+        RAISES (SessionError): If one is not in the doc, is only white space, has another label, or
+            overlaps another.
         """
         task_spans: list[TaskSpan] = []
         last_end = 0
@@ -404,12 +411,14 @@ class AnnotationSession:
             self._changed.notify_all()
 
     def wait_until_trained(self, timeout: float = 60.0) -> bool:
-        """Wait until a model has learned all answers. Returns whether one has."""
+        """Wait until there is nothing to train: the last training saw all answers. It may have
+        failed (see `problem`), or have had too few. Returns False if time is up before."""
         with self._lock:
             return self._changed.wait_for(self._has_learned_all, timeout)
 
     def _has_learned_all(self) -> bool:
-        """Whether there is nothing to train."""
+        """Whether there is nothing to train: the last training, even if it failed, saw all answers,
+        and none is running."""
         return not self.is_training and self._n_learned == self._n_changes
 
     def _train_forever(self) -> None:
@@ -438,7 +447,8 @@ class AnnotationSession:
 
     def train(self) -> Trained | None:
         """Train a model on all answers, from scratch. Measure it, choose the next texts, save it,
-        and propose with it from now on. None: there are too few answers."""
+        and propose with it from now on. A `start_model` that is not worse proposes further, and the
+        new model isn't saved. None: there are too few answers, or none of them has an entity."""
         with self._lock:
             train_answers = self.store.accepted(is_measuring=False)
             measure_answers = self.store.accepted(is_measuring=True)
@@ -475,7 +485,7 @@ class AnnotationSession:
     def train_on_all(self) -> Trained:
         """Train on all answers, also on those of texts that measure: nothing measures the result.
 
-        RAISES (ValueError): If there are too few.
+        RAISES (ValueError): If there are too few, or none of them has an entity.
         """
         with self._lock:
             answers = [
@@ -505,8 +515,8 @@ class AnnotationSession:
         return learn_session_vectors(self.store, self.lang)
 
     def _add_to_history(self, point: Point) -> None:
-        """Keep what a training has brought, unless the last one had the same texts: a session that
-        starts again trains once."""
+        """Keep what a training has brought, unless the last one had as many texts of each kind. So
+        the training at the start of a session that goes on doesn't count twice."""
         if self.store.history:
             last = self.store.history[-1]
             if (last["n_texts"], last["n_measured"]) == (point.n_texts, point.n_measured):
@@ -617,17 +627,19 @@ class AnnotationSession:
 
     def _next_command(self, n_measured: int) -> str:
         """The command to run next."""
-        command = f"python -m spacy costner fit --lang {self.lang} --train {self.store.train_path}"
+        options = ["--lang", self.lang, "--train", str(self.store.train_path)]
         if n_measured >= ENOUGH_MEASURING:
-            command += f" --dev {self.store.measure_path}"
+            options += ["--dev", str(self.store.measure_path)]
         raw_path = self.store.folder / RAW_FILE
         if raw_path.exists():
-            command += f" --raw {raw_path}"
-        return f"{command} --output training --calibrate --tune f"
+            options += ["--raw", str(raw_path)]
+        options += ["--output", "training", "--calibrate", "--tune", "f"]
+        return f"python -m spacy costner fit {shlex.join(options)}"
 
 
 def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:
-    """The spans of an answer, in tokens of the doc of its text."""
+    """The spans of an answer, in tokens of the doc of its text. A span that ends within a token,
+    as another tool may have made it, gets the whole token."""
     spans: list[ProposedSpan] = []
     for task_span in answer.task.spans or ():
         span = doc.char_span(task_span.start, task_span.end, alignment_mode="expand")

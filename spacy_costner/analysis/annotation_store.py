@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     key: str
     task: Task  # with its spans, and "answer" among its other keys
     is_measuring: bool
-    version: int  # 1 for the first answer to the text in this process
+    version: int  # 1 for an answer that was read or is new; each change in this process adds 1
 
     @property
     def is_left_out(self) -> bool:
@@ -178,7 +178,8 @@ class AnnotationStore:
 
         key (str): The key of the text.
         task (Task): The text and its spans.
-        is_measuring (bool): Whether the text measures.
+        is_measuring (bool): Whether the text measures. If the text already has an answer, this has
+            to be the same, so that the old answer is replaced in its file.
         is_left_out (bool): Whether the text is left out. It has no annotation then.
         meta (Mapping[str, Any]): Other metadata of the answer.
         RETURNS (Answer): The answer, with its version.
@@ -252,8 +253,8 @@ def count_measuring(n_texts: int, *, is_first: bool) -> int:
 
 
 def is_drawn(text: str) -> bool:
-    """Whether a text measures whose session nobody knows beforehand, as in Label Studio: by its
-    digest, which is as good as random and is the same each time."""
+    """Whether a text measures that is in no session until it is answered, as in Label Studio. Its
+    digest decides that, which is as good as random and is the same each time."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") % MEASURING_SHARE == 0
 
@@ -284,9 +285,9 @@ def remove_cut_line(path: Path) -> None:
     if not path.exists():
         return
     data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
+    n_whole_bytes = data.rfind(b"\n") + 1  # those of whole lines
+    if n_whole_bytes < len(data):
+        os.truncate(path, n_whole_bytes)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

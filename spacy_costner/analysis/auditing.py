@@ -21,7 +21,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Config
-from thinc.types import Floats1d, Floats2d
+from thinc.types import Array2d, Floats1d, Floats2d
 
 from .. import ent_iob
 from ..decoding import LEAST_PROB, Posterior, Temperature
@@ -97,8 +97,10 @@ class Suspect(NamedTuple):
     score: float  # the log-odds of the suggestion against the annotation: see `rank`
     annotated: list[Entity]  # the annotated entities of the place
     suggested: list[Entity]  # the entities that the place has if the suggestion is right
-    prob_annotated: float  # the probability of the annotation
-    prob_suggested: float  # the probability of the best alternative
+    # The two probabilities that the score compares. Each is that of a single entity, even if the
+    # place has several, or of "no entity": see `Comparison`.
+    prob_annotated: float
+    prob_suggested: float
     as_annotated: int = 0  # how often other places have the same words with the same annotation
     as_suggested: int = 0  # how often other places have the same words annotated as suggested
 
@@ -208,7 +210,7 @@ def audit(
     )
     mistake_cost = None  # all mistakes cost the same
     if cost_name:
-        tags = folds[0].dev.posterior.tags.collapsed
+        tags = folds[0].dev.posterior.tags.collapsed  # those of costs, with a single O
         mistake_cost = make_cost(make_table(tags), tags)
     suspects = rank(folds, docs, mistake_cost)
 
@@ -284,7 +286,7 @@ def cross_fit(
     return calibrated
 
 
-def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Floats2d:
+def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Array2d:
     """The annotated labels of the tokens of a doc as rows with a single True, in column 0 for O and
     in column i + 1 for `labels[i]`. A token without annotation has no True. Shape: (T, L + 1)"""
     column_of_type = {"": 0}  # The `ent_type_` of a token outside entities is empty.
@@ -310,8 +312,8 @@ def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
     """For each fold the geometric mean of the temperatures of all other folds, so that its own
     docs have no effect on the temperature that is used for it.
 
-    temperatures (Sequence[float]): The temperatures of the folds. They are first limited to
-        `TEMPERATURES`.
+    temperatures (Sequence[float]): The temperatures of at least two folds. They are first limited
+        to `TEMPERATURES`.
     """
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     sums_of_others = logs.sum() - logs
@@ -368,6 +370,7 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
     posterior = fold.dev.posterior
     labels = posterior.tags.labels
     likely, probs = posterior.likely_entities(LEAST_PROB)
+    # Where nobody has annotated, there is no annotation to be wrong.
     is_counted = fold.dev.are_counted(likely)
     likely = likely.select(is_counted)
     probs = probs[is_counted]
@@ -392,6 +395,8 @@ def find_suspects(fold: Fold, cost: MistakeCost | None) -> Iterator[Suspect]:
             continue
         is_in_place[begin:end] = True
 
+        # If the alternative is "no entity", none is suggested. If nothing is annotated, the place
+        # has only the tokens of the alternative, so there is no room for others.
         suggested = alternative
         if comparison.annotated and alternative:
             suggested = add_within(alternative, probable, begin, end)
@@ -489,7 +494,7 @@ def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | Non
             cost_if_alternative = cost(alternative, annotated)
             pairs_of_costs.append((cost_if_annotated, cost_if_alternative))
 
-    weights = numpy.asarray(pairs_of_probs).reshape(-1, 2)  # shape: (C, 2)
+    weights = numpy.asarray(pairs_of_probs).reshape(-1, 2)  # shape: (C, 2), also if C = 0
     if pairs_of_costs:
         costs = numpy.asarray(pairs_of_costs)
         # Costs are divided by their mean, so that `SMOOTHING` matters as much in any unit of costs.
@@ -721,6 +726,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
     RETURNS (AnswerCounts): The number of suggestions with each answer.
     RAISES (CorpusError): If a line is not of an audit of these docs, or two lines contradict each
         other. The message names the line.
+    RAISES (ValueError): If `unanswered` is something else.
     """
     if unanswered not in UNANSWERED:
         expected = " or ".join(UNANSWERED)

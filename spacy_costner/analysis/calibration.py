@@ -67,10 +67,10 @@ class Calibration(NamedTuple):
     """The result of a calibration."""
 
     temperature: Temperature
-    error_before: float  # the expected calibration error without the temperature
-    error: float  # the expected calibration error with it
-    log_loss_before: float  # the mean log loss of predicted entities without it, in nats
-    log_loss: float  # the log loss with the temperature, which minimises it
+    error_before: float  # the expected calibration error with the earlier temperature, or 1
+    error: float  # the expected calibration error with the new temperature
+    log_loss_before: float  # the mean log loss of predicted entities with the earlier one, in nats
+    log_loss: float  # the log loss with the new temperature, which minimises it
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
     notes: Sequence[str] = ()  # what may make the result misleading
 
@@ -180,6 +180,7 @@ def calibrate_on(
         entropies_of_sets.append(tempered.entropies())
         probs_before_of_sets.append(dev.posterior.entity_probs(judged.entities))
         probs_of_sets.append(tempered.posterior.entity_probs(judged.entities))
+    # Approximate: the temperature was fitted on these docs, so it fits them better than other docs.
     ner.set_shift(docs, numpy.concatenate(entropies_of_sets), source, approximate=True)
     probs_before = numpy.concatenate(probs_before_of_sets)
     probs = numpy.concatenate(probs_of_sets)
@@ -201,7 +202,7 @@ def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
     is_correct (Array1d): Whether each entity is annotated. Shape: (E,)
     """
     # The likelihood of what is true: that the entity is right, or that it is wrong
-    likelihood = numpy.where(is_correct, probs, 1 - probs.astype("float64"))
+    likelihood = numpy.where(is_correct, probs, 1 - probs)
     log_likelihood = numpy.log(numpy.maximum(likelihood, MIN_LIKELIHOOD))
     return -float(log_likelihood.mean())
 
@@ -214,6 +215,7 @@ def find_extremes(temperature: Temperature) -> list[str]:
         value_of_name[f"temperature of {label}"] = value
     notes = []
     for name, value in value_of_name.items():
+        # Not >= MAX_LOG: the logarithm of `value` may be rounded to a little less.
         if abs(numpy.log(value)) > MAX_LOG - PRECISION:
             notes.append(
                 f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
@@ -224,7 +226,7 @@ def find_extremes(temperature: Temperature) -> list[str]:
 
 def predict_best(dev: DevPredictions) -> JudgedEntities:
     """Find the entities of the best path of each doc, and whether they are annotated. They are the
-    same at every temperature, because it divides the scores of all paths by the same number."""
+    same at every temperature, as Viterbi decoding takes the scores that aren't divided by it."""
     entities = dev.decode(make_viterbi())
     return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
 

@@ -186,6 +186,7 @@ class EntityWords(NamedTuple):
         """
         # A word has m tokens, and n of them are in entities. For each of these n tokens there are
         # m - 1 others, of which n - 1 are in entities: the share is (n - 1) / (m - 1).
+        # If m is 1, n (n - 1) is 0, so any divisor but 0 will do.
         n_other_tokens = numpy.maximum(self.n_tokens - 1, 1)
         sums_of_shares = n_in_entities * (n_in_entities - 1) / n_other_tokens
         return float(sums_of_shares.sum() / max(n_in_entities.sum(), 1))
@@ -664,6 +665,7 @@ def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) ->
     borders = ner.annotation.find_training_borders([eg])
     for ent in doc.ents:
         text = f"{ent.text!r} {ent.label_}"
+        # Most docs have no border. Then the entity needn't be aligned, which takes time.
         if borders.any() and crosses_border(eg, ent, borders):
             yield Problem(WARNING, CROSSING, text)
         # A rejected span without a label rejects all labels.

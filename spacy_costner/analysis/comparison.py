@@ -373,6 +373,7 @@ def make_variants(
         )
         config = fill_in(variant_config, {**overrides, **dict(zip(sweep, values))})
         check_settings(config, name)
+        # A value in the name, such as a path, may have slashes.
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
         variants.append(Variant(name, seed, config, measure, path))
     return variants
@@ -407,6 +408,7 @@ def read_losses(
     """
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
+        # The stem of a loss that is no file is its name.
         if path.stem in changes:
             raise ValueError(f"{path}: expected files of different names, as they name the losses")
         if path.suffix == ".cfg":

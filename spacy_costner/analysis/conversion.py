@@ -93,7 +93,7 @@ def convert(
 def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRead) -> Converted:
     """Count what a corpus has.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs, none of them empty.
     spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
         `doc.ents` count.
     files (FilesRead): What the files of the corpus are.

@@ -147,7 +147,8 @@ def distill(
         pipelines = [load_teacher(name) for name in teachers]
 
     def read_all() -> Iterator[Doc]:
-        # Teachers answer the first time. Then their answers are read from their files.
+        """Read all answers. The first time teachers make them, later they are read from their
+        files."""
         if has_file:
             return read_answers(blank, Path(teachers[0]))
         return save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)
@@ -262,6 +263,7 @@ def check_dev(config: Config) -> None:
     """
     name = config["training"]["dev_corpus"]
     block = dot_to_object(config, name)
+    # A reader without a path, such as a function of yours, may find its docs elsewhere.
     if isinstance(block, dict) and block.get("path", "") is None:
         raise ValueError(
             f"distill: {name}: expected a development corpus, to compare teachers and student on, "
@@ -316,6 +318,7 @@ def save_answers(
             raise ValueError(f"soft: expected teachers with the same labels, got {got}")
     teacher_paths = [str(teacher.path) for teacher in teachers]
     text_paths = [str(path) for path in raw_paths]
+    # The fingerprint also changes with the content of the files under these paths.
     key = fingerprint(teacher_paths, text_paths, soft)
     folder = output_path / f"answers-{key[:12]}"
     texts = chain.from_iterable(read_texts(teachers[0], path) for path in raw_paths)
@@ -364,9 +367,7 @@ def ask_teachers(
     answers: list[Doc] = []
     for doc, *predictions in zip(docs, *docs_of_teachers):
         scores = mean_scores(predictions)
-        ents = majority(scores)
-        if len(teachers) == 1:
-            ents = entities_of(predictions[0])
+        ents = entities_of(predictions[0]) if len(teachers) == 1 else majority(scores)
         answer = copy_without_annotation(doc, sentences=True)
         answer.set_ents([Span(answer, *entity) for entity in ents])
         write_scores(answer, scores)
@@ -503,7 +504,8 @@ def save_corpus(
     outside_words (set[str] | None): The words that are outside of entities, for incomplete answers.
         None: the teachers find all entities.
     RETURNS (CorpusCounts): What the corpus has.
-    RAISES (ValueError): If there are no answers, or all are of confidence 1 and may not be.
+    RAISES (ValueError): If there are no answers; if `outside_words` is empty, so that nothing would
+        be outside; or if there is a `min_confidence`, and all confidences are 1.
     """
     for old_file in folder.glob("*.spacy"):
         old_file.unlink()
@@ -551,7 +553,8 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
 
     The annotation of a token is missing in two cases. It is in a predicted entity whose confidence
     is below `min_confidence`. Or it is in a likely entity that the teacher doesn't predict, and
-    whose absence has a confidence below `min_confidence`.
+    whose absence has a confidence below `min_confidence`. Tokens of the entities that stay keep
+    their annotation.
     """
     scores = read_scores(doc)
     predicted = entities_of(doc)

@@ -84,6 +84,8 @@ class Drawing:
         RETURNS (Drawing): The drawing.
         RAISES (ValueError): If a field is missing, or doesn't have its type.
         """
+        # The classes `int`, `float` and `str`, which convert the values below. They would be their
+        # names if this file imported `annotations` from `__future__`.
         types = {name: field.type for name, field in cls.__dataclass_fields__.items()}
         missing = [name for name in types if name not in saved]
         if missing:
@@ -163,6 +165,7 @@ class DrawnDoc(NamedTuple):
         extra = {"meta": self.drawing.to_dict()}
         if with_predictions:
             return proposal(self.doc, extra)
+        # Without the predicted entities: a task with the spans None is one that nobody annotated.
         return doc_to_task(self.doc, extra)._replace(spans=None, missing=())
 
 
@@ -260,7 +263,10 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
 
 
 def sample_of(drawings: Sequence[Drawing]) -> Sample:
-    """Make the sample of drawn docs for `estimators`. A doc that was drawn twice is there twice."""
+    """Make the sample of drawn docs for `estimators`. A doc that was drawn twice is there twice.
+
+    drawings (Sequence[Drawing]): How each doc was drawn, at least one.
+    """
     probs = [drawing.probability for drawing in drawings]
     times = [drawing.times for drawing in drawings]
     return Sample(numpy.repeat(probs, times), drawings[0].docs)

@@ -199,6 +199,7 @@ def estimate(
     # The docs were drawn in one of three ways. First check what can be checked without the texts.
     if is_of_session:
         measuring = [Measuring.from_dict(doc.user_data) for doc in annotated]
+        # For the reason of `with_raw_text=False` see `check_simple_random`.
         check_new_to(ner, annotated, "the texts that measure", with_raw_text=False)
     elif simple_random:
         check_simple_random(ner, annotated)

@@ -78,7 +78,8 @@ class Sample(NamedTuple):
     def correction(self) -> float:
         """The factor of a variance that corrects for a finite population. Without replacement it
         falls to 0 as more docs are drawn: if all of them are, nothing is left to chance. With
-        replacement, and for several parts, it is 1."""
+        replacement it is 1. For several parts, each would need a factor of its own. The factor is 1
+        then, which makes the variance too large rather than too small."""
         if self.with_replacement or self.n_parts > 1:
             return 1.0
         return 1 - self.n_drawn / self.n_docs
@@ -184,7 +185,7 @@ def estimate_ratio(
     is that of the linear part of the ratio (its Taylor series), and its bias is of the order of
     1 / n.
 
-    numerator, denominator (Count): The counts. A denominator of 0 gives the ratio 0.
+    numerator, denominator (Count): The counts. If the estimate B is 0, the ratio is 0.
     sample (Sample): The drawn docs, at least 2.
     confidence (float): The probability that the interval contains the true value. It is exact for
         many drawings only.
@@ -208,7 +209,7 @@ def estimate_share(
     odds: so its ends are between 0 and 1, and if few docs are drawn it contains the true share
     more often.
 
-    part, whole (Count): The counts. A whole of 0 gives the share 0.
+    part, whole (Count): The counts. If the estimate of the whole is 0, the share is 0.
     sample (Sample): The drawn docs, at least 2.
     confidence (float): The probability that the interval contains the true value. It is exact for
         many drawings only.
@@ -240,9 +241,11 @@ def _ratio_and_margin(
     numerator_estimates = _estimate_by_drawing(numerator, sample)
     denominator_estimates = _estimate_by_drawing(denominator, sample)
     # A last dimension of 1 is kept, so that both can be combined with the drawings. Shape: (..., 1)
+    numerator_total = numerator_estimates.mean(axis=-1, keepdims=True)
     denominator_total = denominator_estimates.mean(axis=-1, keepdims=True)
-    safe_total = numpy.where(denominator_total == 0, 1.0, denominator_total)
-    ratio = numerator_estimates.mean(axis=-1, keepdims=True) / safe_total
+    is_zero = denominator_total == 0
+    safe_total = numpy.where(is_zero, 1.0, denominator_total)
+    ratio = numpy.where(is_zero, 0.0, numerator_total / safe_total)
     linear_parts = (numerator_estimates - ratio * denominator_estimates) / safe_total
     return ratio[..., 0], _margin(linear_parts, sample, confidence)
 
@@ -272,9 +275,10 @@ def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
 
         Q <= 1 - (1 - confidence)^(1/n)
 
-    Each q_i is at least UNIFORM / D. Without replacement it is at least the lowest of the drawn
-    docs, which is 1 / D in a simple random sample. So the number of these docs is at most Q divided
-    by that. Without replacement the probability is below (1 - Q)^n, so the bound holds, too.
+    With replacement, each q_i is at least UNIFORM / D. Without, all docs of a part have the same
+    q_i, and some of each part are drawn. So q_i is at least the lowest of the drawn docs: 1 / D in
+    a simple random sample. The number of docs with the property is at most Q divided by the lowest
+    q_i. Without replacement the probability is below (1 - Q)^n, so the bound holds, too.
     """
     lowest_prob = float(sample.probs.min())
     if sample.with_replacement:
@@ -363,7 +367,8 @@ def _student_quantile(prob: float, degrees: float) -> float:
     # The cosine of a right angle may be slightly below 0 by rounding.
     density = numpy.maximum(numpy.cos(angles), 0.0) ** (degrees - 1)
     # Simpson's rule takes the points in threes: the first, middle and last point of each step. The
-    # last point of a step is the first of the next one. Shape: (N_ANGLES // 2,)
+    # last point of a step is the first of the next one. All steps have the same width, which the
+    # division by the whole integral takes out again. Shape: (N_ANGLES // 2,)
     first = density[:-2:2]
     middle = density[1:-1:2]
     last = density[2::2]

@@ -80,7 +80,7 @@ def expect_counts(
                 label = label_numbers.get(ent.label_)
                 if label is None:  # a preset entity of another label
                     continue
-                prob = prob_of(ent)
+                prob = prob_of(ent)  # None for a preset entity, which is certain
                 predicted[i, label] += 1
                 correct[i, label] += 1.0 if prob is None else prob
         # The expected number of entities is the sum of the probabilities that a token opens one.

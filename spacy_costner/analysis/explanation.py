@@ -56,9 +56,7 @@ class TokenReason(NamedTuple):
     token: str
     tag: str
     score: float  # the sum of the weights of all features of the token for the tag
-    transition: (
-        float  # the weight of the transition to the tag; for the last token, to the end, too
-    )
+    transition: float  # the weight of the transition to the tag; at the last token, plus the end's
     features: list[FeatureWeight]  # the features with the largest absolute weights for the tag
 
 
