@@ -275,6 +275,18 @@ def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
     assert status["measured"] == sum(are_measuring)
 
 
+@pytest.mark.parametrize(
+    ("n_texts", "advice"), [(80, "more texts that measure"), (40, "Add texts: too few measure")]
+)
+def test_advice_asks_for_texts_if_those_that_measure_do_not_suffice(
+    n_texts: int, advice: str, tmp_path: Path
+) -> None:
+    """Of 80 texts 30 measure, which is enough to calibrate on them; of 40 only 20 do."""
+    session = make_session(tmp_path, n_texts)
+    answer_next(session, 20)
+    assert advice in session.status()["advice"]
+
+
 def test_the_status_says_what_to_do_next(tmp_path: Path) -> None:
     session = make_session(tmp_path / "my texts")
     assert "Annotate 10 more texts" in session.status()["advice"]

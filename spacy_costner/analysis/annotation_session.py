@@ -620,8 +620,12 @@ class AnnotationSession:
         """What to do next, in a sentence."""
         if n_train < LEAST_TEXTS:
             return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
-        if n_measured < ENOUGH_MEASURING:
-            n_missing = ENOUGH_MEASURING - n_measured
+        n_missing = ENOUGH_MEASURING - n_measured
+        n_waiting = sum(key not in self.store.answers for key in self._measuring)
+        # The texts of a session that only Label Studio answers are not in the store.
+        if self.store.texts and n_missing > n_waiting:
+            return f"Add texts: too few measure, and you can calibrate on {ENOUGH_MEASURING}."
+        if n_missing > 0:
             return f"{n_missing} more texts that measure, and you can calibrate on them."
         return "Calibrate and tune on the texts that measure:"
 
