@@ -325,6 +325,15 @@ def test_weights_of_any_size_are_saved_in_two_bytes_each(scale: float) -> None:
     numpy.testing.assert_allclose(loaded.rows, weights.rows, rtol=0, atol=largest / 2**15)
 
 
+def test_no_weights_are_loaded_in_place_of_others() -> None:
+    """A model that was saved before it had weights has none when it is loaded into another one."""
+    weights = SparseWeights()
+    weights.allocate(3, 2, n_vector_rows=4)
+    weights.from_bytes(SparseWeights().to_bytes())
+    assert not weights.is_allocated
+    assert (weights.n_features, weights.n_vector_rows) == (0, 0)
+
+
 @pytest.mark.parametrize("most_bytes", [1 << 27, 300, 0])
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
 def test_predictions_sum_the_weights_of_features(

@@ -113,7 +113,8 @@ class FirstPass(Shim):
                 weights = self.weights
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:
-                # The label memory of the fold differs, so features are found anew.
+                # The label memory of the fold differs, so features are found anew. It hasn't
+                # counted these docs, so they are found as outside of training.
                 features, weights = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)
             probabilities[is_in_fold] = self._predict(weights, batch_of_fold, docs_of_fold)
@@ -124,6 +125,8 @@ class FirstPass(Shim):
     ) -> Floats2d:
         """Predict the probability of O and of each label at each token by the given weights. That
         of a label is the sum over its tags. Shape: (N, L + 1)"""
+        # The chain takes the sequences between the borders of docs. (The lengths of `batch` may be
+        # those of more docs: see `FeatureBatch.select_tokens`.)
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))

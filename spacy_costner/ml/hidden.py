@@ -72,7 +72,7 @@ class HiddenInputs(NamedTuple):
     def gradient(self, d_products: Floats2d) -> Floats2d:
         """Compute the gradient with respect to the weights, in float32, from the gradient with
         respect to what `score` returns. Shapes: (N, H) to (M, H)"""
-        d_types = numpy.zeros((self.n_type_rows, d_products.shape[1]))
+        d_types = numpy.zeros((self.n_type_rows, d_products.shape[1]))  # `add_rows` needs float64
         sparse.add_rows(self.type_rows, d_products, d_types)
         d_vectors = self.vectors.gradient(d_products)
         return numpy.concatenate([d_types.astype("float32"), d_vectors])
@@ -129,7 +129,7 @@ class HiddenLayer(Shim):
         """Create weights for M rows of inputs, `n_rows`, and K tags. The inner weights are drawn at
         random, as in He et al. (2015), Delving deep into rectifiers, equation 10. The others are
         0."""
-        standard_deviation = numpy.sqrt(2 / max(n_rows, 1))
+        standard_deviation = numpy.sqrt(2 / max(n_rows, 1))  # a new layer has no rows yet
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
         outer = numpy.zeros((self.width, n_tags), dtype="float32")
@@ -204,6 +204,7 @@ class HiddenLayer(Shim):
         units *= factors
 
         def add_gradient(d_scores: Floats2d) -> None:
+            d_scores = d_scores.astype("float32")  # a loss may compute in float64
             d_units = (d_scores @ outer.T) * factors
             d_units[units <= 0] = 0  # the backward pass of relu
             gradient = HiddenWeights(
@@ -217,7 +218,8 @@ class HiddenLayer(Shim):
 
     def gradient(self) -> HiddenWeights:
         """Return the gradient that is kept for the next update: the sum over all batches since the
-        last one."""
+        last one. There has to be at least one."""
+        # `zip` gives the gradients of V of all batches, then those of b, then those of U.
         return HiddenWeights._make(numpy.sum(arrays, axis=0) for arrays in zip(*self._gradients))
 
     def finish_update(self, optimizer: Optimizer) -> None:
@@ -325,7 +327,7 @@ class WithHiddenLayer(NamedTuple):
 
         def add_gradient(gradient: Potentials) -> None:
             add_gradient_of_weights(gradient)
-            add_gradient_of_layer(gradient.emissions.astype("float32"))
+            add_gradient_of_layer(gradient.emissions)
 
         return scores._replace(emissions=scores.emissions + layer_scores), add_gradient
 
@@ -359,7 +361,7 @@ class HiddenLayerAlone(NamedTuple):
         layer_scores, add_gradient_of_layer = self.layer.begin_update(batch)
 
         def add_gradient(gradient: Potentials) -> None:
-            add_gradient_of_layer(gradient.emissions.astype("float32"))
+            add_gradient_of_layer(gradient.emissions)
 
         return scores._replace(emissions=scores.emissions + layer_scores), add_gradient
 

@@ -80,7 +80,7 @@ def find_rows_that_matter(rows: Floats2d) -> Array1d:
 def rounding_step(weights: Floats2d) -> numpy.float32:
     """Choose the step of rounding: weights are rounded to multiples of this power of 2.
     Shape: (V, K)"""
-    n_used = numpy.count_nonzero(weights)
+    n_used = numpy.count_nonzero(weights)  # rounding doesn't change weights of 0: they don't count
     if not n_used:
         return numpy.float32(1)
     mean_square = float(numpy.square(weights, dtype="float64").sum()) / n_used
@@ -108,6 +108,7 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
     exponent = int(exponent) - N_BITS
     largest_number = 2**N_BITS - 1
     numbers = numpy.rint(numpy.ldexp(rows, -exponent))
+    # `rint` may round the largest ones up to 2^N_BITS, which int16 doesn't have.
     numbers = numbers.clip(-largest_number, largest_number).astype("int16")
 
     # Divide all numbers by the largest power of 2 that divides each of them, as small numbers take

@@ -231,7 +231,7 @@ def init(
     if model.has_dim("nO"):
         n_tags = model.get_dim("nO")
         weights.allocate(len(features), n_tags, features.n_vector_rows)
-        layer = _find_shim(model, HiddenLayer)
+        layer = _find_shim(model, HiddenLayer)  # `hidden_layer_of` finds it only if it has weights
         if layer is not None:
             layer.allocate(features.n_hidden_rows, n_tags)
 

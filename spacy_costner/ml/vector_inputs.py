@@ -68,7 +68,7 @@ class VectorInputs(NamedTuple):
     def gradient(self, d_scores: Floats2d) -> Floats2d:
         """Compute the gradient with respect to the weights, in float32, from the gradient with
         respect to the scores of tokens. Shapes: (N, K) to (O D, K)"""
-        d_products = numpy.zeros((self.n_products, d_scores.shape[1]))
+        d_products = numpy.zeros((self.n_products, d_scores.shape[1]))  # `add_rows` needs float64
         sparse.add_rows(self.rows, d_scores, d_products)
         return self.backprop_products(d_products)
 

@@ -124,6 +124,7 @@ class SparseWeights(Shim):
     @property
     def n_features(self) -> int:
         """The number of features, V in shapes."""
+        # At least 0: as long as there are no weights, there are no rows of the chain.
         return max(len(self.table.weights) - self.n_vector_rows - self.n_tags - 2, 0)
 
     @property
@@ -133,8 +134,9 @@ class SparseWeights(Shim):
 
     @property
     def rows(self) -> Floats2d:
-        """The table of all weights, not a copy. You can write to it before the next prediction;
-        after that, ask for it again. Shape: (V + M + K + 2, K)"""
+        """The table of all weights, not a copy. Pending regularisation is applied to it first. You
+        can write to it before the next prediction; after that, ask for it again.
+        Shape: (V + M + K + 2, K)"""
         self._apply_regularisation()
         self._word_sums = None  # they would be wrong if the caller writes to the weights
         return self.table.weights
@@ -156,19 +158,19 @@ class SparseWeights(Shim):
 
     @property
     def start(self) -> Floats1d:
-        """The weight of each tag at the first token. You can write to them. Shape: (K,)"""
+        """The weights of the tags at the first token. You can write to them. Shape: (K,)"""
         return self._chain_weights[-2]
 
     @property
     def end(self) -> Floats1d:
-        """The weight of each tag at the last token. You can write to them. Shape: (K,)"""
+        """The weights of the tags at the last token. You can write to them. Shape: (K,)"""
         return self._chain_weights[-1]
 
     @property
     def _chain_weights(self) -> Floats2d:
-        """The weights of the chain, which are the lowest rows of the table. Shape: (K + 2, K)"""
-        if self.settings.is_regularised:
-            self._apply_regularisation(self._chain_rows)
+        """The weights of the chain, which are the lowest rows of the table. Pending regularisation
+        is applied to them first. Shape: (K + 2, K)"""
+        self._apply_regularisation(self._chain_rows)
         return self.table.weights[self._first_chain_row :]
 
     @property
@@ -230,16 +232,17 @@ class SparseWeights(Shim):
     def resize(self, n_tags: int) -> None:
         """Add tags with weights of 0 after the existing tags, which keep their weights. `n_tags` is
         the number of all tags after that."""
+        # This brings all rows to the current step, and sets `totals` to 0.
         self._end_period()
         n_old_tags = self.n_tags
         n_old_rows = self._first_chain_row + n_old_tags  # without the start and the end
         step = self.step
-        old_arrays = self._arrays_with_tags()
+        old_arrays = self._arrays_to_resize()
         self.allocate(self.n_features, n_tags, self.n_vector_rows)
 
         # The transitions from the new tags are rows between the transitions from the old tags and
         # the last two rows, which are the start and the end.
-        for old_array, new_array in zip(old_arrays, self._arrays_with_tags()):
+        for old_array, new_array in zip(old_arrays, self._arrays_to_resize()):
             new_array[:n_old_rows, :n_old_tags] = old_array[:n_old_rows]
             new_array[-2:, :n_old_tags] = old_array[-2:]
 
@@ -247,10 +250,10 @@ class SparseWeights(Shim):
         self._period_begin = step
         self.table.last[:] = step
 
-    def _arrays_with_tags(self) -> tuple[Floats2d, ...]:
-        """The arrays that have a row for each row of weights and a column for each tag. Shapes:
+    def _arrays_to_resize(self) -> tuple[Floats2d, ...]:
+        """The arrays whose numbers `resize` keeps. They have a column for each tag. Shapes:
         (V + M + K + 2, K)"""
-        return (self.table.weights, self.table.squares, self.table.totals, self._average)
+        return (self.table.weights, self.table.squares, self._average)
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
         """Score docs, from their features."""
@@ -260,13 +263,14 @@ class SparseWeights(Shim):
         """Score docs, from their features and from these static vectors. A batch with a word cache
         has no `vectors`: there they are a part of the sums of words."""
         self._apply_regularisation(batch.rows)
-        if vectors is not None and self.settings.is_regularised:
+        if vectors is not None:
             self._apply_regularisation(self._vector_rows)
         emissions = self._score_tokens(batch.rows, vectors, self.table.weights)
         if batch.word_cache is not None and batch.word_ids is not None:
             # `batch.rows` lacks the features that depend on a word alone: the cache has them.
             word_sums = self._update_word_sums(batch.word_cache)
             emissions += word_sums.sum_windows(batch.word_ids, batch.lengths)
+        # A copy, as updates change the table in place, and the scores must stay as they are.
         chain_weights = self._chain_weights.copy()
         return Potentials(
             emissions=emissions,
@@ -331,6 +335,7 @@ class SparseWeights(Shim):
             which takes the gradient with respect to them and keeps it until `finish_update`.
         """
         # As in any dropout, what is left counts more, so that the mean of scores stays the same.
+        # Not so after `VECTOR_DROPOUT`: a word without a vector has lower scores in new docs, too.
         scale = numpy.float32(1)
         if dropout:
             batch = drop_features(batch, dropout)
@@ -392,6 +397,7 @@ class SparseWeights(Shim):
 
     def gradient(self) -> tuple[Ints1d, Floats2d]:
         """Return the gradient that is kept for the next update, without rows that no token used.
+        There has to be one: `begin_update` and its backprop come before.
 
         RETURNS (tuple[Ints1d, Floats2d]): The numbers of A rows of weights, and the gradient of
             these rows. If static vectors are inputs, all their rows are among them.
@@ -405,7 +411,8 @@ class SparseWeights(Shim):
         return all_rows, numpy.concatenate([gradient, d_vector_weights])
 
     def _sparse_gradient(self) -> tuple[Ints1d, Floats2d]:
-        """The part of `gradient` that is of features and of the chain, not of static vectors."""
+        """The part of `gradient` that is of features and of the chain, not of static vectors: the
+        numbers of A' rows, and their gradient. Shapes: (A',), (A', K)"""
         return sparse.collect_rows(
             numpy.concatenate([pending.rows for pending in self._pending]),
             numpy.concatenate([pending.d_scores for pending in self._pending]),
@@ -588,7 +595,7 @@ class SparseWeights(Shim):
         )
 
     def from_bytes(self, data: bytes) -> "SparseWeights":
-        """Load the weights.
+        """Load the weights. If there were none when they were saved, there are none afterwards.
 
         RAISES (ValueError): If they are damaged.
         """
@@ -596,6 +603,9 @@ class SparseWeights(Shim):
             saved = srsly.msgpack_loads(data)
             if saved["n_features"] is not None:
                 self._load(saved)
+            else:
+                self.n_vector_rows = 0
+                self._set_table(numpy.zeros((0, 0), dtype="float32"))
         except Exception as error:
             raise ValueError(
                 f"weights of a linear CRF: expected saved weights, got damaged data: {error}"

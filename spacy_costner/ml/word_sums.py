@@ -74,10 +74,13 @@ class WordSums(NamedTuple):
 
     def with_all_words(self) -> "WordSums":
         """Add the sums of the words that are new in the cache, as long as there is room: see
-        `MOST_BYTES`. If several threads do so at once, all of them write the same sums."""
+        `MOST_BYTES`. Returns an object that has them, too, or this one if there are none to add.
+        Both may share their array: if several threads add words at once, all of them write the same
+        sums."""
         if self.n_words == self.cache.n_words:
             return self
         _, n_offsets, n_tags = self.sums.shape
+        # At least 1, to divide by: the template may have no slots that depend on the word alone.
         bytes_of_word = max(self.weights.itemsize * n_offsets * n_tags, 1)
         most_words = MOST_BYTES // bytes_of_word
         n_words = min(self.cache.n_words, most_words)

@@ -46,7 +46,8 @@ class Columns:
             self._arrays[name] = column.read()
 
     def __getitem__(self, name: str) -> ArrayXd:
-        """Return all rows of a column, which has to exist."""
+        """Return all rows of a column, which has to exist: one for each token, and the one that
+        `finish` adds."""
         return self._arrays[name]
 
     def read(self, name: str, tokens: Ints1d) -> Any:
@@ -96,7 +97,7 @@ class Column:
             numbers = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
         else:
             memory_map = numpy.memmap(self.file, dtype=self.dtype, mode="r")
-            numbers = numpy.asarray(memory_map)
+            numbers = numpy.asarray(memory_map)  # rows of a `memmap` would be of its class, too
         return numbers.reshape(-1, *self.shape)
 
     def __del__(self) -> None:

@@ -48,6 +48,7 @@ class Evaluations(NamedTuple):
     @property
     def are_enough(self) -> bool:
         """Whether there is an evaluation after that of step 0, and at least one in each epoch."""
+        # Without examples an epoch has 0 steps, but the frequency is at least 1.
         is_in_each_epoch = self.frequency <= max(self.steps_per_epoch, 1)
         return self.are_after_training and is_in_each_epoch
 

@@ -38,21 +38,21 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 N_WORDS = 500
-"""About how many words a step has. A doc with more words is a step of its own."""
+"""About how many words a step has. A step with a long doc has more."""
 
 N_FIRST_PASS_FOLDS = 2
 """The number of folds for the first pass."""
 
 LEAST_FIRST_PASS_STEPS = 8
-"""The least number of steps of an epoch of the first pass. In a small corpus they have fewer words
-than `N_WORDS`."""
+"""About how many steps an epoch of the first pass has at least. In a small corpus they have fewer
+words than `N_WORDS`."""
 
 N_LINEAR_FOLDS = 4
 """The number of folds for the linear part of a hybrid model."""
 
 LEAST_LINEAR_STEPS = 100
-"""The least number of steps of an epoch of the linear part, as in the configs of `costner init`. In
-a small corpus they have fewer words than `N_WORDS`."""
+"""About how many steps an epoch of the linear part has at least, as in the configs of `costner
+init`. In a small corpus they have fewer words than `N_WORDS`."""
 
 GetExamples = Callable[[], Iterable[Example]]
 
@@ -222,7 +222,7 @@ def train_linear_part(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples, n_words)
-    words_of_batch = max(min(N_WORDS, n_words // LEAST_LINEAR_STEPS), 1)
+    words_of_batch = max(min(N_WORDS, n_words // LEAST_LINEAR_STEPS), 1)  # a step has a word
     batcher = partial(minibatch_by_words, size=words_of_batch)
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds

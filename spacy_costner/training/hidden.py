@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterable, Sequence
 
 from spacy.training import Example
+from spacy.training.batchers import minibatch_by_words
 from thinc.api import Model, Optimizer
 
 from ..ml import HiddenLayerAlone, hidden_layer_of, linear_part
 from ..tags import Tags
 from ..types import Progress
-from .folds import minibatch_by_words
 from .objective import Objective
 from .online import Batch, Trained, read_batches, train
 
@@ -66,12 +66,15 @@ def train_hidden_layer(
         scored_features = features._replace(linear_scores=weights.potentials(features))
         return batch._replace(read=lambda: (scored_features, targets))
 
+    def add_scores_to_all(batches: list[Batch]) -> list[Batch]:
+        return [add_scores(batch) for batch in batches]
+
     shuffled = random.sample(examples, len(examples))
     batches = read_batches(model, objective, tags, minibatch_by_words(shuffled, N_WORDS))
     trained = train(
         HiddenLayerAlone(layer),
         objective,
-        batches.map(lambda some_batches: [*map(add_scores, some_batches)]),
+        batches.map(add_scores_to_all),
         optimizer,
         max_epochs=N_EPOCHS,
         progress=progress,

@@ -179,7 +179,8 @@ class TotalLoss:
             return self.merged.rows
         # In the table, the products of vectors stand below the groups: product 0 is row `n_groups`.
         rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
-        return numpy.concatenate([self.merged.rows, rows_of_products.astype("int32")], axis=1)
+        rows_of_products = rows_of_products.astype("int32")  # the only type that `sum_rows` takes
+        return numpy.concatenate([self.merged.rows, rows_of_products], axis=1)
 
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
         """Divide examples into batches. `rows` has the rows of `make_table` of all their tokens, as
@@ -261,11 +262,11 @@ class TotalLoss:
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
         """Add the gradient with respect to the scores of a batch to `sums`, in place. The rows of
-        `sums` are those of `_zero_gradient`: a row for each feature, then one for each tag before a
-        transition, one for start and one for end."""
+        `sums` are those of `_zero_gradient`: the rows of `make_table`, then one for each tag before
+        a transition, one for start and one for end."""
         n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
-        # Each feature of a token gets the gradient of the token's emissions.
+        # Each row of the table that a token uses gets the gradient of the token's emissions.
         sparse.add_rows(batch.rows, emissions, sums)
         sums[-2 - n_tags : -2] += gradient.transitions
         sums[-2] += gradient.start
@@ -549,7 +550,7 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
     if not MEMINFO.exists():
         return
     fields = re.findall(r"^(MemAvailable|SwapFree): *(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
-    kilobytes = {name: int(size) for name, size in fields}
+    kilobytes = {field: int(size) for field, size in fields}
     if "MemAvailable" not in kilobytes:
         return
     available = 1024 * sum(kilobytes.values())

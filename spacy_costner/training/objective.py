@@ -289,7 +289,7 @@ def costs_given_gold(path: Ints1d, table: CostTable, weights: Floats1d | None) -
     weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
     RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)
     """
-    costs = table[path]
+    costs = table[path]  # -1 takes the last row, which is replaced by 0 below
     if weights is not None:
         costs = costs * weights[:, None]
     costs[path < 0] = 0

@@ -147,9 +147,10 @@ def train(
     n_steps = count_steps(batches, max_epochs, max_steps)
     bar = progress_bar(desc=desc, unit="step", total=n_steps)
     try:
+        # Without batches there are no steps, and the loop would never reach `max_steps`.
         while batches.by_doc and (not max_epochs or trained.n_epochs < max_epochs):
             batches_of_epoch = batches.in_epoch(trained.n_epochs)
-            n_sequences = max(sum(batch.n_sequences for batch in batches_of_epoch), 1)
+            n_sequences = sum(batch.n_sequences for batch in batches_of_epoch)
             shuffle(batches_of_epoch)
 
             loss_of_epoch = 0.0

@@ -371,6 +371,7 @@ class PieceStore:
         RETURNS (list[Piece]): The pieces.
         """
         self._template = targets
+        # Of the type that the chain takes. Without `astype`, the first batch would decide the type.
         self.columns.write("tags", first_token, targets.gold.tags.astype("int64"))
         self.columns.write("allowed", first_token, targets.gold.allowed)
 

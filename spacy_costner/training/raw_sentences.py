@@ -53,5 +53,6 @@ def pipeline_folder(name: str) -> Path:
     if not is_package(name):
         return Path(name)
     package = get_package_path(name)
+    # `spacy package` puts the pipeline into a folder of this name in the package.
     meta = get_model_meta(package)
     return package / f"{meta['lang']}_{meta['name']}-{meta['version']}"

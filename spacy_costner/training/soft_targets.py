@@ -168,7 +168,7 @@ def mean(saved: Sequence[Saved]) -> Saved:
     lengths_of_teachers = {tuple(targets.get("lengths", ())) for targets in saved}
     if len(lengths_of_teachers) > 1:
         raise ValueError("soft targets: expected teachers with the same sentence_boundaries")
-    averages = dict(saved[0])
+    averages = dict(saved[0])  # with the labels and lengths, which are the same for all teachers
     for name in ("emissions", "transitions", "start", "end", "entropy"):
         total = sum(targets[name] for targets in saved)
         averages[name] = total / len(saved)
@@ -239,6 +239,7 @@ class TaughtDoc(NamedTuple):
         """Add the expected counts of this doc, times a weight, to those of the batch, in place.
         Counts of the finest tags that count as the same tag of the student are summed."""
         transitions = self.student_tag_masks.T @ self.saved["transitions"] @ self.student_tag_masks
+        # No other doc has these tokens, so there is nothing to add to.
         total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.student_tag_masks)
         total.transitions[:] += weight * transitions
         total.start[:] += weight * (self.saved["start"] @ self.student_tag_masks)
@@ -280,6 +281,7 @@ def read_soft_targets(
         # If none of the finest tags counts as a tag of the student, the teacher lacks its label.
         is_possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
+    # Without preset entities a student and its teacher always share a path: O at each token.
     has_path = numpy.ones(len(examples), dtype=bool)
     if constraints.emissions is not None:
         path = chain.any_path(constraints._replace(emissions=is_possible), lengths)
