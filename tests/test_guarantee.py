@@ -623,3 +623,13 @@ def test_the_report_compares_promised_and_observed(
     assert 'id="guarantee-plot"' in html
     assert f"Tested without labels: {result.shift}." in html
     assert "30 docs" in result.shift
+
+
+def test_the_report_observes_nothing_on_docs_that_do_not_count(guaranteed: Language) -> None:
+    """These docs have missing tags, or belong to no group of the promise."""
+    assert report(guaranteed, [example_with_missing_tag(guaranteed)]).guarantee == []
+    guarantee(guaranteed, calibration_docs(guaranteed, 120), miss=0.2, by_group="n")
+    without_group = calibration_docs(guaranteed, 5)
+    for eg in without_group:
+        eg.reference.user_data.clear()
+    assert report(guaranteed, without_group).guarantee == []

@@ -13,7 +13,13 @@ from spacy.training import Example
 
 from spacy_costner.analysis import draw, guarantee
 from spacy_costner.analysis.drawing import Drawing, DrawnDoc, conformal_weights
-from spacy_costner.analysis.guarantees import MIN_THRESHOLD, draw_uniformly, score_spans
+from spacy_costner.analysis.guarantees import (
+    MIN_THRESHOLD,
+    SCORED_SPAN,
+    draw_uniformly,
+    find_part,
+    score_spans,
+)
 from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
 
@@ -148,6 +154,21 @@ def test_drawn_docs_are_known_and_all_needed(nlp: Language, answers: list[Exampl
     nlp.get_pipe("ner").cfg["temperature"]["overall"] = 2.0
     with pytest.raises(ValueError, match="expected the pipeline that the docs were drawn for"):
         guarantee(nlp, answers, miss=LIMIT, drawn=True)
+
+
+def test_a_label_that_no_drawn_doc_has_needs_docs() -> None:
+    """With n docs in which nothing is missed, the lowest limit is 1 / (n + 1): 0.1 for 9 docs."""
+    nothing = numpy.zeros(0, dtype=SCORED_SPAN)
+    part = find_part(
+        nothing,
+        nothing,
+        n_docs=2,
+        n_parts=1,
+        terms=Terms(miss=0.1),
+        doc_weights=numpy.asarray([0.5, 0.25]),
+    )
+    assert part.docs == 0 and part.threshold is None
+    assert part.docs_needed == 9
 
 
 def test_training_docs_among_the_texts_count(

@@ -11,7 +11,7 @@ among the calibration docs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import product
@@ -91,7 +91,9 @@ class Part(NamedTuple):
     reachable: float | None  # the lowest limit that can be promised with these docs
     docs_needed: int | None  # how many docs the limit takes; None if no number is enough
     spans: float  # the number of spans in the set for each annotated entity
-    levels: list[list[float]]  # [limit, threshold] of this limit and of `LEVELS`, ascending
+    levels: list[list[float]]
+    """[limit, threshold] of this limit and of `LEVELS`, ascending. Limits that can't be promised
+    are missing."""
 
 
 class Risk(NamedTuple):
@@ -232,6 +234,7 @@ def guarantee(
         check_new_to(ner, references, source)
 
     used_examples, not_counted = leave_out(ner, examples, by_group, keep_known=drawn)
+    check_entities(used_examples, not_counted)
     doc_weights = None
     kept_promise = None
     if drawn:
@@ -261,7 +264,7 @@ def guarantee(
     ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
     ner.meta = nlp.meta  # The component writes its promise to this dictionary, too.
     ner.set_guarantee(promise)
-    # The docs that new docs are compared with to notice a shift, as indices of `used`
+    # The docs that new docs are compared with to notice a shift, as indices of `used_examples`
     shift_indices = numpy.arange(len(used_examples))
     if doc_weights is not None:
         shift_indices = draw_uniformly(doc_weights)
@@ -350,8 +353,8 @@ def draw_uniformly(weights: Floats1d) -> Ints1d:
     doc of the texts had the same chance. This is rejection sampling. The test for a shift needs
     such docs.
 
-    weights (Floats1d): The weights of the docs, in inverse proportion to the probabilities with
-        which they were drawn: see `conformal_weights`. Shape: (D,)
+    weights (Floats1d): The weights of the docs, in proportion to how often each was drawn, divided
+        by its probability at a drawing: see `conformal_weights`. Shape: (D,)
     RETURNS (Ints1d): The indices of the chosen docs. There is at least one.
     """
     # A doc is chosen with the probability weight / largest weight. Random numbers are below 1, so
@@ -371,7 +374,6 @@ def measure_promise(
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): Its component.
-
     drawn_examples (Sequence[Example]): The annotated docs that were drawn, each once.
     drawings (Sequence[Drawing]): How each of them was drawn, and how often.
     RETURNS (KeptPromise | None): The promised and the estimated miss rate, and the number of
@@ -397,7 +399,7 @@ def measure_promise(
 
     # The sum of the miss rates of all texts, over the number of texts with entities. Docs that were
     # drawn twice are there twice. A `Count` also has the numbers that the model expects, which can
-    # make the interval narrower. The model expects neither number, so these are all 0.
+    # make the interval narrower. They are not computed here, so they are all 0.
     times = [drawing.times for drawing in drawings]
     drawn_miss_rates = numpy.repeat(miss_rates, times)
     drawn_has_entities = numpy.repeat(has_entities, times)
@@ -420,7 +422,7 @@ def leave_out(
 
     - "training docs". They are recognised by their sentences or, if the model has label memory,
       by their whole text;
-    - "docs with missing tags": some tokens have no annotation;
+    - "docs with missing tags": some tokens have no annotation, or there are no tokens;
     - docs without a value of the key `by_group`.
 
     ner (CostSensitiveNER): The component.
@@ -431,7 +433,6 @@ def leave_out(
     RETURNS (tuple[list[Example], dict[str, int]]): The docs that stay, and the number of docs of
         each kind. "docs without entities" are a fourth kind: they stay, but a miss rate doesn't
         count them.
-    RAISES (ValueError): If no docs with entities stay.
     """
     without_group = f"docs without {by_group!r}"
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
@@ -458,11 +459,25 @@ def leave_out(
             used_examples.append(eg)
             if not doc.ents:
                 counts["docs without entities"] += 1
-    if len(used_examples) == counts["docs without entities"]:
+    return used_examples, counts
+
+
+def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> bool:
+    """Whether any of the docs that stay has an entity. The arguments are what `leave_out`
+    returns."""
+    return len(used_examples) > counts["docs without entities"]
+
+
+def check_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
+    """Check that any of the docs that stay has an entity. The arguments are what `leave_out`
+    returns.
+
+    RAISES (ValueError): If none has. The message says why docs were left out.
+    """
+    if not have_entities(used_examples, counts):
         n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]
         got = ", ".join(n_of_kinds) or "none"
         raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
-    return used_examples, counts
 
 
 def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
@@ -483,7 +498,8 @@ def score_spans(
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): Its component.
-    examples (Sequence[Example]): The annotated docs.
+    examples (Sequence[Example]): The docs, as `leave_out` returns them: all of their tokens are
+        annotated, and none of the docs is empty.
     terms (Terms): What is promised. They say which score a span has, and when an entity is found.
     RETURNS (ScoredSpans): The spans and the entities with their scores; and the measure of each doc
         that the test for a shift compares.
@@ -500,6 +516,7 @@ def score_spans(
             # Such a set always has the predicted entities, too.
             predicted = ner.decode(dev.posterior).entities
             spans, scores = add_predicted(dev, predicted, spans, scores)
+        # The component doesn't write spans with other labels. `dev.gold` has none of these.
         has_own_label = ~numpy.isin(spans.label, dev.other_labels)
         spans = spans.select(has_own_label)
         scores = scores[has_own_label]
@@ -607,8 +624,8 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     if not terms.per_label:
         return owners, tokens
     # The number of a unit is the index of (label, token) in a flattened array of the shape (labels,
-    # tokens). A label is -1 for a label that the model doesn't have, so 1 is added. Indices above
-    # the labels of the model are inner nodes of the label tree. They count as one label.
+    # tokens). The label is -1 if the model doesn't have it, so 1 is added. The indices of inner
+    # nodes of the label tree follow those of the labels. All inner nodes count as one label.
     n_tokens = len(dev.is_counted)
     labels = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
     units = (labels[owners] + 1) * n_tokens + tokens
@@ -703,9 +720,10 @@ def find_part(
         # Both numbers are estimates for all texts: each span counts with the weight of its doc.
         n_in_set = float(doc_weights[spans["doc"][is_in_set]].sum())
         n_entities = float(doc_weights[gold["doc"]].sum())
-        if docs_needed is not None:
-            # So far it is a sum of weights. Divide it by the mean weight of a doc.
-            docs_needed = math.ceil(docs_needed * risk.n_docs / max(risk.weight, 1e-9))
+        if docs_needed is not None and risk.n_docs > 0:
+            # So far it is a sum of weights. Divide it by the mean weight of a doc. If no doc
+            # counts, the mean isn't known, and it stays as if all docs had the weight 1.
+            docs_needed = math.ceil(docs_needed * risk.n_docs / risk.weight)
     return Part(
         group="",
         label="",
@@ -868,7 +886,8 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     examples (Iterable[Example]): The docs.
     RETURNS (list[Observed]): The miss rate of the sets for each limit whose thresholds were saved
         for all groups, ascending. Docs of other groups don't count. Empty if the component
-        promises no miss rate, or one for each label.
+        promises no miss rate, or one for each label, or if no docs with entities count: see
+        `leave_out`.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee
@@ -888,7 +907,9 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
-    used_examples, _ = leave_out(ner, in_groups, promise.by_group)
+    used_examples, counts = leave_out(ner, in_groups, promise.by_group)
+    if not have_entities(used_examples, counts):
+        return []
     thresholds_of_docs: list[dict[float, float]] = []
     for eg in used_examples:
         group = group_of(eg.reference, promise.by_group)
