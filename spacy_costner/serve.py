@@ -8,7 +8,6 @@ Needs the extra `serve`; only the command imports this module.
 """
 
 import base64
-import binascii
 import json
 import secrets
 from collections.abc import Awaitable, Callable
@@ -119,7 +118,12 @@ class Guard:
         await self.app(scope, receive, send)
 
     def check(self, request: Request) -> None:
-        """RAISES (RefusedError): If a request is not to be answered."""
+        """Check that a request has the token or, if there is no token, that its host is the
+        loopback; that it comes from no other page; and that it has JSON, if it may change
+        something.
+
+        RAISES (RefusedError): If one of these doesn't hold.
+        """
         host = request.headers.get("host", "")
         if self.token is None:
             if without_port(host) not in LOCAL_HOSTS:
@@ -150,7 +154,7 @@ class Guard:
         if kind.lower() == "basic":
             try:
                 user_and_password = base64.b64decode(value).decode("utf8", "replace")
-            except binascii.Error:
+            except ValueError:  # not Base64, or not even ASCII
                 user_and_password = ""
             candidates.append(user_and_password.partition(":")[2])
         token = (self.token or "").encode()

@@ -178,6 +178,25 @@ def test_what_was_told_while_the_server_was_down_comes_with_the_tasks(
     assert not answers
 
 
+def test_an_answer_that_another_request_removes_meanwhile_is_no_error(
+    backend: LabelStudioBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both annotations of a task were deleted. While the first answer is removed, another request
+    removes the second one."""
+    for annotation_id in (1, 2):
+        backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], id=annotation_id))
+    answers = backend.session.store.answers
+    remove = backend.session.remove
+
+    def remove_all(key: str) -> bool:
+        return all([remove(other_key) for other_key in list(answers)])
+
+    monkeypatch.setattr(backend.session, "remove", remove_all)
+    predict_task(backend, "2026-01-01T12:00:00Z")
+
+    assert not answers
+
+
 def test_the_scores_of_a_model_are_below_those_of_the_models_before(
     backend: LabelStudioBackend,
 ) -> None:

@@ -199,7 +199,9 @@ def test_with_a_token_nobody_else_is_served(session: AnnotationSession) -> None:
     with Client(make_app(session, token="s3cret"), base_url="http://box:9000") as client:
         assert client.get("/status").status_code == 401
         assert client.get("/", params={"token": "wrong"}).status_code == 401
-        assert client.get("/status", headers={"Authorization": "Basic !"}).status_code == 401
+        for not_base64 in (b"!", b"\xe9"):
+            basic = {"Authorization": b"Basic " + not_base64}
+            assert client.get("/status", headers=basic).status_code == 401
         assert client.get("/status", headers=bearer).status_code == 200
         assert client.get("/status", headers=password).status_code == 200
 

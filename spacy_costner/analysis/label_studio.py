@@ -8,8 +8,8 @@ them.
 With "Uncertainty sampling", the task with the lowest score comes next, among the predictions whose
 version is the name that the backend has in the project. So all predictions have the version
 `NAME`. A task keeps its earlier predictions, and the lowest score counts: so the scores of each
-model are below those of the models before. It asks again for predictions if /setup has another
-version than they have.
+model are below those of the models before. Label Studio asks again for predictions if /setup has
+another version than they have.
 
 What people annotate while the server is down isn't told again. But a request for predictions has
 the annotations of its tasks, and those that are missing are saved then.
@@ -68,7 +68,8 @@ def read_labeling_config(config: Any) -> LabelingInterface:
     RAISES (SessionError): If it has no labels of a text.
     """
     expected = 'label_config: expected <Labels name="…" toName="…"> and <Text name="…" value="$…">'
-    # Entities of a document type can be made to grow without end.
+    # A document type, "<!DOCTYPE", is refused: its entities can be made to grow without end. A
+    # comment, "<!--", is not.
     if not isinstance(config, str) or "<!" in config.replace("<!--", ""):
         raise SessionError(f"{expected}, got {shown(config)}")
     try:
@@ -100,7 +101,7 @@ class LabelStudioBackend:
         self.session = session
         # How certain the model was of the last texts that don't measure, each from 0 to 1
         self._certainties: deque[float] = deque(maxlen=N_CERTAINTIES)
-        self._certainties_of = 0  # the number of trainings before they were collected
+        self._n_trainings_before = 0  # how many trainings were before these certainties
 
     @property
     def model_version(self) -> str:
@@ -134,9 +135,9 @@ class LabelStudioBackend:
     ) -> list[dict[str, Any]]:
         """The prediction of each text."""
         n_trainings = len(self.session.store.history)
-        if n_trainings != self._certainties_of:
+        if n_trainings != self._n_trainings_before:
             self._certainties.clear()
-            self._certainties_of = n_trainings
+            self._n_trainings_before = n_trainings
         to_predict = [text for text in texts if not is_drawn(text)]
         try:
             predicted = dict(zip(to_predict, self.session.predict_texts(to_predict)))
@@ -149,17 +150,18 @@ class LabelStudioBackend:
 
         predictions: list[dict[str, Any]] = []
         for text in texts:
+            # A text that measures isn't predicted: it has no entities, and no certainty.
             task, certainty = predicted.get(text, (Task(text, []), None))
             if certainty is None:
                 certainty = random_share(text)
                 if is_drawn(text) and certainties:
-                    # That of a text at a random rank among the others
+                    # It gets the certainty of another text, at a random rank.
                     certainty = certainties[int(certainty * len(certainties))]
             (prediction,) = TASK_FORMS["label-studio"].to_json(task)["predictions"]
             for result in prediction["result"]:
                 result["from_name"] = interface.labels_name
                 result["to_name"] = interface.text_name
-            score = certainty - n_trainings
+            score = certainty - n_trainings  # below all scores of the model before
             predictions.append({**prediction, "score": score, "model_version": NAME})
         return predictions
 
@@ -189,8 +191,7 @@ class LabelStudioBackend:
         annotation_id = id_of(annotation, "annotation")
         key = f"task-{task_id}-annotation-{annotation_id}"
         updated_at = annotation.get(UPDATED_AT)
-        is_there = key in self.session.store.answers
-        if is_there and time_of(updated_at) < self._time_of_answer(key):
+        if time_of(updated_at) < self._time_of_answer(key):
             return
         record = {"data": task.get("data"), "annotations": [annotation]}
         place = FilePlace(Path("webhook"), task_id, "task")
@@ -206,22 +207,24 @@ class LabelStudioBackend:
     def _catch_up(self, tasks: Sequence[Mapping[str, Any]]) -> None:
         """Save the annotations that tasks have and the session hasn't, or has in an earlier state,
         and remove those that were deleted. Label Studio told this when the server was down."""
+        # The keys of answers, such as task-7-annotation-12, by the part before "-annotation-"
         keys_by_task: dict[str, list[str]] = {}
-        # Of a list, as other requests may add answers meanwhile
+        # This iterates over a copy, as other requests may add answers meanwhile.
         for key in list(self.session.store.answers):
             keys_by_task.setdefault(key.partition("-annotation-")[0], []).append(key)
         for task in tasks:
             annotations = task.get("annotations")
             if type(task.get("id")) is not int or not isinstance(annotations, list):
                 continue
-            keys: set[str] = set()
+            keys_of_annotations: set[str] = set()
             for annotation in annotations:
                 if isinstance(annotation, dict):
-                    keys.add(self._catch_up_with(task, annotation))
-            # Only those that are older than this state of the task: it may be from before them.
+                    keys_of_annotations.add(self._catch_up_with(task, annotation))
+            # Remove an answer without annotation only if it is older than this state of the task.
+            # A newer one was given after Label Studio had sent the task.
             for key in keys_by_task.get(f"task-{task['id']}", []):
                 is_older = self._time_of_answer(key) < time_of(task.get(UPDATED_AT))
-                if key not in keys and is_older:
+                if key not in keys_of_annotations and is_older:
                     self.session.remove(key)
 
     def _catch_up_with(self, task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
@@ -229,17 +232,21 @@ class LabelStudioBackend:
         key = f"task-{task['id']}-annotation-{annotation.get('id')}"
         is_there = key in self.session.store.answers
         if not is_there or time_of(annotation.get(UPDATED_AT)) > self._time_of_answer(key):
-            # What can't be read was refused when it was made, or would have been.
+            # An annotation that can't be read must not prevent the predictions. A webhook would
+            # have refused it.
             with suppress(SessionError):
                 self._save(task, annotation)
         return key
 
     def _time_of_answer(self, key: str) -> datetime:
-        """When Label Studio has last changed the annotation of an answer."""
-        return time_of(self.session.store.answers[key].meta.get(UPDATED_AT))
+        """When Label Studio has last changed the annotation of an answer. If there is no such
+        answer, as another request may have removed it meanwhile, a time before all others."""
+        answer = self.session.store.answers.get(key)
+        return time_of(None if answer is None else answer.meta.get(UPDATED_AT))
 
     def _remove_all(self, part: str) -> None:
-        """Remove the answers whose keys begin or end with this."""
+        """Remove the answers whose keys begin or end with a part, such as "task-7-" or
+        "-annotation-12"."""
         for key in list(self.session.store.answers):
             if key.startswith(part) or key.endswith(part):
                 self.session.remove(key)
@@ -279,6 +286,7 @@ def random_share(text: str) -> float:
 def time_of(value: Any) -> datetime:
     """A time that Label Studio has written; without one, a time before all others."""
     try:
+        # Python 3.10 doesn't read "Z".
         time = datetime.fromisoformat(value.replace("Z", "+00:00"))
     except (AttributeError, ValueError):
         return datetime.min.replace(tzinfo=timezone.utc)

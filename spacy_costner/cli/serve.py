@@ -196,7 +196,7 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
     """Serve the page of a session until the user stops it with Ctrl-C.
 
     session (AnnotationSession): The session.
-    host, port: The address and the port. With port 0, the system chooses a free one.
+    host (str), port (int): The address and the port. With port 0, the system chooses a free one.
     token (str | None): The secret that every request must have. None: requests need none.
     """
     uvicorn = require_server()
