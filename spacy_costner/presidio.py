@@ -158,7 +158,8 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
     Where results overlap, Presidio's anonymizer may leave some of their text. So each token is in
     at most one span: where spans overlap, the less probable one loses the tokens that they share.
 
-    doc (Doc): A doc that a pipeline has annotated.
+    doc (Doc): A doc that a pipeline has annotated, after `prepare` has turned its alternatives off:
+        they would count as entities here.
     default_score (float): The score of entities without a probability.
     RETURNS (list[tuple[Span, float]]): The spans and their scores, ordered by their begins.
     """

@@ -698,8 +698,9 @@ def test_init_makes_a_component_of_each_group(init_with_groups: Callable[..., Co
         ({"a": ["ORG", "GPE"]}, r"all labels of the corpus, got none of \['PER'\]"),
         ({"a.b": ["ORG"]}, "expected {component: "),
         ([], "expected {component: "),
+        ({"a": [["ORG"]]}, "expected {component: "),
     ],
-    ids=["a label twice", "a label missing", "a name with a dot", "a list"],
+    ids=["a label twice", "a label missing", "a name with a dot", "a list", "a list of lists"],
 )
 def test_init_refuses_groups(
     groups: Any, message: str, init_with_groups: Callable[..., Config]

@@ -113,6 +113,7 @@ class Fitted:
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
+        # Even without a development corpus there are scores: `nlp.evaluate` scores no docs.
         if not self.scores:
             return True
         return any(outcome.reason == INTERRUPTED for outcome in self.outcomes.values())
@@ -307,6 +308,7 @@ def fit(
     if dev_corpus is not None:
         dev_examples = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
+        # Of several components, the first stands for all: they learn from the same docs.
         notes = find_faults(nlp, ner, dev, dev_source)
 
     # Train, evaluate and save. If somebody stops the evaluation, the pipeline is saved without
@@ -472,7 +474,7 @@ def improve(
         the scores on these.
     """
     nlp = fitted.nlp
-    (ner,) = fitted.ners
+    (ner,) = fitted.ners  # `check_options` refuses several
     parameter = ""  # the setting of the decoding that is tuned
     if aim is not None:
         # This is checked first, as models of folds may have to be trained below.
@@ -601,6 +603,7 @@ def learn_for_corpus(
     if isinstance(config, Path):
         # The vectors don't depend on the development corpus.
         config = read_with_paths(config, overrides, train_path, dev_path=None)
+    # What the config lacks, such as the block [paths], has spaCy's default.
     complete = Config(Language.default_config).merge(config).interpolate()
     train = complete["paths"].get("train")
     train_path = None if train is None else Path(train)

@@ -2,11 +2,11 @@
 
 A token without an entity may then be in an entity that no rule matched. If all these tokens were O,
 a student would learn to miss what the rules miss; if none was, it would learn to tag everything. So
-a token is O only if its word is surely outside of entities, and otherwise missing annotation:
+a token is O only if its word is surely outside of entities, and otherwise missing annotation. Such
+a word is in entities at most half as often as words are on average, and it is one of these:
 
-- A word without capital letters that is often enough in the texts, and that is in entities at most
-  half as often as words are on average.
-- A rarer token without letters and digits, such as a sign of punctuation.
+- A word without capital letters that is often enough in the texts.
+- A token without letters and digits, such as a sign of punctuation.
 """
 
 from collections import Counter
@@ -41,9 +41,9 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
     outside_words: set[str] = set()
     for word, n in n_by_word.items():
         is_rarely_inside = n_in_entities[word] <= MOST_IN_ENTITIES * mean_share * n
-        is_frequent = n >= OFTEN and word == word.lower()
-        has_letters = any(character.isalnum() for character in word)
-        if is_rarely_inside and (is_frequent or not has_letters):
+        is_frequent_and_lower = n >= OFTEN and word == word.lower()
+        has_letters_or_digits = any(character.isalnum() for character in word)
+        if is_rarely_inside and (is_frequent_and_lower or not has_letters_or_digits):
             outside_words.add(word)
     return outside_words
 

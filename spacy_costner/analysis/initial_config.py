@@ -398,7 +398,8 @@ def make_settings(plan: Plan) -> Settings:
     if cost_block is not None:
         cost_or_reference = "${components.ner.scorer.cost}"
     elif not plan.has_loss_option:
-        # Only a loss with a cost takes it: see `choose_losses`.
+        # Without a given cost, `choose_losses` chooses a loss with a cost only for few sentences.
+        # Other losses don't take it.
         cost_or_reference = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
@@ -479,6 +480,7 @@ def measure_corpus(
                 filled_keys.add(key)
         spans = doc.ents
         if spans_key is not None:
+            # A group of `doc.spans` may have a span several times, and in any order.
             spans = sorted(set(doc.spans.get(spans_key, ())))
         label_counts.update(span.label_ for span in spans)
         count_overlaps(spans, overlaps)
@@ -551,13 +553,14 @@ def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[s
 def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
     """Divide labels into groups whose spans rarely overlap.
 
-    Labels are assigned one after another, the most frequent first. Each label joins the group in
-    which the fewest of its spans overlap with others. If that share is above `MAX_OVERLAP` in all
-    groups, the label opens a new group.
+    Labels are assigned one after another, the most frequent first. Each label joins the group with
+    which its spans overlap least often. If even there they overlap more often than `MAX_OVERLAP`
+    times for each span, the label opens a new group.
     """
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
-        # How many spans of this label overlap with spans of each group
+        # For each group the number of pairs of a span of this label and a span of the group that
+        # overlap
         n_overlaps: list[int] = []
         for group in groups:
             n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
@@ -616,7 +619,11 @@ def are_groups(groups: Any) -> bool:
         return False
     for name, labels in groups.items():
         has_labels = isinstance(labels, list) and len(labels) > 0
-        if not has_labels or re.fullmatch(r"\w+", name) is None:
+        if not has_labels or not all(isinstance(label, str) for label in labels):
+            return False
+        # The name is part of the names of sections, [components.NAME], where a dot would begin a
+        # section within.
+        if re.fullmatch(r"\w+", name) is None:
             return False
     return True
 
@@ -945,7 +952,7 @@ def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
     is one number less than there are losses.
 
     Each loss except the first has `LATER_EPOCHS`. If training has a last epoch, the first loss has
-    the rest. Otherwise it ends after about `FIRST_STEPS`.
+    the rest. Otherwise it ends after about `FIRST_STEPS`, but after at least five epochs.
     """
     n_later_losses = len(losses) - 1
     if sizes.max_epochs > 0:

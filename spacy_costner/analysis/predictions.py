@@ -252,6 +252,8 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     their posterior again. The component decodes the posterior, and then the components after it
     run."""
     docs = [eg.predicted.copy() for eg in dev.originals]
+    # As `CostSensitiveNER.predict` does, but without what scores don't need: the guaranteed set and
+    # the test for a shift.
     prediction = make_prediction(
         ner.decode(dev.posterior),
         dev.posterior,

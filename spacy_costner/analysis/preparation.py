@@ -224,7 +224,8 @@ def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
     dev_name = config["training"]["dev_corpus"]
     dev_block = dot_to_object(config, dev_name)
     if isinstance(dev_block, dict) and dev_block.get("path", "") is None:
-        # A reader can't be made for a path of null, so its block is removed.
+        # `resolve_dot_names` makes all readers of a section, and none can be made for a path of
+        # null. So the block of this one is removed.
         section, _, key = dev_name.partition(".")
         del config[section][key]
         (train_corpus,) = resolve_dot_names(config, [train_name])
@@ -471,10 +472,11 @@ def train_by_updates(
         n_trainings += 1
         if trained.reason == INTERRUPTED:
             break
+    # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
     slim_weights(ner)
-    if layer is not None:
+    if layer is not None:  # There is only one training then: see `train_linear` and `check_cache`.
         layer.restart(layer.averaged(optimizer))
     return trained
 
@@ -519,7 +521,8 @@ class FoldTraining:
         linear = load_linear(self.config.copy())
         nlp, ner, _ = linear
         # Labels are added to the component, not to the config: there, `initialize` would take a
-        # label such as "${paths.train}" for a variable.
+        # label such as "${paths.train}" for a variable. The empty list in the config says that
+        # there are no others.
         nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
         for label in self.labels:
             ner.add_label(label)

@@ -244,6 +244,7 @@ def report(
     )
     dev = predict_dev(nlp, ner, examples)
     ner.compare_reading([eg.predicted for eg in dev.examples])
+    # Before `predict` writes to the docs: see `DevPredictions.entropies`
     shift = shift_text(ner, dev)
     curves, thresholds = find_curves(dev)
 
@@ -512,7 +513,8 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
     order (Sequence[str]): All labels, in the order that the rows are to have.
     """
     labels = [*pairs.tags.labels, OUTSIDE]
-    # Costs and numbers of wrong tokens, [gold, predicted]. Shape: (labels, labels)
+    # Costs and numbers of wrong tokens, [gold, predicted], in float64, as they are summed over all
+    # tokens. Shape: (labels, labels)
     cost = pairs.over_labels(cost_table.astype("float64"))
     is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for each pair of different tags; shape: (K, K)
     n_wrong = pairs.over_labels(is_wrong)
@@ -637,7 +639,7 @@ def find_sides(dev: DevPredictions, pairs: TagPairs, prediction: Prediction) -> 
     gold_probs = posterior.entity_probs(gold_of_model).tolist()
     probs = dict(zip(list_entities(gold_of_model, tags.labels), gold_probs))
     # The probabilities of predicted entities come from the prediction, as only it knows which
-    # labels an inner node of a label tree covers. Those of other entities stay.
+    # labels an inner node of a label tree covers. Gold entities that aren't predicted keep theirs.
     if prediction.probs is not None:
         predicted_entities = list_entities(prediction.entities, prediction.labels)
         probs.update(zip(predicted_entities, prediction.probs.tolist()))
@@ -658,7 +660,8 @@ def split_by_doc(
     RETURNS (list[dict[Entity, float | None]]): The entities of each doc with their probabilities,
         or None where these aren't known. Tokens are counted from the first one of the doc.
     """
-    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()  # the first token of each doc
+    # The first token of each doc, and at the end the number of all tokens. Shape: (B + 1,)
+    first_tokens = numpy.cumsum([0, *doc_lengths]).tolist()
     probs_of_docs: list[dict[Entity, float | None]] = [{} for _ in doc_lengths]
     for entity in entities:
         begin, end, label = entity

@@ -127,7 +127,8 @@ def run_all(
             break
         queue = run_together
         if run_alone:
-            # A single run at a time: if a worker dies, it is known which run it had.
+            # A single run at a time: if a worker dies, it is known which run it had. The executor
+            # is new and not broken, so that the run is surely begun, and not left in this queue.
             queue = deque([run_alone.popleft()])
         for run, n_deaths, ended in run_until_broken(queue, make_executor):
             if ended is not None:
@@ -181,6 +182,8 @@ def run_until_broken(
                     is_broken = not getattr(executor, "outlives_workers", False)
                     yield run, n_deaths + 1, None
                 elif isinstance(error, Exception):
+                    # `run_one` returns errors. This one is from before or after it: what can't be
+                    # pickled, or a worker with other versions or files.
                     yield run, n_deaths, describe_failure(error)
                 else:
                     yield run, n_deaths, future.result()
@@ -390,7 +393,7 @@ class RayCluster(Executor):
         reference (Any): Ray's reference to the task.
         """
         future: Future = Future()
-        future.set_running_or_notify_cancel()
+        future.set_running_or_notify_cancel()  # From now on it can't be cancelled, only ended.
         self.references[future] = reference
         reference.future().add_done_callback(partial(self._end, future))
         return future

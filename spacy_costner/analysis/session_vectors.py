@@ -24,6 +24,7 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     RETURNS (Path | None): The folder of the pipeline that has the vectors. None: the texts have too
         few words, or SciPy is missing.
     """
+    # In the order of their keys, so that the same texts always make the same file
     lines: list[str] = []
     for stored in sorted(store.texts.values(), key=lambda stored: stored.key):
         if not stored.is_measuring:
@@ -31,7 +32,8 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     raw_text = "".join(lines)
     if not raw_text:
         return None
-    # This file is written last: after a crash in between, they are learned again.
+    # The file of the texts is written after the vectors: after a crash in between, the vectors are
+    # learned again.
     raw_path = store.folder / RAW_FILE
     vectors_path = store.folder / DIR_VECTORS
     if raw_path.exists() and raw_path.read_text(encoding="utf8") == raw_text:

@@ -76,7 +76,8 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
-    _, log_probs = posterior.best_paths(1)  # the best path of each doc. Shape: (1, D)
+    # The logarithm of the probability of the best path of each doc. Shape: (1, D)
+    _, log_probs = posterior.best_paths(1)
     doc_uncertainties = -numpy.expm1(log_probs[0])  # 1 - p, without the rounding error near 0
     token_uncertainties = 1.0 - posterior.marginals.max(axis=1).astype("float64")
     # By rounding, a probability may be slightly above 1.
@@ -319,6 +320,7 @@ def measure_pool(
     for batch in minibatch(docs, nlp.batch_size):
         batch_docs = run_before(nlp, name, [doc for _, doc in batch])
         uncertainty = measure(ner, ner.posterior(batch_docs, preset=True))
+        # By rounding, an uncertainty may be slightly below 0, which `choose_diverse` doesn't take.
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
         # The tokens of all docs of the batch stand one after another. Cut out the tokens of each
         # doc.

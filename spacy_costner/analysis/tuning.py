@@ -207,8 +207,8 @@ def tune_on(
     beta (float): Recall is so many times as important as precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
-    may_keep (bool): Keep the decoding of the component if the aim is F-beta, and that of the
-        decoding is higher than with the chosen value.
+    may_keep (bool): Keep the decoding of the component if the aim is F-beta, and its F-beta is
+        higher than with the chosen value.
     RETURNS (Tuning): The scores at each value, and the value chosen.
     """
     # Count the correct, predicted and annotated entities of each doc with each value.
@@ -341,7 +341,7 @@ def decode_at_all(
     n_gold = sum(len(dev.gold.begin) for dev in predictions)
     if n_gold == 0:
         raise ValueError("expected docs with entities, got none")
-    values = TUNABLE[parameter].values.round(4).tolist()
+    values = TUNABLE[parameter].values.round(4).tolist()  # 0.06, not 0.060000000000000005
     if parameter == "bias":
         for bias in values:
             decoding = make_viterbi(bias=bias)
@@ -352,6 +352,7 @@ def decode_at_all(
     for threshold in values:
         decoded: list[Entities] = []
         for dev, (entities, probs) in zip(predictions, likely):
+            # Entities below the threshold have a negative gain, and are not chosen.
             chosen_entities = without_overlap(entities, probs - threshold)
             decoded.append(dev.select_counted(chosen_entities))
         yield threshold, decoded

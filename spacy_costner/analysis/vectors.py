@@ -221,8 +221,8 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
     chosen words grow by a constant factor."""
     n_words = len(vectors.words)
     first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
-    # Geometric series begin above 0, so 1 is added to ranks meanwhile. The last one is left out, as
-    # no word has it.
+    # Geometric series begin above 0, so 1 is added to ranks meanwhile. The last of them is the
+    # rarest word, which is left out.
     ranks = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():

@@ -108,7 +108,7 @@ def watch(
             continue
         scores.append(score)
         if key is not None:
-            value = str(doc.user_data.get(key))
+            value = str(doc.user_data.get(key))  # The values in `calibration.keys` are strings.
             scores_by_value.setdefault(value, []).append(score)
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:

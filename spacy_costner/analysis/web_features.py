@@ -249,6 +249,7 @@ def find_private_rows(features: Features) -> Array1d:
     for column in columns:
         is_private_value[column.name] = _private_values(column, counts, is_private_value)
 
+    # `concatenate` needs at least one array, and there may be no columns.
     rows: list[Array1d] = [numpy.zeros(0, dtype=bool)]
     for column in columns:
         # The rows of a column: each offset has one for each value.
@@ -335,6 +336,7 @@ def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
     RAISES (ValueError): If one is computed by another function. The message names it.
     """
     getters: dict[int, Any] = vocab.lex_attr_getters  # type: ignore[attr-defined]
+    # Whatever the columns see, white space is removed from the ends of entities.
     names = ["IS_SPACE"]
     for column in columns:
         names.extend(column.attributes)

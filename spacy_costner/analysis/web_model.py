@@ -250,8 +250,8 @@ def _select_used(
     selected_features, rows = features.select(has_weights)
     emissions_of_passes: list[Floats2d] = []
     for weights in weights_of_passes:
-        # `select` keeps a value in all its slots if it has weights in one of them. In slots where
-        # it has none, or where they are left out, its weights are 0.
+        # `select` keeps a value at all offsets of its column if it has weights at one of them. At
+        # the other offsets its weights are 0 here, also those that are left out.
         is_kept = has_weights[rows]
         emissions_of_passes.append(numpy.where(is_kept[:, None], weights.emissions[rows], 0))
     return selected_features, emissions_of_passes
@@ -336,10 +336,11 @@ def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dic
     decode = ner.decoding.decode
     if not isinstance(decode, MinCost):
         return {"kind": kind, **ner.cfg["decoding"]}
-    chain_tags = ner.tags
-    choices = decode.choices(chain_tags)
-    tags = Tags(choices.labels, chain_tags.scheme.name)
-    masks = node_masks(choices, tags, chain_tags)
+    leaf_tags = ner.tags  # with a single O, as decodings have them, unlike `ner.chain_tags`
+    choices = decode.choices(leaf_tags)
+    # The tags that can be predicted: if there is a label tree, those of its inner nodes, too
+    tags = Tags(choices.labels, leaf_tags.scheme.name)
+    masks = node_masks(choices, tags, leaf_tags)
     arrays["costs"] = choices.costs
     return {
         "kind": kind,

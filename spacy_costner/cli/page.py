@@ -70,7 +70,8 @@ def page_cli(
         nlp = load_pipeline(model, code_path)
         web_model = run(nlp)
         if output_path is not None:
-            promise = next(iter(find_components(nlp).values())).guarantee
+            (ner,) = find_components(nlp).values()  # `make_web_model` refuses several
+            promise = ner.guarantee
             save_text(output_path, ner_page(web_model, promise, texts or []))
             typer.echo(f"Written to {output_path}: {size_text(output_path.read_bytes())}")
         if module_path is not None:
@@ -131,7 +132,8 @@ def decoding_text(info: dict[str, Any]) -> str:
 
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
     """The colour of each label, as displaCy has it, with what packages have registered. A label
-    that displaCy doesn't know has the next of its colours that no other label has."""
+    that displaCy doesn't know has the next of its colours that no other label has. If these are
+    used up, they are used again."""
     displacy_colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
     for registered in registry.displacy_colors.get_all().values():
         # A package registers its colours, or a function that returns them.

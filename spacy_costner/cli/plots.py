@@ -404,6 +404,7 @@ def precision_recall(
 
     with drawing() as figure_class:
         figure = figure_class()
+        # The axes end a little above 1, so that a curve at 1 is not half hidden.
         axes = figure.add_subplot(
             xlim=(low_recall, 1.005),
             ylim=(low_precision, 1.005),
@@ -457,7 +458,7 @@ def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
     """
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
     # Each line begins where the precision is 1, or where the axes begin. It has 100 points.
-    first_recall = numpy.maximum(f_scores / (2 - f_scores), max(low_recall, 0.01))
+    first_recall = numpy.maximum(f_scores / (2 - f_scores), low_recall)
     recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9)
     precision = f_scores * recall / (2 * recall - f_scores)
     axes.plot(recall, precision, color=RULE, linewidth=0.8, zorder=0)
@@ -593,8 +594,9 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 
 def draw_estimates(result: Estimate) -> Any:
     """Plot the estimates of each label with their intervals: at the left the number of entities, in
-    percent of the estimate, at the right F. Below each interval is the interval of the annotated
-    docs alone, and a cross for what the model expects. Labels without an estimate have no row.
+    percent of the estimate, at the right F. A cross beside the estimate shows what the model alone
+    says. Below it is the interval of the annotated docs alone. Labels without an estimate have no
+    row.
 
     result (Estimate): The estimates.
     """
@@ -624,8 +626,8 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
-    """Draw an estimate with its interval in a row. Below it is the interval of the annotated docs
-    alone, and a cross for what the model expects.
+    """Draw an estimate with its interval in a row, and a cross for what the model alone says. Below
+    them is the interval of the annotated docs alone.
 
     axes (Any): The axes to draw on.
     y (int): The index of the row. The lines of row 0 make the legend.

@@ -159,7 +159,7 @@ def sum_others(confusion: Confusion) -> Confusion:
     The sum of all costs is the same as before."""
     labels, cost = confusion
     n_others = len(labels) - 1 - MAX_LABELS  # The last label is O, which doesn't count.
-    if n_others < 2:
+    if n_others < 2:  # The sum of a single label would take as much room as the label.
         return confusion
     # The cost of all mistakes in which a label is annotated or predicted. A mistake on the diagonal
     # is in both sums, so it is subtracted once.
