@@ -99,7 +99,8 @@ class WordSlots(NamedTuple):
         `by_offset`. `gather` takes, for each token, the number of the first row of its word,
         (N, 1). It returns (N, O). Column i belongs to the i-th offset. For a token it has the first
         row of the word at this offset from the token, plus i: the row that keeps the sum of this
-        word for this offset.
+        word for this offset. For example, with the offsets -1, 0 and 1 the word with the id 5 has
+        the rows 15, 16 and 17. A token before this word has the row 17 in column 2.
         """
         offsets = to_int32([*self.by_offset])
         return Slots(

@@ -72,16 +72,17 @@ class Evaluations(NamedTuple):
         be lowered, the last evaluation is at the end of training."""
         if self.are_enough:
             return self
-        # The most steps that may lie between two evaluations.
+        # The most steps that may lie between two evaluations: at least 1, also without examples.
         shortest_epoch = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
             return self._replace(frequency=highest_frequency)
         # The fewest evaluations that are enough, at equal distances up to the last step. The last
         # step may come a little earlier than `n_steps` says, if other orders have fewer steps.
+        # Training of a single step has only step 0, and the lowest frequency will do.
         last_step = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
         n_evaluations = ceil(last_step / highest_frequency)
-        return self._replace(frequency=max(last_step // n_evaluations, 1))
+        return self._replace(frequency=last_step // n_evaluations)
 
 
 def count_evaluations(
