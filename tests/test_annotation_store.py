@@ -119,6 +119,15 @@ def test_a_text_that_is_left_out_is_in_no_corpus(tmp_path: Path) -> None:
     assert not store.accepted(is_measuring=False)
 
 
+def test_an_answer_after_a_removed_one_is_another_version(tmp_path: Path) -> None:
+    """So a page that still shows the removed answer knows that it was replaced."""
+    store = make_store(tmp_path)
+    key = keys(store, is_measuring=False)[0]
+    assert save(store, key, PERSON) == 1
+    store.remove(key)
+    assert save(store, key) == 2
+
+
 def test_a_removed_answer_is_in_no_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     first, second = keys(store, is_measuring=False)[:2]

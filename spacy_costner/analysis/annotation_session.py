@@ -423,9 +423,9 @@ class AnnotationSession:
 
     def _train_forever(self) -> None:
         """Train whenever there are new answers."""
-        # Vectors are learned while the first texts are annotated. If they can't be saved, the first
-        # training says so.
-        with suppress(OSError):
+        # Vectors are learned while the first texts are annotated. If that fails, the first training
+        # tries again, and says why.
+        with suppress(Exception):
             self.vectors  # noqa: B018
         while True:
             with self._lock:

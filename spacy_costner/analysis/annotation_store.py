@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     key: str
     task: Task  # with its spans, and "answer" among its other keys
     is_measuring: bool
-    version: int  # 1 for an answer that was read or is new; each change in this process adds 1
+    version: int  # of the answers to the text: 1 for the first one, which may be read from a file
 
     @property
     def is_left_out(self) -> bool:
@@ -99,12 +99,15 @@ class AnnotationStore:
         # How many texts each call of `add_texts` added, by the number of the call.
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
+        # The number of answers that each text has had, also of those that were removed.
+        self._n_answers: Counter[str] = Counter()
         for path in (self.train_path, self.measure_path):
             is_measuring = path == self.measure_path
             remove_cut_line(path)
             if path.exists() and path.stat().st_size:
                 for _, task in read_tasks(path):
                     key = task.extra["meta"]["key"]
+                    self._n_answers[key] = 1
                     self.answers[key] = Answer(key, task, is_measuring, version=1)
         remove_cut_line(self._history_path)
         self.history: list[dict[str, Any]] = list(read_lines(self._history_path))
@@ -195,16 +198,14 @@ class AnnotationStore:
             meta = {**meta, **drawing.to_dict()}
         extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": meta}
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)
-        earlier = self.answers.get(key)
-        version = 1 if earlier is None else earlier.version + 1
-        answer = Answer(key, task, is_measuring, version)
-        if earlier is None:
+        answer = Answer(key, task, is_measuring, version=self._n_answers[key] + 1)
+        if key in self.answers:
+            # A change: the answer keeps its place in the file.
+            self._rewrite({**self.answers, key: answer}, self._path_of(answer))
+        else:
             append_line(self._path_of(answer), task_to_line(task))
-            self.answers[key] = answer
-            return answer
-        # A change: the answer keeps its place in the file.
-        self._rewrite({**self.answers, key: answer}, self._path_of(answer))
         self.answers[key] = answer
+        self._n_answers[key] = answer.version
         return answer
 
     def remove(self, key: str) -> bool:
