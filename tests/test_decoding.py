@@ -467,6 +467,18 @@ def test_best_paths_with_a_temperature_are_those_of_divided_scores(
             assert probs[tuple(path)] == pytest.approx(p, abs=1e-9)
 
 
+def test_rounding_makes_no_path_more_probable_than_1() -> None:
+    """With scores in the thousands the score of a path and log Z are nearly equal. Of
+    these 40 differences 27 are rounded to more than 0."""
+    tags = Tags(["a", "b"], "IOB2")
+    scores = random_potentials(40 * [50], len(tags), scale=3000)
+    posterior = Posterior(chain.constrain(scores, tags.constraints), tags)
+
+    _, log_probs = posterior.best_paths(1)
+
+    assert (log_probs <= 0).all()
+
+
 @given(calibrated_posterior())
 def test_marginals_with_a_temperature_are_those_of_divided_scores(
     posteriors: tuple[Posterior, Posterior],

@@ -441,6 +441,12 @@ def test_damaged_weights_are_refused(damaged: bytes) -> None:
         SparseWeights().from_bytes(damaged)
 
 
+def test_more_rows_than_32_bits_can_number_are_refused() -> None:
+    saved = srsly.msgpack_dumps({**SAVED_FIELDS, "n_vector_rows": 2**31})
+    with pytest.raises(ValueError, match="and 2147483648 rows of vectors"):
+        SparseWeights().from_bytes(saved)
+
+
 DENSE = {"@architectures": "spacy_costner.LinearChainCRF.v1", "tok2vec": TOK2VEC}
 
 
