@@ -78,7 +78,7 @@ FIRST_STEPS = 500
 
 HIGHEST_SCORE = 5
 """Some losses turn costs into scores by a factor. It is chosen so that no mistake has a higher
-score than this."""
+score than this, except with ZScore, whose recommended factor is larger."""
 
 SPACY_EMBED_ROWS = 5000
 """How many rows the tables of word forms have in spaCy's own configs."""
@@ -906,8 +906,9 @@ def round_to_two_digits(value: float) -> float:
 def choose_multiplier(
     cost: Block | None, files: Mapping[str, str], corpus: TrainingCorpus
 ) -> float:
-    """Choose the score per unit of cost. It is 1, or 0.5 with a label tree. It is lower if the
-    worst mistake would otherwise have a score above `HIGHEST_SCORE`.
+    """Choose the score per unit of cost, by which the recommended one of a loss is multiplied. It
+    is 1, or 0.5 with a label tree. It is lower if the worst mistake would otherwise have a score
+    above `HIGHEST_SCORE`.
 
     cost (Block | None): The block of the cost. None: mistakes have no cost.
     files (Mapping[str, str]): The files of the cost: see `Costs`.

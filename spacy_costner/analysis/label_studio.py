@@ -105,7 +105,8 @@ class LabelStudioBackend:
 
     @property
     def model_version(self) -> str:
-        """The name of the model, which changes with each training that had other texts."""
+        """The name of the model. It says how many texts the model was trained on, and how many
+        measure it."""
         history = self.session.store.history
         if not history:
             return "no model yet"
@@ -133,7 +134,7 @@ class LabelStudioBackend:
     def _predict_texts(
         self, texts: Sequence[str], interface: LabelingInterface
     ) -> list[dict[str, Any]]:
-        """The prediction of each text."""
+        """The prediction of each text, as Label Studio's JSON has it."""
         n_trainings = len(self.session.store.history)
         if n_trainings != self._n_trainings_before:
             self._certainties.clear()

@@ -518,7 +518,7 @@ class FoldTraining:
         examples (Sequence[Example]): All docs.
         is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
         """
-        linear = load_linear(self.config.copy())
+        linear = load_linear(self.config)
         nlp, ner, _ = linear
         # Labels are added to the component, not to the config: there, `initialize` would take a
         # label such as "${paths.train}" for a variable. The empty list in the config says that

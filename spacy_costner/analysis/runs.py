@@ -135,6 +135,7 @@ def run_all(
                 has_any_ended = True
                 yield run, ended
             elif n_deaths < TRIES_TOGETHER:
+                # It is repeated first, so that a run that kills its workers is soon tried alone.
                 run_together.appendleft((run, n_deaths))
             elif n_deaths < TRIES_TOGETHER + TRIES_ALONE:
                 run_alone.appendleft((run, n_deaths))

@@ -31,7 +31,7 @@ def describe_tokenizer(nlp: Language) -> dict[str, Any]:
         have.
     """
     tokenizer = nlp.tokenizer
-    # A class that derives from it may do something else.
+    # A class that derives from it may do something else. (`isinstance` tells mypy the type.)
     if not isinstance(tokenizer, Tokenizer) or type(tokenizer) is not Tokenizer:
         kind = type(tokenizer)
         raise ValueError(

@@ -146,7 +146,7 @@ def comparison_text(rows: Sequence[ComparedLoss]) -> str:
 
 def score_text(name: str, by_seed: Sequence[float]) -> str:
     """Write the mean of a score over seeds, with its standard deviation, in percent. The cost isn't
-    a share, so it has four digits in place of percent."""
+    a share, so it is not in percent, and has four digits after the point."""
     if name == "ents_cost":
         return mean_and_deviation(by_seed, digits=4)
     return mean_and_deviation([100 * score for score in by_seed])

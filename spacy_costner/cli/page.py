@@ -91,7 +91,9 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
     """
     info = web_model.info
     # The model file says whether the page has the promise: a page knows no groups of docs.
-    has_promise = info["promise"] is not None and promise is not None
+    promise_line = None
+    if info["promise"] is not None and promise is not None:
+        promise_line = promise_text(promise)
     data = {
         "model": b64encode(web_model.data).decode("ascii"),
         "worker": bundle("page_worker.js"),
@@ -106,7 +108,7 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
         script=Markup(bundle("page.js")),
         decoding=decoding_text(info),
         start=info["threshold"] or 0.5,
-        promise=promise_text(promise) if has_promise and promise is not None else None,
+        promise=promise_line,
         published=published_text(web_model),
     )
 

@@ -24,8 +24,8 @@ MAX_TAGS = 66
 so many with 16 labels in the scheme BILUO."""
 
 MIN_WHOLE_COST = 10
-"""If the highest cost is below this, costs are shown with two digits, otherwise as whole
-numbers."""
+"""If the highest cost is below this, costs are shown with two significant digits, otherwise as
+whole numbers."""
 
 
 @command(

@@ -8,7 +8,7 @@ import numpy
 def markdown_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], *, align: bool = False
 ) -> str:
-    """Write a table in Markdown. Floats are written with two digits.
+    """Write a table in Markdown. Floats have two digits after the point.
 
     header (Sequence[object]): The names of the columns.
     rows (Sequence[Sequence[object]]): The cells of the other rows.
@@ -59,7 +59,7 @@ def mean_and_deviation(numbers: Sequence[float], digits: int = 2) -> str:
 
 
 def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    """Turn all cells into text. Floats are written with two digits."""
+    """Turn all cells into text. Floats have two digits after the point."""
     text_rows: list[list[str]] = []
     for row in rows:
         cells: list[str] = []
