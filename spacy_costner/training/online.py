@@ -150,7 +150,8 @@ def train(
         # Without batches there are no steps, and the loop would never reach `max_steps`.
         while batches.by_doc and (not max_epochs or trained.n_epochs < max_epochs):
             batches_of_epoch = batches.in_epoch(trained.n_epochs)
-            n_sequences = sum(batch.n_sequences for batch in batches_of_epoch)
+            # At least 1: targets leave out docs whose gold is impossible, and these may be all.
+            n_sequences = max(sum(batch.n_sequences for batch in batches_of_epoch), 1)
             shuffle(batches_of_epoch)
 
             loss_of_epoch = 0.0
