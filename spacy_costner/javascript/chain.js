@@ -46,8 +46,8 @@
  */
 
 /**
- * Numbers of messages are scaled to a sum of 1. Below this they may have lost digits, or be 0: then
- * the messages of the sequence are computed as logarithms, which takes longer.
+ * The messages of a token are scaled so that their sum is 1. A number below this may have lost
+ * digits, or be 0. Then the messages of the sequence are computed as logarithms, which takes longer.
  */
 const SMALLEST = 1e-200;
 
@@ -146,8 +146,8 @@ export class Temperature {
 }
 
 /**
- * Returns the path with the highest score, by Viterbi's recursion. Of equal ones, it is the one
- * whose last tag is the first of the tags, and so on.
+ * Returns the path with the highest score, by Viterbi's recursion. Where tags are equally good, it
+ * takes the first of them, from the last token of a sequence back to the first.
  *
  *     delta_t[j] = max_i (delta_{t-1}[i] + M[i, j]) + E[t, j]
  *

@@ -31,7 +31,7 @@ import { Posterior } from "./posterior.js";
  */
 
 /**
- * What may be said of a prediction.
+ * The options of a prediction.
  * @typedef {Object} Options
  * @property {number} [threshold] The least probability of entities, from 0 to 1.
  * @property {Record<string, number>} [labels] Thresholds or biases of single labels.

@@ -341,8 +341,8 @@ class Tokenizer {
   }
 
   /**
-   * Replaces sequences of tokens by the tokens of the special case that they are together. What only has
-   * the same tokens, with other spaces between them, stays.
+   * Replaces sequences of tokens by the tokens of the special case that they are together. A sequence
+   * stays as it is if its text, with its spaces, is not that of the special case.
    * @param {string} text
    * @param {Token[]} tokens
    * @param {[number, number][]} sequences In the order of the text, without overlaps.
