@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spacy.lang.en import English
 from spacy.language import Language
 from spacy.pipeline.ner import DEFAULT_NER_MODEL
 from spacy.util import registry
@@ -27,6 +28,9 @@ from spacy_costner.pipeline.component import (
 )
 
 from . import conftest as conftest  # looks up registered names faster
+from .support.tokenizers import without_special_cases
+
+English.Defaults = without_special_cases(English)
 
 OF_THE_PARSER = {
     "moves": None,

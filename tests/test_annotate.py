@@ -229,6 +229,7 @@ def test_with_on_error_raise_what_fails_stops_the_command(
     assert not files(tmp_path / "out")
 
 
+NLP = Language()
 LINE = st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))
 
 
@@ -245,7 +246,7 @@ def test_parts_have_each_line_once(
 
     ids_and_texts = []
     for part in parts:
-        ids_and_texts += [(row.id, row.text) for row in read_rows(Language(), part)]
+        ids_and_texts += [(row.id, row.text) for row in read_rows(NLP, part)]
     numbered = enumerate(lines, 1)
     assert ids_and_texts == [(i, line) for i, line in numbered if line.encode().strip()]
     assert len({part.digest for part in parts}) == len(parts)
@@ -258,7 +259,7 @@ def test_white_space_is_text_but_byte_order_marks_and_carriage_returns_are_not(
     path.write_bytes(b"\xef\xbb\xbfThe Red Sox lost.\r\n \r\n  Who?\r\nNo")
     ids_and_texts = []
     for part in divide(path, 2):
-        ids_and_texts += [(row.id, row.text) for row in read_rows(Language(), part)]
+        ids_and_texts += [(row.id, row.text) for row in read_rows(NLP, part)]
     assert ids_and_texts == [(1, "The Red Sox lost."), (3, "  Who?"), (4, "No")]
 
 

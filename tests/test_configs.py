@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import spacy
+from spacy.lang.en import English
+from spacy.lang.es import Spanish
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config
@@ -16,6 +18,7 @@ from spacy_costner.settings import check_settings
 
 from .support.experiment import make_corpus
 from .support.slow import slow_but
+from .support.tokenizers import without_special_cases
 from .support.transformers import register_transformers
 
 register_transformers()
@@ -26,6 +29,13 @@ COMPLETE = sorted(CONFIGS.glob("*.cfg"))
 PAPERS = sorted(CONFIGS.glob("papers/*.cfg"))
 TREE = {"components": {"ner": {"loss": {"cost": {"tree": {"place": {"city": {}, "country": {}}}}}}}}
 """In the place of the tree of GENIA."""
+
+
+@pytest.fixture(autouse=True)
+def languages_without_special_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The languages of the configs. No test here is about tokens."""
+    for language in (English, Spanish):
+        monkeypatch.setattr(language, "Defaults", without_special_cases(language))
 
 
 def name(path: Path) -> str:

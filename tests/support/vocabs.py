@@ -5,6 +5,6 @@ from spacy.vocab import Vocab, create_vocab
 
 
 def blank_vocab() -> Vocab:
-    """The vocab of a blank pipeline for many languages. The pipeline itself takes a thousand times
-    as long to make, because of the special cases of its tokenizer."""
+    """The vocab of a blank pipeline for many languages. The pipeline itself takes a hundred times
+    as long to make."""
     return create_vocab("xx", MultiLanguage.Defaults)
