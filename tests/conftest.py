@@ -1,23 +1,50 @@
 """What holds for all tests."""
 
+import os
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import catalogue
 import pytest
 from hypothesis import settings
+from spacy.language import Language
 from thinc.api import fix_random_seed
 
 from .support.experiment import SENTENCES, Experiment, make_experiment
 from .support.pipelines import pipeline, train
+from .support.tokenizers import without_special_cases
 
 # Or else each look-up of a registered name goes through all entry points there are.
 catalogue.AVAILABLE_ENTRY_POINTS = {
     group: entry_points(group=group) for group in entry_points().groups
 }
 
+# Most pipelines are of no language in particular. Those of a language keep its special cases.
+Language.Defaults = without_special_cases(Language)
+
 settings.register_profile("chain", max_examples=60, deadline=None)
 settings.load_profile("chain")
+
+
+FSYNC = os.fsync
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_flushing() -> Iterator[None]:
+    """Files are not flushed to the disk: what tests write need not survive a power failure. A
+    handle that is not open is an error, as it is with `fsync`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="module")
+def with_flushing() -> Iterator[None]:
+    """Files are flushed: for tests of how they are saved."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", FSYNC)
+        yield
 
 
 @pytest.fixture(scope="session")

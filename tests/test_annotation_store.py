@@ -17,6 +17,8 @@ from spacy_costner.readers import CorpusInfo, Task, TaskSpan, read_docs
 
 from .support.annotation import make_texts
 
+pytestmark = pytest.mark.usefixtures("with_flushing")
+
 NLP = spacy.blank("xx")
 PERSON = TaskSpan(10, 13, "PER")
 

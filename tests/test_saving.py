@@ -21,6 +21,7 @@ from spacy_costner.saving import (
     save_folder,
 )
 
+pytestmark = pytest.mark.usefixtures("with_flushing")
 posix = pytest.mark.skipif(os.name != "posix", reason="folders are not replaced like this here")
 
 Files = dict[str, str]
