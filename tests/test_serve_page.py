@@ -1,15 +1,18 @@
 """The page of `costner serve` in Chromium, by real keys and the mouse."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spacy_costner.analysis.annotation_session import AnnotationSession
 from spacy_costner.analysis.annotation_store import AnnotationStore
 
 from .support.annotation import LANG, NAMES, TOWNS, make_texts
-from .support.browser import browser, needs_chromium
-from .support.serving import served
+from .support.browser import Browser, browser, needs_chromium
+from .support.serving import served, served_in_thread
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -23,6 +26,34 @@ def options(tmp_path: Path) -> list[str]:
     path = tmp_path / "raw.txt"
     path.write_text("\n".join(make_texts(80)))
     return ["--labels", "PER,LOC", "--lang", LANG, "--texts", str(path)]
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A tab of a browser, which tests use one after another."""
+    with browser(tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def page(tab: Browser, tmp_path: Path) -> Iterator[Browser]:
+    """The page of a new session, when it shows its first text."""
+    with shown(tab, tmp_path, make_texts(80), ["PER", "LOC"]) as page:
+        yield page
+
+
+@contextmanager
+def shown(
+    tab: Browser, folder: Path, texts: list[str], labels: list[str], width: int = 1200
+) -> Iterator[Browser]:
+    """Open the page of a new session in a tab, and wait until it shows its first text."""
+    store = AnnotationStore(folder / "session")
+    store.add_texts(texts)
+    with served_in_thread(AnnotationSession(store, labels=labels, lang=LANG)) as address:
+        tab.open(address, width=width)
+        tab.wait(SHOWN)
+        yield tab
+        tab.open("about:blank")  # ends the connection to the server
 
 
 def entities(tab: Any) -> list[tuple[int, int, str]]:
@@ -93,99 +124,75 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
             assert tab.run("document.querySelectorAll('mark.proposed i').length") == 2
 
 
-def test_entities_are_made_changed_and_removed_by_the_mouse(
-    tmp_path: Path, options: list[str]
-) -> None:
-    with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
-        tab.open(address)
-        tab.wait(SHOWN)
-        tab.drag("[data-i='1']", "[data-i='2']")
-        assert entities(tab) == [(1, 3, "PER")]
-        tab.click("[data-i='1']")
-        tab.click("#labels button:nth-child(2)")
-        assert entities(tab) == [(1, 3, "LOC")]
-        tab.click("[data-i='4']")
-        assert entities(tab) == [(1, 3, "LOC"), (4, 5, "LOC")]
-        tab.click("mark button.remove")
-        assert entities(tab) == [(4, 5, "LOC")]
-        first = tab.run("text.key")
-        tab.click("#accept")
-        tab.wait(f"!isBusy && text.key !== {first!r}")
-        tab.click("#back")
-        tab.wait(f"!isBusy && text.key === {first!r}")
-        assert entities(tab) == [(4, 5, "LOC")]
-        tab.click("#leave")
-        tab.wait("byId('annotated').textContent.includes('1 left out')")
+def test_entities_are_made_changed_and_removed_by_the_mouse(page: Browser) -> None:
+    page.drag("[data-i='1']", "[data-i='2']")
+    assert entities(page) == [(1, 3, "PER")]
+    page.click("[data-i='1']")
+    page.click("#labels button:nth-child(2)")
+    assert entities(page) == [(1, 3, "LOC")]
+    page.click("[data-i='4']")
+    assert entities(page) == [(1, 3, "LOC"), (4, 5, "LOC")]
+    page.click("mark button.remove")
+    assert entities(page) == [(4, 5, "LOC")]
+    first = page.run("text.key")
+    page.click("#accept")
+    page.wait(f"!isBusy && text.key !== {first!r}")
+    page.click("#back")
+    page.wait(f"!isBusy && text.key === {first!r}")
+    assert entities(page) == [(4, 5, "LOC")]
+    page.click("#leave")
+    page.wait("byId('annotated').textContent.includes('1 left out')")
 
 
-def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(
-    tmp_path: Path, options: list[str]
-) -> None:
+def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(page: Browser) -> None:
     """By the mouse: first the label, then the words. To change an entity, click on it first."""
-    with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
-        tab.open(address)
-        tab.wait(SHOWN)
-        tab.drag("[data-i='0']", "[data-i='1']")
-        tab.click("#labels button:nth-child(2)")
-        tab.click("[data-i='3']")
-        tab.click("#labels button:nth-child(1)")
-        tab.click("[data-i='5']")
-        assert entities(tab) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "PER")]
-        # By keys, the label is that of the entity that was just made.
-        tab.press("2")
-        assert entities(tab) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "LOC")]
+    page.drag("[data-i='0']", "[data-i='1']")
+    page.click("#labels button:nth-child(2)")
+    page.click("[data-i='3']")
+    page.click("#labels button:nth-child(1)")
+    page.click("[data-i='5']")
+    assert entities(page) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "PER")]
+    # By keys, the label is that of the entity that was just made.
+    page.press("2")
+    assert entities(page) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "LOC")]
 
 
-def test_shift_selects_several_words_and_arrows_choose_a_label(
-    tmp_path: Path, options: list[str]
-) -> None:
-    with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
-        tab.open(address)
-        tab.wait(SHOWN)
-        tab.press("ArrowRight")
-        tab.press("ArrowRight", 2, shift=True)
-        tab.press("ArrowDown")
-        tab.press(" ")
-        assert entities(tab) == [(1, 4, "LOC")]
-        assert tab.run("document.querySelector('[aria-pressed=true]').textContent") == "2 LOC"
+def test_shift_selects_several_words_and_arrows_choose_a_label(page: Browser) -> None:
+    page.press("ArrowRight")
+    page.press("ArrowRight", 2, shift=True)
+    page.press("ArrowDown")
+    page.press(" ")
+    assert entities(page) == [(1, 4, "LOC")]
+    assert page.run("document.querySelector('[aria-pressed=true]').textContent") == "2 LOC"
 
 
-def test_of_two_tabs_the_second_is_told(tmp_path: Path, options: list[str]) -> None:
-    with served(tmp_path / "session", *options) as (_, address):
-        (tmp_path / "other").mkdir()
-        with browser(tmp_path) as tab, browser(tmp_path / "other") as other:
-            for page in (tab, other):
-                page.open(address)
-                page.wait(SHOWN)
-            assert tab.run("text.key") == other.run("text.key")
-            for page in (tab, other):
-                page.press("Enter")
-                page.wait("earlier.length === 1")
-            assert tab.run("byId('said').textContent") == ""
-            assert "Another tab had answered" in other.run("byId('said').textContent")
+def test_of_two_tabs_the_second_is_told(page: Browser, tmp_path: Path) -> None:
+    with browser(tmp_path) as other:
+        other.open(page.run("location.href"))
+        other.wait(SHOWN)
+        assert page.run("text.key") == other.run("text.key")
+        for tab in (page, other):
+            tab.press("Enter")
+            tab.wait("earlier.length === 1")
+        assert page.run("byId('said').textContent") == ""
+        assert "Another tab had answered" in other.run("byId('said').textContent")
 
 
 @pytest.mark.parametrize("width", [1200, 420])
-def test_nothing_is_wider_than_the_window(width: int, tmp_path: Path, options: list[str]) -> None:
-    with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
-        tab.open(address, width=width)
-        tab.wait(SHOWN)
-        assert tab.run(
+def test_nothing_is_wider_than_the_window(width: int, tab: Browser, tmp_path: Path) -> None:
+    with shown(tab, tmp_path, make_texts(80), ["PER", "LOC"], width) as page:
+        assert page.run(
             "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )
 
 
-def test_markup_in_texts_and_labels_is_shown_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "raw.txt"
+def test_markup_in_texts_and_labels_is_shown_as_it_is(tab: Browser, tmp_path: Path) -> None:
     markup = (
         "<img src=x onerror=document.title='hacked'> & <script>document.title='hacked'</script>"
     )
-    path.write_text("\n".join(f"{markup} {i}" for i in range(4)))
-    options = ["--labels", "<b>A</b>", "--lang", LANG, "--texts", str(path)]
-    with browser(tmp_path) as tab, served(tmp_path / "session", *options) as (_, address):
-        tab.open(address)
-        tab.wait(SHOWN)
-        tab.press("1")
-        assert tab.run("byId('text').textContent").startswith("<<b>A</b>")
-        assert tab.run("document.title").startswith("Annotate")
-        assert tab.run("document.querySelectorAll('img, #labels b').length") == 0
+    texts = [f"{markup} {i}" for i in range(4)]
+    with shown(tab, tmp_path, texts, ["<b>A</b>"]) as page:
+        page.press("1")
+        assert page.run("byId('text').textContent").startswith("<<b>A</b>")
+        assert page.run("document.title").startswith("Annotate")
+        assert page.run("document.querySelectorAll('img, #labels b').length") == 0
