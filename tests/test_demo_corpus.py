@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from spacy.tokens import Doc
 from .support.vocabs import blank_vocab
 
 TREE = Path(__file__).parent.parent / "configs" / "demo_tree.json"
+
+
+demo_corpus = cache(make_corpus)
+"""A part of the corpus, made once for all tests."""
 
 
 def leaves(tree: dict[str, Any]) -> Iterator[str]:
@@ -34,7 +39,7 @@ def test_labels_of_the_demo_corpus_are_the_leaves_of_its_tree() -> None:
     vocab = blank_vocab()
     tree_labels = set(leaves(json.loads(TREE.read_text(encoding="utf8"))))
     for name, size in SIZES.items():
-        docs = list(make_corpus(name).get_docs(vocab))
+        docs = list(demo_corpus(name).get_docs(vocab))
         assert len(docs) == size
         ents = [ent for doc in docs for ent in doc.ents]
         assert {ent.label_ for ent in ents} == tree_labels
@@ -45,10 +50,10 @@ def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: s
     """More than a tenth, but less than six tenths."""
     vocab = blank_vocab()
     training_words = set()
-    for doc in make_corpus("train").get_docs(vocab):
+    for doc in demo_corpus("train").get_docs(vocab):
         training_words.update(token.text for token in doc)
 
-    ents = [ent for doc in make_corpus(name).get_docs(vocab) for ent in doc.ents]
+    ents = [ent for doc in demo_corpus(name).get_docs(vocab) for ent in doc.ents]
 
     new_ents = [ent for ent in ents if any(token.text not in training_words for token in ent)]
     assert 0.1 < len(new_ents) / len(ents) < 0.6
@@ -56,7 +61,7 @@ def test_some_entities_of_the_demo_corpus_have_words_that_training_lacks(name: s
 
 def test_a_name_of_the_demo_corpus_has_several_labels() -> None:
     """An example is Lincoln: a person, a city, …"""
-    docs = make_corpus("train").get_docs(blank_vocab())
+    docs = demo_corpus("train").get_docs(blank_vocab())
     ents = [ent for doc in docs for ent in doc.ents]
 
     labels_of_lincoln = {ent.label_ for ent in ents if ent.text == "Lincoln"}

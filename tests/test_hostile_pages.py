@@ -1,9 +1,9 @@
 """Tests of pages whose labels, texts and file names are markup: none of it is run."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import spacy
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -14,7 +14,15 @@ from spacy_costner.cli.report import report_page
 
 from .support.browser import Browser, browser, needs_chromium
 from .support.markup import HOSTILE, RUN
+from .support.pipelines import pipeline
 from .support.vocabs import blank_vocab
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A tab of a browser, which tests use one after another."""
+    with browser(tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
 
 
 def make_docs(labels: list[str]) -> list[Doc]:
@@ -49,11 +57,13 @@ def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
     [(HOSTILE[:14], "IOB2"), (HOSTILE[14:], "BILUO")],
     ids=["first", "second"],
 )
-def test_nothing_of_a_report_runs(half: list[str], scheme: str, tmp_path: Path) -> None:
+def test_nothing_of_a_report_runs(
+    half: list[str], scheme: str, tab: Browser, tmp_path: Path
+) -> None:
     """There are few labels, so the matrix of the report has a row for each. With IOB2 there are few
     tags, so that their transitions are drawn, too."""
-    nlp = spacy.blank("xx")
-    ner = nlp.add_pipe("cost_sensitive_ner", name="ner", config={"scheme": scheme})
+    nlp = pipeline(scheme=scheme)
+    ner = nlp.get_pipe("ner")
     examples = [Example(doc.copy(), doc) for doc in make_docs(half)]
     for eg in examples:
         eg.predicted.set_ents([], default="missing")
@@ -64,25 +74,24 @@ def test_nothing_of_a_report_runs(half: list[str], scheme: str, tmp_path: Path) 
     path = tmp_path / "<img src=x onerror=1>.html"
     path.write_text(report_page(result), encoding="utf8")
 
-    with browser(tmp_path) as tab:
-        check_nothing_runs(tab, path, "xx_pipeline 0.0.0: report")
+    check_nothing_runs(tab, path, "xx_pipeline 0.0.0: report")
 
-        titles = tab.run("[...document.querySelectorAll('svg title')].map(e => e.textContent)")
-        assert any(half[0] in title for title in titles)
+    titles = tab.run("[...document.querySelectorAll('svg title')].map(e => e.textContent)")
+    assert any(half[0] in title for title in titles)
 
-        before = tab.run("byId('threshold-text').textContent")
-        tab.run("byId('threshold').focus()")
-        tab.press("Home")
-        assert tab.run("byId('threshold-text').textContent") != before
+    before = tab.run("byId('threshold-text').textContent")
+    tab.run("byId('threshold').focus()")
+    tab.press("Home")
+    assert tab.run("byId('threshold-text').textContent") != before
 
-        # Figures have a size and our colours, although style sheets need a hash.
-        assert tab.run("document.querySelector('#confusion-plot svg').getBBox().width") > 100
-        colour = "getComputedStyle(document.querySelector('#confusion-plot text')).fill"
-        assert tab.run(colour) == "rgb(28, 39, 51)"
+    # Figures have a size and our colours, although style sheets need a hash.
+    assert tab.run("document.querySelector('#confusion-plot svg').getBBox().width") > 100
+    colour = "getComputedStyle(document.querySelector('#confusion-plot text')).fill"
+    assert tab.run(colour) == "rgb(28, 39, 51)"
 
 
 @needs_chromium
-def test_nothing_of_an_audit_runs(tmp_path: Path) -> None:
+def test_nothing_of_an_audit_runs(tab: Browser, tmp_path: Path) -> None:
     docs = make_docs(HOSTILE)
     places = [
         Suspect(i, "spurious entity", 0.1, [(1, 2, label)], [], 0.2, 0.8)
@@ -91,11 +100,10 @@ def test_nothing_of_an_audit_runs(tmp_path: Path) -> None:
     title = f"</title><script>{RUN}</script>"
     path = tmp_path / "audit.html"
     path.write_text(audit_page(places, docs, title), encoding="utf8")
-    with browser(tmp_path) as tab:
-        check_nothing_runs(tab, path, f"{title}: audit")
-        labels = tab.run("[...document.querySelectorAll('li .label')].map(e => e.textContent)")
-        assert len(labels) >= len(HOSTILE) and labels[0].startswith(HOSTILE[0])
-        tab.run("document.querySelector('input').focus()")
-        tab.press(" ")
-        answered = f"1 accepted, 0 rejected, {len(HOSTILE) - 1} to do"
-        assert tab.run("byId('answered').textContent") == answered
+    check_nothing_runs(tab, path, f"{title}: audit")
+    labels = tab.run("[...document.querySelectorAll('li .label')].map(e => e.textContent)")
+    assert len(labels) >= len(HOSTILE) and labels[0].startswith(HOSTILE[0])
+    tab.run("document.querySelector('input').focus()")
+    tab.press(" ")
+    answered = f"1 accepted, 0 rejected, {len(HOSTILE) - 1} to do"
+    assert tab.run("byId('answered').textContent") == answered

@@ -36,6 +36,7 @@ from .support.commands import run
 from .support.config import declared
 from .support.experiment import make_corpus
 from .support.transformers import register_transformers
+from .support.vocabs import blank_vocab
 
 register_transformers()
 
@@ -64,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_docs(path: Path, docs: Sequence[tuple[str, str]]) -> Path:
     """Write docs to a file. A doc is given by its words and its tags, both separated by spaces."""
-    vocab = spacy.blank("xx").vocab
+    vocab = blank_vocab()
     docbin = DocBin()
     for words, tags in docs:
         docbin.add(Doc(vocab, words=words.split(), ents=tags.split()))
