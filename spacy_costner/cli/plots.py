@@ -282,6 +282,8 @@ def heat_map(
     if cell_size >= 0.2:
         font_size = 8
     with drawing() as figure_class:
+        from matplotlib.patches import Rectangle
+
         figure = figure_class(figsize=(width, height))
         axes = figure.add_subplot(aspect="equal", xlabel=xlabel, ylabel=ylabel, title=title)
         # The middle of a cell is at (column, row). The first row is at the top.
@@ -291,22 +293,23 @@ def heat_map(
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
 
-        # Each cell is drawn as a bar of height and width 1. Its colour is red, green, blue and
-        # opacity. Shapes of the colours, rows and columns: (cells, 4), (cells,), (cells,)
+        # A colour is red, green, blue and opacity. Shape: (rows, columns, 4)
         colours = _colours(values)
-        shades = colours.to_rgba(values).reshape(-1, 4)
-        cell_rows, cell_columns = numpy.indices(values.shape).reshape(2, -1)
-        cells = axes.bar(
-            cell_columns,
-            height=1,
-            width=1,
-            bottom=cell_rows - 0.5,
-            color=shades,
-            edgecolor=RULE,
-            linewidth=0.4,
-        )
-        for patch, shade, row, column in zip(cells, shades, cell_rows, cell_columns):
-            value = values[row, column]
+        shades = colours.to_rgba(values)
+        for (row, column), value in numpy.ndenumerate(values):
+            shade = shades[row, column]
+            # The limits and the layout of the axes are set without the cells and their numbers.
+            # Otherwise matplotlib would find them again for each of thousands of cells.
+            patch = Rectangle(
+                (column - 0.5, row - 0.5),
+                width=1,
+                height=1,
+                facecolor=shade,
+                edgecolor=RULE,
+                linewidth=0.4,
+                in_layout=False,
+            )
+            axes.add_artist(patch)
             if value == 0 or numpy.isnan(value):
                 continue
             # The id has numbers in place of the names, which may have characters that ids can't.
@@ -317,7 +320,16 @@ def heat_map(
                 is_dark = opacity > DARK_OPACITY
                 ink = "#ffffff" if is_dark else INK
                 text = _without_minus_zero(number.format(value))
-                axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
+                axes.text(
+                    column,
+                    row,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=ink,
+                    in_layout=False,
+                )
 
         # The colour bar is at most 2.5 inches high.
         shrink = min(1.0, 2.5 / (cell_size * len(rows)))
