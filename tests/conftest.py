@@ -16,8 +16,9 @@ from .support.pipelines import pipeline, train
 from .support.tokenizers import without_special_cases
 
 # Or else each look-up of a registered name goes through all entry points there are.
+all_entry_points = entry_points()
 catalogue.AVAILABLE_ENTRY_POINTS = {
-    group: entry_points(group=group) for group in entry_points().groups
+    group: all_entry_points.select(group=group) for group in all_entry_points.groups
 }
 
 # Most pipelines are of no language in particular. Those of a language keep its special cases.

@@ -1,5 +1,6 @@
 """Posteriors of short sequences, and the entities of their paths."""
 
+from functools import cache
 from typing import Any
 
 import numpy
@@ -139,7 +140,8 @@ def sure(*probs: dict[str, float]) -> Posterior:
     return Posterior(chain.constrain(scores, tags.constraints), tags)
 
 
-def entities(tags: Tags, path: tuple[int, ...]) -> list[Entity]:
+@cache
+def entities(tags: Tags, path: tuple[int, ...]) -> tuple[Entity, ...]:
     """The entities of a path of one sequence."""
     lengths = numpy.asarray([len(path)], dtype="int32")
-    return rows(tags.decode(numpy.asarray(path, dtype="int32"), lengths))
+    return tuple(rows(tags.decode(numpy.asarray(path, dtype="int32"), lengths)))
