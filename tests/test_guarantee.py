@@ -281,6 +281,15 @@ def test_a_promise_that_was_made_after_an_edit_is_dropped_when_the_edit_is_undon
     assert KEY not in doc.spans
 
 
+def test_scores_of_calibration_docs_of_other_settings_are_dropped(guaranteed: Language) -> None:
+    guaranteed("London")  # looks at the settings
+    ner: Any = guaranteed.get_pipe("ner")
+    other_settings = {**ner.calibration_scores.holds_for, "scheme": "IOB2"}
+    ner.calibration_scores = replace(ner.calibration_scores, holds_for=other_settings)
+    guaranteed("London")
+    assert ner.calibration_scores is None
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy
 import pytest
@@ -12,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from spacy_costner import chain
 from spacy_costner.losses import max_margin, mira, perceptron, zscore
 from spacy_costner.losses.fscore import make_mce_f
+from spacy_costner.losses.perceptron import squared_distance
 from spacy_costner.types import Gold, map_scores
 
 from . import oracle, oracle_losses
@@ -69,6 +71,26 @@ def test_the_best_competitor_is_the_best_path_with_costs_added_to_scores(loss: C
     rival_has_tag = backprop(numpy.ones(1)).emissions > 0
     is_wrong = gold.costs > 0
     assert_array_equal(gradient.emissions > 0, rival_has_tag & is_wrong)
+
+
+class CupyLike(numpy.ndarray):
+    """An array whose `max` has the arguments that it has in CuPy: there is no `initial`."""
+
+    __array_priority__ = 1.0  # so that `numpy.concatenate` returns such arrays
+
+    def max(self, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        return super().max(axis=axis, out=out, keepdims=keepdims)
+
+
+@pytest.mark.parametrize("lengths", [[5, 2], [1, 1]], ids=["transitions", "no transitions"])
+def test_the_distance_of_paths_needs_only_what_cupy_has(lengths: list[int]) -> None:
+    potentials, gold, _ = example(lengths, 3, "float32")
+    other_tags = (gold.tags + 1) % 3
+    expected = squared_distance(potentials, gold.tags, other_tags)
+
+    distance = squared_distance(potentials, gold.tags.view(CupyLike), other_tags.view(CupyLike))
+
+    assert_array_equal(distance, expected)
 
 
 # The F-score

@@ -89,6 +89,7 @@ def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
         comes twice.
     """
     try:
+        # Excel begins a file with a byte order mark, which "utf-8-sig" skips.
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
         if not rows:

@@ -85,6 +85,9 @@ def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
 
         argmax_y s(y) + sum_t bias[label(y_t)]
 
+    s(y) is the score of the model, which the temperature doesn't change: it is there to calibrate
+    probabilities.
+
     With a bias: Minkov et al., 2006, "NER Systems that Suit User's Preferences: Adjusting the
     Recall-Precision Trade-off for Entity Extraction".
     """

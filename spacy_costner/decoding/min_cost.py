@@ -24,7 +24,7 @@ from .decoders import DecodedSpans, Decoding, Settings
 from .posterior import Posterior
 
 TIE_TOLERANCE = 1e-6
-"""Expected costs of a token that differ by less than this share of the largest cost are equal."""
+"""Expected costs of a token that differ by at most this share of the largest cost are equal."""
 
 LEAST_PROB_IN_TIE = 1e-30
 """The least probability of a tag when ties are broken, so that its logarithm is finite."""
@@ -116,6 +116,7 @@ class MinCost:
         masks = node_masks(choices, tags, chain_tags)
         lengths = posterior.potentials.lengths
 
+        # In float64, as costs are summed over whole paths and then compared to a millionth.
         marginals = posterior.marginals.astype("float64")  # (N, K)
         expected_costs = marginals @ choices.costs  # (N, A)
         unconstrained = Potentials(
@@ -173,7 +174,7 @@ class MinCost:
             # The file of the cost or of the tree may be gone. The saved choices are as good if they
             # were made of the same cost, tree and labels.
             saved = self._saved
-            is_of_this_config = saved.get("of", self._origin) == self._origin
+            is_of_this_config = saved.get("of") == self._origin
             has_these_labels = saved.get("chain") == list(tags.labels)
             if not is_of_this_config or not has_these_labels:
                 raise

@@ -287,7 +287,8 @@ class Posterior:
 
         next_tags = None  # which tags the token after a segment may have; None: all. Shape: (S, K)
         # In IOB2 the last tag of an entity, I-x, may also stand inside of it. Only the tag of the
-        # next token, which is not I-x, says that the entity is over. In BILUO, L-x says it.
+        # next token, which is not I-x, says that the entity is over. In BILUO, L-x says it, which
+        # white space doesn't have (see `possible_paths`): each entity has one segment.
         inner_prefixes = {prefix for prefix, _ in tags.scheme.within}
         next_tag_ends_entity = not inner_prefixes.isdisjoint(tags.scheme.closing)
         if next_tag_ends_entity:
@@ -337,8 +338,8 @@ class Posterior:
         """Find all entities with at least a certain probability. They may overlap.
 
         It takes memory for the answer only. Entities that contain the same token exclude each
-        other, so those of the answer have at most N / floor tokens in all. For example, of 10,000
-        tokens, the lowest floor finds fewer than a million entities of 32 bytes each.
+        other, so those of the answer have at most N / floor tokens in all. For example, in 10,000
+        tokens, the floor .01 finds at most a million entities of 32 bytes each.
 
         floor (float): The probability.
         least (float): The lowest floor. A lower `floor` is raised to it.

@@ -122,7 +122,7 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
 
 
 def jensen_risk_bound(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> LossResult:
-    """An upper bound of the risk that needs only two passes over the chain.
+    """An upper bound of m times the risk that needs only two passes over the chain.
 
         loss = log sum_y p(y) exp(m C(y*, y))
 

@@ -177,9 +177,11 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
     RETURNS (Floats1d): The distances. Shape: (G,)
     """
     xp = get_array_module(groups)
+    if len(groups) == 0:  # no array of CuPy that is empty has a maximum
+        return xp.zeros(n_groups)
     features = xp.concatenate(pair)
     # Make one number, the key, of a group and a feature: group * base + feature.
-    base = int(features.max(initial=0)) + 1
+    base = int(features.max()) + 1
     keys, index_of_key = xp.unique(xp.tile(groups, 2) * base + features, return_inverse=True)
     # n_f - n'_f of each key: a feature in the first array adds 1, one in the second array -1.
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
@@ -191,6 +193,6 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
 def _sum_by_group(groups: Ints1d, weights: Array1d, n_groups: int) -> Floats1d:
     """Sum the weights of each group. Shapes: (R,) and (R,) to (G,)"""
     xp = get_array_module(weights)
-    if len(weights) == 0:
+    if len(weights) == 0:  # CuPy's `bincount` refuses empty arrays
         return xp.zeros(n_groups)
     return xp.bincount(groups, weights=weights.astype("float64"), minlength=n_groups)

@@ -82,6 +82,7 @@ def largest_rounding(scores: Potentials) -> float:
             largest_score = max(largest_score, float(array.max()), float(-array.min()))
     epsilon = float(xp.finfo(scores.emissions.dtype).eps)
     n_tokens = len(scores.emissions)
+    # The squared scores of all tokens, times the rounding error of a number. 100 is a margin.
     return 100 * epsilon * n_tokens * largest_score**2
 
 

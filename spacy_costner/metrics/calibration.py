@@ -78,7 +78,7 @@ def wilson_interval(share: float, n: int, z: float = 1.96) -> tuple[float, float
         (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
 
     share (float): The share that was observed, p.
-    n (int): The number of observations.
+    n (int): The number of observations, at least one.
     z (float): The quantile of the normal distribution: 1.96 for an interval of 95 %.
     RETURNS (tuple[float, float]): The lower and the upper bound.
 

@@ -59,6 +59,7 @@ class Losses(NamedTuple):
         sums = numpy.concatenate([[0.0], numpy.cumsum(self.weight[order])])
         # At a threshold, the entities with a lower score are missed. Shape: (S,)
         n_missed = numpy.searchsorted(self.score[order], thresholds)
+        # Without docs, n and all sums are 0, and so is the mean.
         return sums[n_missed] / (self.n or 1)
 
 
@@ -114,7 +115,7 @@ def threshold(
     The first promise also holds for docs that were drawn with unequal probabilities q_i, if each
     loss has a weight proportional to 1 / q_i. n is then the sum of the weights. Weights have to be
     scaled so that no doc that could be drawn has a weight above 1: the 1 in the formula stands for
-    the weight of the next doc.
+    the weight of the next doc. The second promise doesn't hold for such docs.
 
     losses (Losses): The losses of the calibration docs.
     limit (float): The limit of the risk.
@@ -191,8 +192,8 @@ def docs_needed(
     mean: float, limit: float, *, delta: float | None = None, binary: bool = False
 ) -> int | None:
     """Compute how many calibration docs a promise needs, if the mean loss stays the same when docs
-    are added. With this number, and with all larger numbers, some threshold keeps the promise. It
-    is never below 1 / limit - 1.
+    are added. With this number, and with all larger numbers, some threshold keeps the promise.
+    Without `delta` it is never below 1 / limit - 1.
 
     mean (float): The mean loss of the docs. With 0, the result is the number of docs that is needed
         even if the set never misses anything.
@@ -244,8 +245,8 @@ def docs_needed(
     last_k = math.ceil(enough_docs * mean - ROUNDING_OF_COUNT)
     k = _last_failing(fails, last_k, is_exact=enough_docs <= MOST_EXACT)
     if k is None:
-        return 1
-    end = enough_docs
+        return 1  # any number of docs passes
+    end = enough_docs  # the numbers from here on pass surely
     if mean > 0:
         end = min(enough_docs, least_docs_with(k + 1))
     numbers_with_k = range(least_docs_with(k), end)
@@ -308,6 +309,7 @@ def false_alarm_risk(
     # For each span the number of the first threshold at which it is in the set, or T if it is in no
     # set. The minus makes both arrays ascending, as `searchsorted` needs. Shape: (S,)
     first_threshold = numpy.searchsorted(-thresholds, -scores)
+    # The docs after the last one with spans need no rows: their share is 0.
     n_rows = doc.max(initial=-1) + 1
     n_columns = len(thresholds) + 1
 

@@ -278,8 +278,8 @@ def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:
-    """Round scores to four digits, as tests compare them. Further digits of the score of a doc may
-    depend on the other docs of its batch. Shape: (T,)"""
+    """Round scores to four significant digits, as tests compare them. Further digits of the score
+    of a doc may depend on the other docs of its batch. Shape: (T,)"""
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 

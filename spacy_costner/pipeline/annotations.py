@@ -174,7 +174,7 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
         return doc.spans.get(key)
     for possible_key in (f"{key}_{name}", key):
         group = doc.spans.get(possible_key)
-        # A group that a user has made has no attribute "component".
+        # A group without the attribute "component", such as one that a user has made, counts, too.
         if group is not None and group.attrs.get("component", name) == name:
             return group
     return None
@@ -182,7 +182,8 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
 
 def free_key(doc: Doc, key: str, name: str) -> str:
     """Choose the key that a component writes probabilities to: `key` or, if another component has
-    written there before, `key` with the name of this component, and a warning."""
+    written there before, `key` with the name of this component, and a warning. A group that no
+    component has written, such as one that a user has made, is replaced."""
     if key not in doc.spans:
         return key
     group = doc.spans[key]
@@ -344,7 +345,8 @@ def measure(
     RETURNS (ShiftMeasures): The measures, and the expected numbers of entities.
     """
     tags = posterior.tags
-    # The entropy of each sequence that docs are cut into. Rounding may make the entropy of a sure
+    # The entropy of each sequence that docs are cut into. Preset tokens add nothing to it, as their
+    # tags are fixed. Rounding may make the entropy of a sure
     # sequence negative. `Posterior.entropy` has no rounding errors, but takes twenty times as long.
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
@@ -528,8 +530,9 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         n = _expected_numbers(posterior.doc_of_token[extents.begin], counted_probs)
         scores = scores / numpy.sqrt(numpy.maximum(n, 1))
 
-    # `LEAST_PROB_OF_SETS` limits probabilities. The score may be lower, as it is divided by the
-    # square root.
+    # `LEAST_PROB_OF_SETS` limits probabilities. Scores are lower, as they are divided by a square
+    # root, which is 10 for 100 expected entities. Scores below a tenth of the limit are left out,
+    # such as those of labels that have only the smoothed part.
     extent, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
     candidates = Entities(extents.begin[extent], extents.end[extent], label)
     return candidates, scores[extent, label]

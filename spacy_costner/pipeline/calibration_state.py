@@ -76,7 +76,7 @@ class CalibrationState:
         settings["own_labels"] = own_labels
         if settings == self._checked_settings:
             return None
-        self._checked_settings = deepcopy(settings)
+        self._checked_settings = deepcopy(settings)  # as `cfg` may be edited in place
         shift_settings = current_settings(cfg, own_labels, SHIFT_SETTINGS)
         if self.scores is not None and self.scores.holds_for != shift_settings:
             self.scores = None
@@ -157,7 +157,8 @@ class CalibrationState:
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 
-        # The expected numbers of entities by label. `add_measures` adds those of each doc.
+        # The expected numbers of entities by label. `add_measures` adds those of each doc. It is a
+        # copy, so that the earlier result stays as it is.
         counts: Counts = {}
         if earlier is not None:
             counts = {**earlier.counts}

@@ -210,6 +210,9 @@ class CostSensitiveNER(TrainablePipe):
     def set_decoding(self, decoding: Decoding) -> None:
         """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
 
+        If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
+        pipeline is loaded, its decoding is made from the config.
+
         decoding (Decoding): The decoding.
         RAISES (ValueError): If its settings don't fit the labels of a trained model.
         """
@@ -219,7 +222,7 @@ class CostSensitiveNER(TrainablePipe):
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        self._configured["decoding"] = deepcopy(decoding.settings)
+        self._configured["decoding"] = deepcopy(decoding.settings)  # as in `set_confidence`
 
     @property
     def decoding(self) -> Decoding:
@@ -254,6 +257,9 @@ class CostSensitiveNER(TrainablePipe):
         if the component has a `spans_key`, the default key is not "confidence", but begins with the
         name of the component: "ner_confidence".
 
+        If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
+        pipeline is loaded, the config counts if it has other settings than these.
+
         confidence (Confidence | None): The settings. None: they are not written.
         RAISES (ValueError): If the name of the extension attribute is taken by another extension of
             spans, or the key of the probabilities is the `spans_key` of the component.
@@ -274,7 +280,8 @@ class CostSensitiveNER(TrainablePipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
-        # As if the config had these settings: see `follow_config`.
+        # The config has these settings, too. If it has others when the component is loaded, it was
+        # edited since: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags
@@ -418,7 +425,8 @@ class CostSensitiveNER(TrainablePipe):
         self.reading = None  # the new weights have not been measured on any docs
 
     def _check_own_labels(self) -> None:
-        """Check that the component has each of its own labels, as it would never write the others.
+        """Check that each of the component's own labels is one of its labels. It would never write
+        one that isn't.
 
         RAISES (ValueError): If it doesn't.
         """
@@ -498,7 +506,8 @@ class CostSensitiveNER(TrainablePipe):
         drop (float): The dropout rate.
         sgd (Optimizer | None): The optimizer.
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
-            the exact value of the objective, divided by the number of annotated tokens.
+            the exact value of the objective, divided by the number of annotated tokens, unless it
+            is one ratio: see `get_loss`.
         RETURNS (dict[str, float]): The losses.
         """
         if losses is None:
@@ -682,6 +691,7 @@ class CostSensitiveNER(TrainablePipe):
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
         """Warn if docs are of groups that no calibration doc was of: nothing is promised of these
         groups."""
+        # The group of docs that have no value for the key is None: the message says "None".
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:
             group_names = ", ".join(sorted(new_groups))
@@ -755,7 +765,8 @@ class CostSensitiveNER(TrainablePipe):
         tokens, posterior = self._posterior(docs, preset=False)
         tags = self.tags
         # Row i of both arrays is about the i-th best path of each doc: its tags, (k, N), and its
-        # log probability, (k, B). The latter is minus infinity for a doc with fewer paths.
+        # log probability, (k, D) for D docs. The latter is minus infinity for a doc with fewer
+        # paths.
         paths, log_probs = posterior.best_paths(k)
         hypotheses_of_docs: list[list[Hypothesis]] = [[] for _ in docs]
         for path, log_probs_of_docs in zip(paths, log_probs):
@@ -812,7 +823,7 @@ class CostSensitiveNER(TrainablePipe):
 
     @calibration_scores.setter
     def calibration_scores(self, scores: CalibrationScores | None) -> None:
-        self.calibration.scores = scores
+        self.calibration.set_scores(scores)
 
     @property
     def reading(self) -> Reading | None:
@@ -882,8 +893,8 @@ class CostSensitiveNER(TrainablePipe):
         the docs than of the calibration docs.
 
         The same docs in the same batches have the same result, whatever threads and processes
-        predicted them. In other batches some scores differ in their fourth digit, and their
-        p-values with them.
+        predicted them. In other batches some scores differ in their fourth significant digit, and
+        their p-values with them.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
             random order. Docs in which all tokens are preset are left out.

@@ -84,6 +84,7 @@ def find_reading(
     # A component before this one may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
     is_retokenized = any(nlp.get_pipe_meta(name_before).retokenizes for name_before in names_before)
+    # A doc that was made of text has no sentence starts before the pipeline annotates it.
     return Reading(
         file_tokens=file_tokens or has_file_tokens or has_starts,
         tokenizer_tokens=not has_other_tokens and not is_retokenized,
@@ -138,7 +139,7 @@ def find_difference(
     RETURNS (str | None): A warning that says what differs and what to do. None: nothing differs.
     """
     doc = max(docs, key=len, default=None)
-    if doc is None or len(doc) < 2:
+    if doc is None or len(doc) < 2:  # a single token doesn't show whether sentence starts are known
         return None
     if uses_starts and reading.sentence_starts is False and begins_sentences(doc):
         return f"docs have sentence starts, where it was measured on docs without: {GIVE_TEXT}"

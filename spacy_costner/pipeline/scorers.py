@@ -278,7 +278,9 @@ class TagPairs(NamedTuple):
         """Look up a value for each token in a table, and sum the values of all tokens with the same
         gold label and predicted label. The sums have the index [gold label, predicted label], with
         O at the end. Shapes: (K, K) to (labels + 1, labels + 1)"""
-        label_of = self.tags.label_of  # O has the label -1: the last row and column
+        # O has the label -1, which as an index is the last row and column. A token that is not
+        # annotated, with the gold tag -1, gets a wrong label, but `look_up` gives it the value 0.
+        label_of = self.tags.label_of
         gold_label = label_of[self.gold]
         predicted_label = label_of[self.predicted]
         n_labels = len(self.tags.labels) + 1

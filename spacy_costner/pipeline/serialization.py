@@ -140,8 +140,8 @@ def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> 
 def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
-    """Unpack what `pack_parts` has packed. The arguments and the result are those of `read_files`,
-    with bytes in place of a directory."""
+    """Unpack what `pack_parts` has packed. Returns the contents of "cfg" and "model", unless they
+    are excluded. The vocab is loaded here. For the arguments see `read_files`."""
     with reading_part("cfg and model", name, ""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
@@ -330,6 +330,7 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
         for i, shim in enumerate(node.shims):
             if shim.id in slim_shims:
                 saved_shims[i] = slim_shims[shim.id].to_bytes()
+    # The same steps as in `Model.to_bytes`.
     to_numpy = partial(model.ops.to_numpy, byte_order="<")
     return srsly.msgpack_dumps(convert_recursive(is_xp_array, to_numpy, saved))
 

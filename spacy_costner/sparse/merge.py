@@ -84,7 +84,7 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
     group_at_row[first_row] = group_of_rank
     return Merged(
         rows=_pack_left(group_at_row[rows]),
-        group_of=group_of_rank[rank_of_row.reshape(-1)],
+        group_of=group_of_rank[rank_of_row],
         roots=numpy.sqrt(sizes[order]),
     )
 
