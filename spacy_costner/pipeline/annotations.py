@@ -346,8 +346,8 @@ def measure(
     """
     tags = posterior.tags
     # The entropy of each sequence that docs are cut into. Preset tokens add nothing to it, as their
-    # tags are fixed. Rounding may make the entropy of a sure
-    # sequence negative. `Posterior.entropy` has no rounding errors, but takes twenty times as long.
+    # tags are fixed. Rounding may make the entropy of a sure sequence negative. `Posterior.entropy`
+    # has no rounding errors, but takes twenty times as long.
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
