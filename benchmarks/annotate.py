@@ -85,7 +85,9 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
         while not stop.wait(rng.uniform(2.5, 5)):
             workers = active_children()
             if workers:
-                os.kill(workers[0].pid or 0, SIGKILL)
+                pid = workers[0].pid
+                assert pid is not None  # it has been started
+                os.kill(pid, SIGKILL)
                 n_deaths += 1
 
     annotate(model, [path], folder / "alive", n_rows=ROWS_OF_PART)

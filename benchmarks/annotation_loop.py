@@ -124,6 +124,7 @@ class Annotator:
         stored = self.session.store.texts[key]
         task = self.tasks[stored.text]
         spans = gold_spans(self.tokenizer, task)
+        # Version 0: the text had no answer before.
         self.session.answer(key, spans, is_left_out=False, seen_version=0)
         if not stored.is_measuring:
             self.n_texts += 1

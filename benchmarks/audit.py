@@ -118,7 +118,7 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
     quota = Counter({**dict.fromkeys(KINDS, n_of_kind), SAME_WORDS: n_of_kind // 2})
     corruptions: list[Item] = []
     for i, old, new, name in changes:
-        kind = name.split(",")[0]
+        kind = name.split(",")[0]  # LABEL for SAME_WORDS; other names are kinds
         if quota[name] <= 0 or quota[kind] <= 0:
             continue
         begin = min(entity[0] for entity in (*old, *new))
@@ -134,7 +134,7 @@ def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], 
             and not any(docs[i][t].is_sent_start for t in range(begin + 1, end))
         )
         if is_possible:
-            quota.subtract({name, kind})
+            quota.subtract({name, kind})  # a set: mostly both are the same, and count once
             entities_in[i] = unchanged | {*new}
             corruptions.append(Item(i, begin, end, kind, 0.0))
 
@@ -187,6 +187,7 @@ def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
     lengths = posterior.potentials.lengths
     starts = numpy.cumsum(lengths) - lengths
     doc_of_token = numpy.repeat(numpy.arange(len(lengths)), lengths)
+    # Marginals in float32 don't sum to exactly 1.
     probs = posterior.marginals.astype("float64")
     probs /= probs.sum(axis=1, keepdims=True)
     gold_tags = tags.encode(fold.dev.gold, len(probs))

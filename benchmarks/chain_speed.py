@@ -1,6 +1,6 @@
 """The chain against pytorch-crf and torch-struct: loss with gradient, and Viterbi.
 
-    OMP_NUM_THREADS=1 python benchmarks/chain_speed.py [deviations]
+    OMP_NUM_THREADS=1 python benchmarks/chain_speed.py [turns]
 
 Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches
 with a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one
@@ -134,6 +134,7 @@ def torch_struct_tasks(batch: Batch) -> Tasks | None:
 
     def distribution() -> LinearChainCRF:
         """The distribution over paths, from the score of each pair of tags at each step."""
+        # Shape: (sequences, steps, tag of the second token, tag of the first token)
         edges = batch.emissions[:, 1:, :, None] + crf.transitions.T.contiguous()
         edges = edges + is_first * (batch.emissions[:, 0] + crf.start_transitions)[:, None, None]
         edges = edges + is_last * crf.end_transitions[:, None]
@@ -165,10 +166,10 @@ def check(tasks: dict[str, Tasks]) -> None:
             numpy.testing.assert_allclose(tasks[name].loss().item(), value, rtol=1e-4)
 
 
-def print_table(title: str, task: str, deviations: int) -> None:
+def print_table(title: str, task: str, turns: int) -> None:
     """Print the table of a task, "loss" or "viterbi": a row for each shape of a batch."""
     print(f"\n## {title}\n")
-    print("How many times as long the peer takes: median over deviations, and quartiles.\n")
+    print("How many times as long the peer takes: median over turns, and quartiles.\n")
     print(f"| (B, mean T, K) | {OURS} | {PYTORCH_CRF} | {TORCH_STRUCT} |")
     print("|---|---|---|---|")
     for shape in SHAPES:
@@ -179,7 +180,7 @@ def print_table(title: str, task: str, deviations: int) -> None:
             tasks[TORCH_STRUCT] = tasks_of_torch_struct
         check(tasks)
 
-        timed = compare({name: getattr(tasks[name], task) for name in tasks}, OURS, deviations)
+        timed = compare({name: getattr(tasks[name], task) for name in tasks}, OURS, turns)
         cells = [str(shape), f"{timed[OURS].seconds * 1e6:,.0f} µs"]
         for name in (PYTORCH_CRF, TORCH_STRUCT):
             if name not in timed:
@@ -190,12 +191,12 @@ def print_table(title: str, task: str, deviations: int) -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def main(deviations: int = 15) -> None:
+def main(turns: int = 15) -> None:
     """Print a table for each task."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="torch_struct")
-    print_table("Chain: loss and gradient", "loss", deviations)
-    print_table("Chain: Viterbi", "viterbi", deviations)
+    print_table("Chain: loss and gradient", "loss", turns)
+    print_table("Chain: Viterbi", "viterbi", turns)
 
 
 if __name__ == "__main__":

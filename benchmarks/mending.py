@@ -82,6 +82,8 @@ def mend(texts: Scored, probs: Floats1d, drawn: Ints1d, limit: float) -> float |
     limit (float): The highest miss rate.
     """
     n_times_drawn = numpy.bincount(drawn, minlength=texts.n_docs)
+    # A drawn doc counts the more, the less probable it was. A weight for each drawing is at most 1,
+    # as no doc has a probability below UNIFORM / D. Shape: (D,)
     doc_weights = n_times_drawn * UNIFORM / texts.n_docs / probs
     losses = texts.select(n_times_drawn > 0).losses(doc_weights)
     return conformal.threshold(losses, limit, floor=MIN_THRESHOLD)

@@ -118,6 +118,7 @@ def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
 def raw_sentences(data: Data, train: Articles, setting: Setting) -> Iterator[list[str]]:
     """The words of the raw text of a setting: first those of the sentences to train on, then others
     of the training part, then other texts."""
+    # The sentences to train on are the same objects as those of the training part: see `draw`.
     drawn = {id(sentence) for (sentence,) in train}
     not_drawn = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
     own_text = [*train, *random.Random(setting.seed).sample(not_drawn, len(not_drawn))]

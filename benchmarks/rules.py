@@ -89,6 +89,7 @@ def annotate(doc: Doc, rules: Rules) -> Task:
         for length in range(LONGEST, 0, -1):
             label = rules.get(words[begin : begin + length])
             if label is not None:
+                # At the end of a sentence the slice may have fewer words than `length`.
                 end = min(begin + length, len(words))
                 last_token = doc[end - 1]
                 spans.append(TaskSpan(doc[begin].idx, last_token.idx + len(last_token), label))

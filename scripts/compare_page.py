@@ -22,6 +22,7 @@ from spacy_costner.analysis.predictions import find_components
 from spacy_costner.analysis.web_model import make_web_model
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.readers import read_docs
+from spacy_costner.readers.tasks import utf16_length
 
 PREDICT = Path(__file__).parent.parent / "tests" / "javascript" / "predict.mjs"
 FLOOR = 0.01
@@ -66,11 +67,6 @@ def predict_in_python(nlp: Language, docs: Sequence[Doc]) -> list[list[dict[str,
                 )
         results.append(spans)
     return results
-
-
-def utf16_length(text: str) -> int:
-    """The number of UTF-16 units of a text, as JavaScript counts."""
-    return len(text.encode("utf-16-le")) // 2
 
 
 def utf16_tokens(doc: Doc) -> list[tuple[int, int]]:

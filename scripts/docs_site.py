@@ -113,7 +113,7 @@ def live_page() -> str:
             page += ["--text", text]
         commands = [line.split() for line in MAKE_LIVE_PAGE.strip().splitlines()]
         commands.append(["python", "-m", "spacy", "costner", *page])
-        for _, *arguments in commands:
+        for _, *arguments in commands:  # "python" becomes this interpreter
             subprocess.run([sys.executable, *arguments], cwd=folder, check=True)
         return (Path(folder) / "page.html").read_text(encoding="utf8")
 

@@ -62,6 +62,7 @@ def entities_page(doc: Doc) -> str:
     html = displacy.render(
         text_and_ents, style="ent", manual=True, page=True, options={"colors": colors}
     )
+    # An entity and its label stay on one line.
     html = html.replace('style="background', 'style="white-space: nowrap; background')
     return html.replace("</head>", f"<style>{WITHOUT_PAPER}</style></head>")
 

@@ -19,6 +19,7 @@ from spacy.training import Example
 from thinc.api import Optimizer
 
 from spacy_costner.analysis.web_model import make_web_model
+from spacy_costner.readers.tasks import utf16_length
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "javascript" / "golden.json"
 N_SENTENCES = 60
@@ -92,11 +93,6 @@ def predict(nlp: Language, text: str) -> dict[str, Any]:
             }
         )
     return {"text": text, "tokens": [token.text for token in doc], "entities": entities}
-
-
-def utf16_length(text: str) -> int:
-    """The number of UTF-16 units of a text, as JavaScript counts."""
-    return len(text.encode("utf-16-le")) // 2
 
 
 def main() -> None:

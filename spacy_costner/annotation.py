@@ -126,6 +126,7 @@ class Annotation:
         begin = 0
         for eg in examples:
             end = begin + len(eg.predicted)
+            # The reader with the setting `sentences = false` marks docs that aren't cut here.
             if WITHOUT_SENTENCES not in eg.predicted.user_data:
                 is_border[begin:end] |= sentence_starts(eg)
             begin = end

@@ -23,7 +23,8 @@ def progress(
     RETURNS (tqdm): The bar. Iterate over it in place of the items.
     """
     is_silent = sys.stderr is None or parent_process() is not None
-    # tqdm gets the size, as it would show nothing on a terminal that says that it has 0 lines.
+    # tqdm gets the size, as it would show nothing on a terminal that says that it has 0 lines. The
+    # last column is left free, as some terminals begin a new line after it.
     size = get_terminal_size()
     return tqdm(
         items,

@@ -280,15 +280,17 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     if not scores:
         scores = [nan] * len(labels)
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
-    if len(scored_spans) == len(group):
+    score_of_place = {span.place: span.score for span in scored_spans}
+    places = [_place(group, i) for i in range(len(group))]
+    # A span that can't be read any more, None, was in the group before tokens were merged.
+    has_same_spans = all(place is None or place in score_of_place for place in places)
+    if len(scored_spans) == len(group) and has_same_spans:
         return scored_spans
 
-    # Other code has added spans to the group, or removed some. Only spans that are in the group now
-    # are returned.
-    score_of_place = {span.place: span.score for span in scored_spans}
+    # Other code has added spans to the group, removed or replaced some. Only spans that are in the
+    # group now are returned.
     present_spans: list[ScoredSpan] = []
-    for i in range(len(group)):
-        place = _place(group, i)
+    for place in places:
         if place is not None:
             present_spans.append(ScoredSpan(*place, score_of_place.get(place, nan)))
     return present_spans
@@ -317,17 +319,19 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
     """
     start_chars = group.attrs.get("start_char")
     if start_chars is None:  # the doc was saved by version 0.3
-        scores = {span.place: span.score for span in read_group(group)}
-        score = scores.get(place, nan)
+        score_of_place = {span.place: span.score for span in read_group(group)}
+        score = score_of_place.get(place, nan)
         return None if isnan(score) else score
-    if group.attrs.get("scores") is None:
+    scores = group.attrs.get("scores")
+    if scores is None:
         return None
     start_char, end_char, label = place
     # Several spans may begin at the character. They stand side by side.
     i = bisect_left(start_chars, start_char)
     while i < len(start_chars) and start_chars[i] == start_char:
         if group.attrs["end_char"][i] == end_char and group.attrs["label"][i] == label:
-            return float(group.attrs["scores"][i])
+            score = float(scores[i])
+            return None if isnan(score) else score
         i += 1
     return None
 

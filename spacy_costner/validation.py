@@ -70,21 +70,21 @@ def at_least(least: float, loss: str, name: str, value: float | None) -> float:
     """Check that a parameter of a loss is finite and at least `least`."""
     if not least <= number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
-    return _as_float32(loss, name, value)
+    return _check_float32(loss, name, value)
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is finite and above `least`."""
     if not least < number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
-    return _as_float32(loss, name, value)
+    return _check_float32(loss, name, value)
 
 
 def finite(loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is finite."""
     if not math.isfinite(number(value)):
         raise ValueError(_message(loss, name, "a finite number", value))
-    return _as_float32(loss, name, value)
+    return _check_float32(loss, name, value)
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
@@ -102,7 +102,7 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
     return value
 
 
-def _as_float32(loss: str, name: str, value: Any) -> float:
+def _check_float32(loss: str, name: str, value: Any) -> float:
     """Check that the finite value of a parameter is not too large for float32. Returns the value as
     a number."""
     if abs(number(value)) > LARGEST_FLOAT32:

@@ -11,6 +11,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
+from spacy.vocab import Vocab
 from thinc.api import Config, fix_random_seed
 
 from spacy_costner.analysis import distillation as module
@@ -155,6 +156,15 @@ def test_texts_lose_their_entities_but_keep_tokens_and_sentences(tmp_path: Path)
         assert [sent.text for sent in text.sents] == ["Ana sleeps .", "She snores ."]
     assert not copy.has_unknown_spaces
     assert not copy.has_annotation("SENT_START")
+
+
+def test_a_copy_gets_a_vocab_that_is_still_empty() -> None:
+    """A vocab without words counts as false in Python."""
+    doc = spacy.blank("xx").make_doc("Ana sleeps")
+    vocab = Vocab()
+    copy = copy_without_annotation(doc, vocab)
+    assert copy.vocab is vocab
+    assert copy.text == "Ana sleeps"
 
 
 def test_texts_are_read_from_all_files_of_a_folder(tmp_path: Path) -> None:

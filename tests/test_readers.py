@@ -597,6 +597,19 @@ def test_words_and_entities_written_to_columns_are_read_as_they_were(
     assert entities_by_token(docs_read) == entities_by_token(docs)
 
 
+@pytest.mark.parametrize("form", ["prodigy", "doccano"])
+def test_empty_lists_of_spans_beside_the_read_ones_are_not_written(
+    form: str, tmp_path: Path
+) -> None:
+    record = {"text": "Kim met Lee", "spans": [], "label": [], "entities": [[0, 3, "PER"]]}
+    ((_, task),) = read_tasks(write_jsonl(tmp_path / "read.jsonl", [record]))
+
+    write_tasks(tmp_path / "written.jsonl", [task], form)
+
+    (doc,) = read_corpus(tmp_path / "written.jsonl")
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("Kim", "PER")]
+
+
 def test_tasks_that_are_written_are_read_as_they_were(tmp_path: Path) -> None:
     """The tasks have parts that docs don't have: scores, other keys, and texts without tokens or
     annotation."""

@@ -18,7 +18,14 @@ from spacy_costner.analysis.annotating import annotate, span_lists_of, to_record
 from spacy_costner.pipeline.annotations import prob_of, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers.texts import TextRow
-from spacy_costner.spans import Place, read_group, realign, replace_spans, spans_with_scores
+from spacy_costner.spans import (
+    Place,
+    read_group,
+    realign,
+    replace_spans,
+    score_of,
+    spans_with_scores,
+)
 
 from .support.linear import VOCAB, crf
 from .support.pipelines import TEXTS, examples, load, pipeline, promise_of
@@ -311,6 +318,30 @@ def test_a_span_that_others_append_has_no_score(nlp: Language) -> None:
     assert (scored_span.label, scored_span.score) == ("OURS", 0.9)
     assert appended_span.label == "THEIRS"
     assert numpy.isnan(appended_span.score)
+
+
+def test_a_span_that_others_replace_loses_its_score(nlp: Language) -> None:
+    """The group still has as many spans as scores."""
+    doc = nlp.make_doc("a b c")
+    replace_spans(doc, "sc", [Span(doc, 1, 2, "OURS")], numpy.asarray([0.9]), ["OURS"])
+
+    doc.spans["sc"][0] = Span(doc, 2, 3, "THEIRS")
+
+    (read_span,) = read_group(doc.spans["sc"])
+    assert read_span.place == (4, 5, "THEIRS")
+    assert numpy.isnan(read_span.score)
+    ((span, score),) = spans_with_scores(doc.spans["sc"])
+    assert span.text == "c"
+    assert numpy.isnan(score)
+
+
+def test_a_span_without_a_score_has_none_rather_than_nan(nlp: Language) -> None:
+    doc = nlp.make_doc("a b c")
+    doc.spans["sc"] = [Span(doc, 0, 1, "THEIRS")]
+    replace_spans(doc, "sc", [Span(doc, 1, 2, "OURS")], numpy.asarray([0.9]), ["OURS"])
+
+    assert score_of(doc.spans["sc"], (0, 1, "THEIRS")) is None
+    assert score_of(doc.spans["sc"], (2, 3, "OURS")) == 0.9
 
 
 # Several components

@@ -26,7 +26,7 @@ from spacy_costner.analysis.suggestions import (
     suggest_first,
 )
 from spacy_costner.decoding import Posterior, make_min_cost
-from spacy_costner.readers import TASK_FORMS, CorpusInfo, read_docs, save_tasks
+from spacy_costner.readers import TASK_FORMS, CorpusInfo, Task, TaskSpan, read_docs, save_tasks
 
 from . import oracle
 from .support.commands import run
@@ -355,6 +355,13 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
         entities = [(ent.text, ent.label_) for ent in doc.ents]
         assert entities == [(ent.text, ent.label_) for ent in expected.ents]
     assert '"score": 1.0' in text or '"scores": [1.0]' in text or form == "label-studio"
+
+
+def test_spans_of_the_same_thing_are_results_of_their_own_in_label_studio() -> None:
+    """Results need different ids. The id of a span names what it is about."""
+    spans = [TaskSpan(0, 3, "PER", {"id": "Q1"}), TaskSpan(4, 7, "PER", {"id": "Q1"})]
+    record = TASK_FORMS["label-studio"].to_json(Task("Kim Kim", spans))
+    assert [result["id"] for result in record["predictions"][0]["result"]] == ["0", "1"]
 
 
 def test_predictions_of_label_studio_are_no_annotation(tmp_path: Path) -> None:

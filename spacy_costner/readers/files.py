@@ -137,6 +137,7 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
     if device_and_inode in visited:
         return
     visited.add(device_and_inode)
+    # In order, so that of several links to a folder it is always the same one that is followed.
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue

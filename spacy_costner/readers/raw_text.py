@@ -112,7 +112,7 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
     """
     if path == STANDARD_INPUT:
         yield from _map_lines(function, nlp, sys.stdin.buffer, STANDARD_INPUT_NAME)
-    elif not path.is_dir() and path.is_file() and is_text(path):
+    elif path.is_file() and is_text(path):  # neither a dataset nor a pipe
         with path.open("rb") as file:
             yield from _map_lines(function, nlp, file, path)
     else:

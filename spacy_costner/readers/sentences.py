@@ -164,12 +164,14 @@ def copy_without_annotation(
         `doc.has_unknown_spaces` and the short values of `user_data`.
     RETURNS (Doc): The copy.
     """
+    if vocab is None:
+        vocab = doc.vocab
     word_hashes, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
     words: Any = word_hashes  # `Doc` takes hashes in place of texts
-    if vocab is not None and vocab is not doc.vocab:
+    if vocab is not doc.vocab:
         # The other vocab may not have the strings of the hashes.
         words = [token.text for token in doc]
-    copy = Doc(vocab or doc.vocab, words=words, spaces=spaces)
+    copy = Doc(vocab, words=words, spaces=spaces)
     if sentences:
         copy.has_unknown_spaces = doc.has_unknown_spaces
         copy.from_array([SENT_START], doc.to_array([SENT_START]))

@@ -310,6 +310,7 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
     # The values of spaCy's SENT_START are 1 for a start, -1 for no start, and 0 for unknown.
     value_at_char: dict[int, int] = {}
     for token in tokens:
+        # The JSON of a task may have anything here, and None if it isn't known.
         if token.sent_start in (True, False):
             value_at_char[token.start] = 1 if token.sent_start else -1
     sent_starts = numpy.zeros(len(doc), dtype="int64")
@@ -320,8 +321,7 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
 
 def _token_offsets(doc: Doc) -> TokenOffsets:
     """Read at which characters the tokens of a doc begin and end."""
-    starts = doc.to_array([IDX]).astype("int64").reshape(-1)
-    lengths = doc.to_array([LENGTH]).astype("int64").reshape(-1)
+    starts, lengths = doc.to_array([IDX, LENGTH]).astype("int64").T
     return TokenOffsets(starts, starts + lengths)
 
 

@@ -479,7 +479,13 @@ def task_to_json(task: Task) -> dict[str, Any]:
         record["missing"] = [list(characters) for characters in task.missing]
     if task.has_unknown_spaces:
         record["has_unknown_spaces"] = True
-    return {**record, **task.extra}
+    return _with_extra(record, task)
+
+
+def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
+    """Add the other keys and values of a task to its record. They replace no key of the record: a
+    task that was read from "entities" may also have an empty list of "spans", for example."""
+    return {**record, **task.extra, **record}
 
 
 def _tokens_to_json(tokens: Iterable[TaskToken], text: str) -> list[dict[str, Any]]:
@@ -531,7 +537,7 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
         record["label"] = labels
     if has_scores:
         record["scores"] = scores
-    return {**record, **task.extra}
+    return _with_extra(record, task)
 
 
 def _task_to_label_studio(task: Task) -> dict[str, Any]:
@@ -554,7 +560,8 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
             "labels": [label],
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        results.append({**result, "value": value, **extra})
+        # The id of a result has to be unique. An "id" in `extra` is that of what the span names.
+        results.append({**extra, **result, "value": value})
     record: dict[str, Any] = {"data": {"text": text, **task.extra}}
     if task.spans is not None:  # None: annotators begin without predicted spans
         record["predictions"] = [{"result": results}]

@@ -132,7 +132,8 @@ class Part(NamedTuple):
     start (int): The first byte of the part; in Parquet, the first row group.
     stop (int): The byte or row group after the last. 0: the part is the whole file.
     first (int): The number of its first line or row in the file.
-    digest (str): The digest of its content, by which `read_rows` sees whether the file has changed.
+    digest (str): A digest of the part, or of its whole file if this is no file of lines. It changes
+        if the file has changed. `read_rows` checks it only for files of lines.
     """
 
     path: Path
@@ -177,6 +178,7 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
 
     path (Path): The file.
     n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
+        The last part of a file may have fewer.
     YIELDS (Part): The parts.
     RAISES (CorpusError): If a file with this suffix can't be divided.
     """

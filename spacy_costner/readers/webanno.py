@@ -45,7 +45,8 @@ FORMAT = "#FORMAT=WebAnno TSV "
 VERSION = "3.3"
 TEXT = "#Text="
 LAYER = re.compile(r"#T_(?:SP|CH|RL)=([^|]+)\|?(.*)")
-"""A layer in the head of a file: its name, and the names of its features."""
+"""A layer in the head of a file: its name, and the names of its features. It has spans (SP), chains
+of spans (CH) or relations between spans (RL)."""
 
 ENTITY_FEATURE = "NamedEntity.value"
 """The feature that has the labels, in the layer for named entities that every project has."""
@@ -153,6 +154,7 @@ def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterato
     features: list[str] = []  # the name of each column after the first three
     text_lines: list[str] = []
     tokens: list[TokenLine] = []
+    # The empty line at the end ends the last sentence.
     for number, line in enumerate([*lines, ""], start=1):
         place = FilePlace(path, number)
         layer = LAYER.fullmatch(line)
@@ -199,7 +201,8 @@ def _read_token(place: FilePlace, line: str, features: list[str], column: int | 
 
 
 def _find_column(place: FilePlace, features: list[str], column: int | None) -> int:
-    """The index of the column with the labels of entities. `place` is that of the first token."""
+    """The index of the column with the labels of entities. `place` is the line of a token, for the
+    error."""
     n_columns = N_BEFORE_FEATURES + len(features)
     if column is not None:
         index = column - 1 if column > 0 else n_columns + column
