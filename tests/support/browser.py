@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -35,6 +36,12 @@ KEYS = {
 SHIFT = 8
 """The modifier of DevTools."""
 
+LONGEST_ANSWER = 120.0
+"""After how many seconds without a message a test fails."""
+
+DIALOG = "Page.javascriptDialogOpening"
+"""The event of a dialog, such as that of a page with unsaved answers that is left."""
+
 
 class Browser:
     """A tab of a browser.
@@ -45,6 +52,7 @@ class Browser:
     def __init__(self, read: Any, write: Any) -> None:
         self.output = read
         self.input = write
+        self.received = b""  # what the browser has sent after the last message that was read
         self.n_calls = 0
         self.session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -56,10 +64,7 @@ class Browser:
         """Call a method of DevTools, and wait for an event if one is given. Returns the result of
         the method."""
         self.n_calls += 1
-        message: dict[str, Any] = {"id": self.n_calls, "method": method, "params": parameters}
-        if self.session is not None:
-            message["sessionId"] = self.session
-        self.input.write(json.dumps(message).encode() + b"\0")
+        self.send(self.n_calls, method, parameters)
         result = None
         has_event = until is None
         # The event may come before the result.
@@ -70,14 +75,28 @@ class Browser:
                 result = answer["result"]
             if answer.get("method") == until:
                 has_event = True
+            if answer.get("method") == DIALOG:
+                # The page goes on after that. No call has the id 0, so the result is skipped.
+                self.send(0, "Page.handleJavaScriptDialog", {"accept": True})
         return result
+
+    def send(self, message_id: int, method: str, parameters: dict[str, Any]) -> None:
+        """Send a message, which ends with a null character."""
+        message: dict[str, Any] = {"id": message_id, "method": method, "params": parameters}
+        if self.session is not None:
+            message["sessionId"] = self.session
+        self.input.write(json.dumps(message).encode() + b"\0")
 
     def receive(self) -> Any:
         """The next message, which ends with a null character."""
-        text = b""
-        while not text.endswith(b"\0"):
-            text += self.output.read(1)
-        return json.loads(text[:-1])
+        while b"\0" not in self.received:
+            ready, _, _ = select.select([self.output], [], [], LONGEST_ANSWER)
+            assert ready, f"the browser sent nothing for {LONGEST_ANSWER} s"
+            part = os.read(self.output.fileno(), 1 << 16)
+            assert part, "the browser has ended"
+            self.received += part
+        message, _, self.received = self.received.partition(b"\0")
+        return json.loads(message)
 
     def open(self, page: Path | str, width: int = 1200, dark: bool = False) -> None:
         """Open a file or an address in a window of this width, in the colours of light or dark."""
@@ -164,7 +183,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     os.close(browser_read)
     os.close(browser_write)
     try:
-        with os.fdopen(read, "rb") as output, os.fdopen(write, "wb", 0) as keys:
+        with os.fdopen(read, "rb", 0) as output, os.fdopen(write, "wb", 0) as keys:
             tab = Browser(output, keys)
             tab.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
             yield tab
