@@ -79,7 +79,8 @@ def page(fitted: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Node]:
-    """Answers with what a function of page_texts.js returns for arguments."""
+    """Answers with what a function of page_texts.js returns for arguments, or with the message of
+    its error."""
     script = TEXT_TOOLS + (
         "function answer([name, ...args]) {"
         " try { return tools[name](...args); } catch (error) { return error.message; } }"
@@ -195,7 +196,7 @@ def test_no_module_is_left_out_of_a_bundle_and_none_has_another_import() -> None
 
 @needs_node
 @pytest.mark.parametrize(
-    "content, name, by_line, texts",
+    "content, name, by_line, expected",
     [
         ("a\nb", "", False, ["a\nb"]),
         ("a\r\n\nb c\n", "x.txt", True, ["a", "b c"]),
@@ -207,13 +208,14 @@ def test_no_module_is_left_out_of_a_bundle_and_none_has_another_import() -> None
     ],
 )
 def test_texts_of_files(
-    tools: Node, content: str, name: str, by_line: bool, texts: list[str] | str
+    tools: Node, content: str, name: str, by_line: bool, expected: list[str] | str
 ) -> None:
+    """`expected` is the texts of the file, or the beginning of the error message."""
     answer = tools.ask(["readTexts", content, name, by_line])
-    if isinstance(texts, str):
-        assert answer.startswith(texts)
+    if isinstance(expected, str):
+        assert answer.startswith(expected)
     else:
-        assert answer == texts
+        assert answer == expected
 
 
 @needs_node

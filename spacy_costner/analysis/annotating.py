@@ -673,6 +673,7 @@ def load_pipeline(
     RETURNS (Language): The pipeline.
     """
     nlp = loading.load_pipeline(model, code_path, use_gpu)
+    # That is spaCy's default, but the code of the user may have set another handler.
     nlp.set_error_handler(raise_error)
     return nlp
 

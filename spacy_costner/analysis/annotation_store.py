@@ -99,11 +99,13 @@ class AnnotationStore:
         # How many texts each call of `add_texts` added, by the number of the call.
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
-        # The number of answers that each text has had, also of those that were removed.
+        # The number of answers that each text has had: one if the files have one, and those of this
+        # process. Answers that were removed count, too.
         self._n_answers: Counter[str] = Counter()
         for path in (self.train_path, self.measure_path):
             is_measuring = path == self.measure_path
             remove_cut_line(path)
+            # `read_tasks` refuses an empty file. There is one if the last answer was removed.
             if path.exists() and path.stat().st_size:
                 for _, task in read_tasks(path):
                     key = task.extra["meta"]["key"]

@@ -613,16 +613,16 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
 
 
 def are_groups(groups: Any) -> bool:
-    """Whether a value of JSON is {component: [labels]}: a dictionary from the names of components
-    to lists of at least one label."""
+    """Whether a value of JSON is {component: [labels]}: a dictionary from the names of components,
+    of letters, digits and underscores, to lists of at least one label."""
     if not isinstance(groups, dict) or not groups:
         return False
     for name, labels in groups.items():
         has_labels = isinstance(labels, list) and len(labels) > 0
         if not has_labels or not all(isinstance(label, str) for label in labels):
             return False
-        # The name is part of the names of sections, [components.NAME], where a dot would begin a
-        # section within.
+        # The name is part of the names of sections, [components.NAME], where other characters, such
+        # as a dot or a bracket, may have a meaning.
         if re.fullmatch(r"\w+", name) is None:
             return False
     return True

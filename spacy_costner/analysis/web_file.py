@@ -9,7 +9,8 @@ It is compressed by gzip. Below that it has
     the arrays  one after another
 
 All numbers have their lowest byte first. Whole numbers stand byte by byte, first the lowest byte of
-all of them, and so on, as the high bytes of small numbers are alike.
+all of them, and so on, as the high bytes of small numbers are alike. Where that is shorter, the
+differences of neighbouring numbers stand in their place, and the header says so by "differences".
 """
 
 import gzip

@@ -270,11 +270,12 @@ class LabelMemory:
         pair_and_unit = numpy.unique(pair_of_doc * n_units + self.units[doc])
         pair_of_unit, unit = numpy.divmod(pair_and_unit, n_units)
 
-        # The rows of the table of counts that are about such a unit and the value of the pair. The
-        # first array has, for each row, the index of the unit that it was found for.
+        # The rows of the table of counts that are about such a unit and the value of the pair. Both
+        # are made one number, as in `_units_and_values`. `entry_of_row` has, for each row, the
+        # index of the entry of `pair_of_unit` and `unit` that it was found for.
         unit_and_value = unit * len(self.counts.keys) + value_ids[pair_of_unit]
-        unit_of_row, row = places_in(self._units_and_values, unit_and_value)
-        pair_of_row = pair_of_unit[unit_of_row]
+        entry_of_row, row = places_in(self._units_and_values, unit_and_value)
+        pair_of_row = pair_of_unit[entry_of_row]
 
         sums = numpy.zeros((len(value_ids), len(self.labels)), dtype="int32")
         numpy.add.at(sums, (pair_of_row, self.counts.label[row]), self.counts.n_times[row])

@@ -304,8 +304,9 @@ def segments_in_places(
     part of the place, too.
 
     There are too many ways to have other tags in a place to list all of them. But each way agrees
-    with gold at some first tokens, and then has a wrong tag. So segments end at the first wrong
-    tag, or just before it, with a condition on the tag that follows.
+    with gold at some first tokens, and then has a wrong tag. So segments end just
+    before the first wrong tag, with a condition on the tag that follows. If the first tag of the
+    place is wrong, the segment is that tag.
 
     wrong (Segments): The wrong entities, S of them.
     gold (Gold), potentials (Potentials): The batch.
@@ -364,7 +365,8 @@ def segments_in_places(
         add_segments(places[is_complete], paths[is_complete], is_gold=True)
         places = places[~is_complete]
         paths = paths[~is_complete]
-        # The other paths have a wrong tag next, and are added, or grow by a tag that agrees.
+        # Each other path is added once, for all wrong tags that may come next. It also grows by
+        # each tag that agrees.
         agrees_next = agrees_with_gold(begin[places] + paths.shape[1])
         add_segments(places, paths, ~agrees_next, is_gold=False)
         rows, tags = numpy.nonzero(agrees_next & is_legal[paths[:, -1]])

@@ -619,6 +619,7 @@ class SparseWeights(Shim):
         # Models that were saved before static vectors could be inputs have none.
         n_vector_rows = saved.get("n_vector_rows", 0)
         n_rows = n_features + n_vector_rows + n_tags + 2
+        # A negative `n_tags` is an error in `allocate`. The sum of the others may hide their sign.
         are_counts = n_features >= 0 and n_vector_rows >= 0
         # Numbers of rows are integers of 32 bits.
         if not (are_counts and n_rows < 2**31):

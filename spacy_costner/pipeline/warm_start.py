@@ -29,9 +29,9 @@ def make_start_from(
     whole component, with the loss that it was trained with.
 
     path (str | Path): The trained pipeline: a folder or the name of a package.
-    components (Sequence[str] | None): The components that get the weights of the trained pipeline,
-        and the components that they listen to. None: all components with a model whose names are in
-        both pipelines.
+    components (Sequence[str] | None): The components that get the weights of the trained pipeline.
+        Name the tok2vec that they listen to, too. None: all components with a model whose names are
+        in both pipelines.
     RETURNS (Callable[[Language], Language]): The callback. It changes the pipeline and returns it.
     RAISES (ValueError): In the callback, if the trained pipeline lacks a component, or has other
         labels, other tags or another model.
