@@ -192,6 +192,7 @@ def test_watch_reads_as_calibration_docs_were_read_and_annotate_keeps_tokens(
     succeed("convert", dev, tmp_path / "dev.jsonl")
     seen.clear()
     succeed("watch", folder / way, tmp_path / "dev.jsonl")
+    # JSONL has tokens, but no sentence starts.
     words = [words for words, _ in expected_docs(dev, way == "file")]
     assert [words for words, _ in seen] == words
 

@@ -731,13 +731,13 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
     if unanswered not in UNANSWERED:
         expected = " or ".join(UNANSWERED)
         raise ValueError(f"audit: unanswered: expected {expected}, got {unanswered!r}")
-    n_with_answer: Counter[str] = Counter()
+    n_by_answer: Counter[str] = Counter()
     corrections: list[Correction] = []
     for place, task in read_tasks(path):
         answer = task.extra.get("answer") or IGNORE
         if answer == IGNORE and unanswered == ACCEPT:
             answer = ACCEPT
-        n_with_answer[answer] += 1
+        n_by_answer[answer] += 1
         if answer == ACCEPT:
             corrections.append(read_correction(docs, task, place))
 
@@ -754,9 +754,9 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
     for i, ents in ents_of_docs.items():
         set_ents(docs[i], ents.values())
     return AnswerCounts(
-        accepted=n_with_answer[ACCEPT],
-        rejected=n_with_answer[REJECT],
-        unanswered=n_with_answer[IGNORE],
+        accepted=n_by_answer[ACCEPT],
+        rejected=n_by_answer[REJECT],
+        unanswered=n_by_answer[IGNORE],
     )
 
 

@@ -264,7 +264,8 @@ def check_dev(config: Config) -> None:
     name = config["training"]["dev_corpus"]
     block = dot_to_object(config, name)
     # A reader without a path, such as a function of yours, may find its docs elsewhere.
-    if isinstance(block, dict) and block.get("path", "") is None:
+    has_path = isinstance(block, dict) and "path" in block
+    if has_path and block["path"] is None:
         raise ValueError(
             f"distill: {name}: expected a development corpus, to compare teachers and student on, "
             "got none: name one with --paths.dev"

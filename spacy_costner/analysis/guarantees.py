@@ -549,6 +549,7 @@ def add_predicted(
     """Add the predicted entities to spans with scores. A set that limits misses always has the
     predicted entities, so they get an infinite score.
 
+    dev (DevPredictions): The predictions of the calibration docs.
     predicted (Entities): The predicted entities. Some of them may be among the spans.
     spans (Entities): The spans.
     scores (Floats1d): The scores of the spans. Shape: (S,)

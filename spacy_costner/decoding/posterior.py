@@ -178,6 +178,8 @@ class Posterior:
             B-x at b, I-x at the tokens after it, and L-x at e - 1           BILUO
             B-x at b, I-x at the tokens after it, and not I-x at e           IOB2
 
+        In BILUO, a single token has U-x. In IOB2, white space at e may have I-x: see `is_space`.
+
         entities (Entities): Any entities. They may overlap.
         covers (Array2d | None): For each label that the entities have, True at the labels of the
             chain that it covers, as a node of a label tree does. The probability of an entity is

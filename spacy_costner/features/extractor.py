@@ -210,6 +210,7 @@ class Features(Shim):
     def reach(self) -> int:
         """The largest offset, in tokens, from which a token takes values or static vectors."""
         lookup = self.lookup
+        # `type_slots` have the offsets of `hidden_slots`.
         slots_of_kinds = (lookup.slots, lookup.vector_slots, lookup.hidden_slots)
         offsets = numpy.concatenate([slots.offsets for slots in slots_of_kinds])
         return int(numpy.abs(offsets).max(initial=0))

@@ -290,7 +290,7 @@ class LabelMemory:
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
             saved["units"] = pack(self.units)
-        if self._has_long_keys:
+        if self._has_long_keys:  # the memory was loaded from a model that was saved up to 0.3.0
             saved_keys = {"keys": self.counts.keys.astype("<u8").tobytes()}
         else:
             saved_keys = {"short_keys": pack_hashes(self.counts.keys)}

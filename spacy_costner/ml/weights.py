@@ -451,8 +451,8 @@ class SparseWeights(Shim):
         if averages is not None:
             # This entry only says that there is an average. It is computed where it is used.
             averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
-            # A mean over all steps, p = 0, needs no periods: the first one never ends.
             period_end = max(FIRST_PERIOD_END, PERIOD_GROWTH * self._period_begin)
+            # With `average_power` 0, a mean over all steps, the first period never ends.
             if self.average_power and self.step >= period_end:
                 self._end_period()
 

@@ -372,7 +372,8 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
     """Make a row that can't be read. The error with this message isn't raised here, but by
-    `make_doc` of the row, so that the other rows are read. `text` is what stands in its place."""
+    `TextRow.make_doc`, so that the other rows are read. `text` is the text of the row or, if that
+    isn't known, what the row has."""
 
     def refuse() -> Doc:
         raise place.refuse(message)

@@ -152,7 +152,7 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     forms = list(number_of_form)
     number_of_form.clear()  # it takes more memory than all that follows
 
-    # 2. Number the words, in the order of their first forms. Shape: (number of forms,)
+    # 2. Number the words, in the order of their first forms. Shape of `word_of_form`: (forms,)
     number_of_word: dict[str, int] = defaultdict(lambda: len(number_of_word))
     word_of_form = numpy.asarray([number_of_word[form.lower()] for form in forms], dtype="int32")
     words = list(number_of_word)
