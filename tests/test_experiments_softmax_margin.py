@@ -69,7 +69,8 @@ def weights(
 
 
 def test_corpus_of_2003_is_read(examples: list[Example]) -> None:
-    """Its tags are IOB1, its parts of speech in the second of four columns."""
+    """Its tags are IOB1: only an entity right after another one of its label begins with B, as Bo
+    does after Ana Lee. The parts of speech are in the second of four columns."""
     assert [[(e.text, e.label_) for e in eg.reference.ents] for eg in examples] == [
         [("Ana Lee", "PER"), ("Bo", "PER"), ("Rome", "LOC")],
         [("Rome", "LOC")],
@@ -81,7 +82,9 @@ def test_corpus_of_2003_is_read(examples: list[Example]) -> None:
     "name, c, m", [("perceptron_built_in", 1, None), ("mira_built_in", 1e-3, 5)]
 )
 def test_steps_are_whole(name: str, c: float, m: Any, examples: list[Example]) -> None:
-    """Each weight moves by the difference of a feature's counts: for MIRA, times C at most."""
+    """A weight moves by C times the difference of a feature's counts, which is a whole number. For
+    MIRA, C is the largest size of a step, and it is so small here that the step has this size.
+    The step of the perceptron has the size 1."""
     whole_numbers = weights(examples[:1], name, c, m) / c
     assert_allclose(whole_numbers, whole_numbers.round(), atol=1e-4)
     assert whole_numbers.any()

@@ -118,7 +118,7 @@ def test_the_hamming_z_score_has_the_least_variance_at_a_lead_of_1() -> None:
 @pytest.mark.parametrize("outside", ["single", "before"])
 def test_the_z_score_of_a_component_is_the_solution_of_its_equation(outside: str) -> None:
     """All its weights, with the moments of all legal paths of each example. With "before" the tag O
-    has a variant, O-X, which counts as O."""
+    has a variant before each label, O-X, which counts as O. The examples are those of `TEXTS`."""
     nlp, examples = initialized(loss=loss_block("ZScore"), outside=outside)
     ner = nlp.get_pipe("ner")
     c2 = 0.05
@@ -200,7 +200,8 @@ def test_cutting_planes_find_a_kink() -> None:
 
 
 def test_all_methods_learn_what_is_certain() -> None:
-    """Each tag has a symbol of its own in 98 % of tokens. Weights of the other sign are wrong."""
+    """Each tag has a symbol of its own in 98 % of tokens. Weights of the other sign predict the
+    other tag. Errors are in per cent: the true weights are below 3, and learned ones below 6."""
     steps = numpy.asarray([[0.9, 0.1], [0.2, 0.8]])
     symbols = numpy.asarray([[0.98, 0.01, 0.01], [0.01, 0.98, 0.01]])
     hmm = HMM(steps, symbols)
@@ -222,8 +223,10 @@ def test_all_methods_learn_what_is_certain() -> None:
 
 
 def test_hmms_are_as_hard_as_wanted() -> None:
-    """HMMs are drawn until the weights of one predict about 20 % of its tags wrongly."""
-    (hmm,), n_drawn = z_score.hmms_as_hard(20.0, 3, 1)
+    """HMMs are drawn until the weights of one predict about 20 % of its tags wrongly. That is
+    judged on a sample. Another sample differs, so the tolerance here is five times that of the
+    draw."""
+    (hmm,), n_drawn = z_score.hmms_as_hard(error=20.0, n_symbols=3, n=1)
     test = hmm.sample(2000, 100, default_rng(7))
     assert test.error(hmm.weights) == pytest.approx(20, abs=5 * FULL["near"])
     assert n_drawn > 1
@@ -243,7 +246,8 @@ def ner() -> Any:
 
 
 def test_docs_as_sequences_have_their_tags_and_features(ner: Any) -> None:
-    """The features "S2" are the word and the words before and after it in its sentence."""
+    """The features "S2" are the word and the words before and after it in its sentence: three, or
+    two at the start and the end of a sentence."""
     sequences = z_score.as_sequences(ner, make_docs())
     tags = [ner.tags.names[tag] for tag in sequences.tags]
     assert tags == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "O"]
@@ -252,7 +256,7 @@ def test_docs_as_sequences_have_their_tags_and_features(ner: Any) -> None:
 
 
 def test_the_values_of_steps_can_be_varied(ner: Any) -> None:
-    """All steps have the value 0.01, except the step from O (tag 0) to O."""
+    """All steps have the value 0.01, except the step from O (tag 0) to O, which counts nothing."""
     sequences = z_score.as_sequences(ner, make_docs())
     varied = vary(sequences, ner, step=0.01, o_after_o=False)
     assert varied.steps[0, 0] == 0

@@ -27,6 +27,7 @@ def nlp() -> Language:
     `end` those of the last one."""
     nlp, _ = initialized()
     features, weights = linear_part(nlp.get_pipe("ner").model)
+    # The row of each feature in the table of weights.
     row = {name: i for i, name in enumerate(features.names())}
     weights.emissions[row["ORTH=Rome"]] = [-1, 3, 0]
     weights.emissions[row["SHAPE=Xxxx"]] = [0, 2, -4]
@@ -74,6 +75,7 @@ def test_transition_weights_are_a_table_without_forbidden_ones(nlp: Language) ->
 
 
 def test_forbidden_transitions_are_dots_in_the_text(nlp: Language) -> None:
+    """The start is followed by O (0.5) or B-X (1.5), but not by I-X or the end."""
     lines = explanation_text(explain(nlp)).splitlines()
     (start,) = [line for line in lines if line.startswith("(start)")]
     assert start.split() == ["(start)", "+0.50", "+1.50", ".", "."]
@@ -145,5 +147,6 @@ def test_the_command_prints_and_saves_the_explanation(nlp: Language, tmp_path: P
 
 
 def test_the_command_fails_for_an_unknown_component(nlp: Language, tmp_path: Path) -> None:
+    """The message is tested above, without the command."""
     nlp.to_disk(tmp_path / "pipeline")
     assert run("explain", tmp_path / "pipeline", "--name", "x").exit_code == 1

@@ -234,6 +234,7 @@ def test_damaged_features_are_refused() -> None:
 
 
 def test_features_of_another_template_are_refused() -> None:
+    """The message has the columns of the config with their offsets: here only the word itself."""
     data = with_vocab().to_bytes()
     with pytest.raises(ValueError, match=r"expected those of the config, \[\['ORTH', \[0\]\]\]"):
         Features(Template(windows={"ORTH": 0})).from_bytes(data)
@@ -346,7 +347,7 @@ def test_a_missing_gazetteer_is_named(tmp_path: Path) -> None:
 
 
 def test_features_without_a_vocabulary_say_so() -> None:
-    with pytest.raises(ValueError, match="expected a vocabulary"):
+    with pytest.raises(ValueError, match=r"expected a vocabulary, made by `nlp\.initialize`"):
         Features(Template()).find(NEW)
 
 

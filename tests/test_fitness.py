@@ -122,7 +122,8 @@ def test_training_docs_are_refused_for_a_guarantee(trained: Path, sentences_per_
 def test_a_guarantee_leaves_training_docs_among_new_ones_out(
     trained: Path, sentences_per_doc: int
 ) -> None:
-    """Ten docs of one sentence each were training docs."""
+    """Ten docs have a sentence of the training corpus each. That the training docs had five
+    sentences doesn't matter."""
     nlp = spacy.load(trained)
     new_docs = examples_of_sentences(nlp, range(1000, 1100), sentences_per_doc)
     training_docs = examples_of_sentences(nlp, range(10))
@@ -183,7 +184,8 @@ def save_sentences(path: Path, numbers: Sequence[int], **renamed: str) -> Path:
 
 def test_fit_calibrates_on_new_sentences_and_notes_the_others(tmp_path: Path) -> None:
     """The development corpus has the sentences 30 to 59. Ten of these, 30 to 39, are also in the
-    training corpus."""
+    training corpus: they are noted, but not left out, so calibration has the scores of all 30 docs.
+    The scores are approximate, as the temperature was fitted on the same docs."""
     train_path = save_sentences(tmp_path / "train.spacy", range(40))
     dev_path = save_sentences(tmp_path / "dev.spacy", range(30, 60))
 
@@ -225,6 +227,7 @@ def test_a_temperature_at_the_edge_of_its_range_is_noted() -> None:
 
 
 def test_tuning_a_bias_notes_no_temperature(trained: Path) -> None:
+    """A note about the temperature of a label has the label in it, such as PER."""
     nlp = spacy.load(trained)
     examples = examples_of_sentences(nlp, range(200, 240))
     notes = tune(nlp, examples, recall=0.01, parameter="bias").notes
@@ -232,7 +235,8 @@ def test_tuning_a_bias_notes_no_temperature(trained: Path) -> None:
 
 
 def test_fit_names_the_option_for_nested_entities(tmp_path: Path) -> None:
-    """The A is "of Oslo", and the B within it is "Oslo"."""
+    """The A is "of Oslo", and the B within it is "Oslo". As they overlap, reading warns of them
+    and leaves them out of the entities of the doc. So there is none to learn from."""
     path = tmp_path / "nested.jsonl"
     spans = [{"start": 0, "end": 7, "label": "A"}, {"start": 3, "end": 7, "label": "B"}]
     srsly.write_jsonl(path, [{"text": "of Oslo", "spans": spans}])

@@ -44,6 +44,7 @@ WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
 
 TEXTS = ("a b a c", "", "Rome A", "ROME b", "7")
 GOLD = Gold(numpy.asarray([0, 2, 1, 1, 0, 2, 1, 0, 1], dtype="int32"))
+"""A tag for each of the 9 tokens of TEXTS."""
 
 
 @pytest.fixture()
@@ -67,7 +68,7 @@ def docs_of(vocab: Vocab) -> list[Doc]:
 
 
 def crf(vocab: Vocab, *, hidden_window: int = 1, window: int = 0, width: int = 4) -> Model:
-    """A model of random weights."""
+    """A model of random weights for three tags, with a hidden layer of `width` units."""
     windows = {"ORTH": 1, "LOWER": 0, "static_vectors": window}
     template = Template(windows=windows, include_static_vectors=True)
     model = build_sparse_crf(template, hidden=width, hidden_window=hidden_window, nO=3)
@@ -94,14 +95,15 @@ def layer(model: Model) -> HiddenLayer:
 @pytest.mark.parametrize("hidden_window", [0, 1, 3])
 def test_emissions_gain_the_scores_of_the_layer(vocab: Vocab, hidden_window: int) -> None:
     """relu(sum over the offsets o of x_{t+o} V_o + b) U, where x is the type and the vector."""
-    model = crf(vocab, hidden_window=hidden_window, window=1)
+    width = 4
+    model = crf(vocab, hidden_window=hidden_window, window=1, width=width)
     features, weights = linear_part(model)
     inner, bias, outer = layer(model).weights
     n_offsets = 2 * hidden_window + 1
     n_types = len(CHARACTER_TYPES)
     assert features.n_hidden_rows == len(inner) == n_offsets * (n_types + DIM)
-    of_types = inner[: n_offsets * n_types].reshape(n_offsets, n_types, 4)
-    of_vectors = inner[n_offsets * n_types :].reshape(n_offsets, DIM, 4)
+    of_types = inner[: n_offsets * n_types].reshape(n_offsets, n_types, width)
+    of_vectors = inner[n_offsets * n_types :].reshape(n_offsets, DIM, width)
     docs = docs_of(vocab)
     scale = features.lookup.vector_column.scale  # type: ignore[union-attr]
     expected = weights.potentials(find_features(model, docs)).emissions
@@ -113,9 +115,8 @@ def test_emissions_gain_the_scores_of_the_layer(vocab: Vocab, hidden_window: int
                 if 0 <= i + o < len(doc):
                     word = doc[i + o].text
                     vector = WORDS.get(word, WORDS.get(word.lower(), [0, 0, 0]))
-                    inputs += of_types[o + hidden_window][
-                        CHARACTER_TYPES.index(character_type(word))
-                    ]
+                    type_number = CHARACTER_TYPES.index(character_type(word))
+                    inputs += of_types[o + hidden_window][type_number]
                     inputs += scale * numpy.asarray(vector) @ of_vectors[o + hidden_window]
             expected[token] += numpy.maximum(inputs, 0) @ outer
             token += 1
@@ -171,7 +172,8 @@ def test_threads_predict_the_same(vocab: Vocab) -> None:
 @pytest.mark.usefixtures("nothing_lost")
 @pytest.mark.parametrize("hidden_window", [0, 1])
 def test_gradients_of_the_layer_are_central_differences(vocab: Vocab, hidden_window: int) -> None:
-    """Two batches count together."""
+    """The gradients of two batches are added. Here they are those of the same docs, so the gradient
+    is that of twice the loss."""
     model = crf(vocab, hidden_window=hidden_window)
     hidden = layer(model)
     docs = docs_of(vocab)
@@ -319,6 +321,8 @@ def updated_pipeline() -> Updated:
 
 
 def test_updates_learn_what_is_not_linear(updated_pipeline: Updated) -> None:
+    """The texts are those of `pairs_of_signs`. Without hidden units, a model can't tell names from
+    other words."""
     nlp, _, test = updated_pipeline
     assert nlp.evaluate(test)["ents_f"] > 0.9
     linear_nlp, _, _ = updated(hidden=0)
@@ -326,7 +330,8 @@ def test_updates_learn_what_is_not_linear(updated_pipeline: Updated) -> None:
 
 
 def test_any_loss_trains_the_layer() -> None:
-    """MIRA, too, whose steps are measured on the features of the linear model."""
+    """Only MIRA is tested: its steps are measured on the features of the linear model, so it is the
+    likeliest to fail."""
     loss = {"@losses": "spacy_costner.MIRA.v1", "aggressiveness": 1.0}
     nlp, _, test = updated(loss=loss)
     assert nlp.evaluate(test)["ents_f"] > 0.85
@@ -456,7 +461,8 @@ def test_a_copy_has_weights_of_its_own(vocab: Vocab) -> None:
 
 
 def test_an_added_label_changes_no_score(updated_pipeline: Updated) -> None:
-    """Scores of the tags that were there stay."""
+    """Scores of the tags that were there stay. The outer weights of the layer, of 16 units, have a
+    column for each tag."""
     nlp = pickle.loads(pickle.dumps(updated_pipeline.nlp))
     ner = nlp.get_pipe("ner")
     docs = [nlp.make_doc(eg.reference.text) for eg in updated_pipeline.test]
@@ -480,8 +486,8 @@ def saved_weights(**changes: Any) -> bytes:
     [
         (b"x", "damaged data"),
         (saved_weights(inner="x"), "damaged data"),
-        (saved_weights(bias=numpy.ones(3, dtype="float32")), "shapes"),
-        (saved_weights(outer=numpy.full((4, 3), numpy.nan, dtype="float32")), "finite"),
+        (saved_weights(bias=numpy.ones(3, dtype="float32")), "weights of shapes"),
+        (saved_weights(outer=numpy.full((4, 3), numpy.nan, dtype="float32")), "finite weights"),
     ],
 )
 def test_damaged_weights_are_refused(data: bytes, message: str) -> None:
@@ -514,7 +520,7 @@ def test_without_training_docs_there_is_no_layer(vocab: Vocab) -> None:
     model = build_sparse_crf(Template(include_static_vectors=True), hidden=4, nO=3)
     model.initialize(X=[])
     assert hidden_layer_of(model) is None
-    assert model.predict(docs_of(vocab)).emissions.shape == (9, 3)
+    assert model.predict(docs_of(vocab)).emissions.shape == (9, 3)  # tokens of TEXTS, tags
 
 
 def test_parts_of_an_explanation_add_up_to_the_score(updated_pipeline: Updated) -> None:

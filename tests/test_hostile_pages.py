@@ -38,7 +38,7 @@ def make_docs(labels: list[str]) -> list[Doc]:
 
 def check_nothing_runs(tab: Browser, path: Path, title: str) -> None:
     """Open a page in the browser, and focus everything on it. The title of the page must stay, and
-    there must be no event handlers and no elements except ours."""
+    there must be no event handlers and no elements except ours: two scripts and a style sheet."""
     tab.open(path)
     assert tab.run("document.title") == title
     tab.press("Tab", 5)
@@ -92,9 +92,18 @@ def test_nothing_of_a_report_runs(
 
 @needs_chromium
 def test_nothing_of_an_audit_runs(tab: Browser, tmp_path: Path) -> None:
+    """The page works nevertheless: its first input accepts the first suggestion."""
     docs = make_docs(HOSTILE)
     places = [
-        Suspect(i, "spurious entity", 0.1, [(1, 2, label)], [], 0.2, 0.8)
+        Suspect(
+            doc=i,
+            kind="spurious entity",
+            score=0.1,
+            annotated=[(1, 2, label)],
+            suggested=[],
+            prob_annotated=0.2,
+            prob_suggested=0.8,
+        )
         for i, label in enumerate(HOSTILE)
     ]
     title = f"</title><script>{RUN}</script>"

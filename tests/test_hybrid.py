@@ -165,7 +165,8 @@ def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
 
 def test_training_docs_are_scored_by_a_linear_part_that_was_not_trained_on_them() -> None:
     """Labels are drawn by lot: only weights that were trained on a doc, or on its copy, know them.
-    Half the docs have a copy at the other end of the corpus."""
+    Others are right by chance, for half of the tokens. Half the docs have a copy at the other end
+    of the corpus."""
     nlp = pipeline(model={**MODEL, "linear_epochs": 6})
     rng = random.Random(0)
     batch: list[Example] = []
@@ -197,7 +198,8 @@ def test_training_docs_are_scored_by_a_linear_part_that_was_not_trained_on_them(
 def test_the_logger_says_at_the_end_where_training_was_no_better_than_the_linear_part(
     last_score: float,
 ) -> None:
-    """The first evaluation, 80, is that of the linear part."""
+    """The first evaluation, 80, is that of the linear part. It is said at the end if no later one
+    is above 80."""
     output = io.StringIO()
     make_loggers = resolve("loggers", "spacy_costner.HybridLogger.v1")
     log, finish = make_loggers(initialized(), output, output)

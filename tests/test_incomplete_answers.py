@@ -54,7 +54,8 @@ def files(config: Config, tmp_path: Path) -> list[Path]:
 
 
 def test_frequent_words_that_are_rarely_in_entities_are_outside() -> None:
-    """4 of 35 tokens are in entities: a word may be in entities in 1 of 17 places."""
+    """4 of 36 tokens are in entities. A word may be in entities half as often: in 1 of 18 places.
+    It is frequent if it is there three times."""
     docs = [
         make_doc("we saw the Isle of Man", (3, 6)),
         make_doc("a song of the sea by the sea", (1, 2)),
@@ -67,14 +68,16 @@ def test_frequent_words_that_are_rarely_in_entities_are_outside() -> None:
 
 
 def test_a_word_may_be_in_entities_half_as_often_as_the_average() -> None:
-    """3 of 24 tokens are in entities; "of" in 1 of 16 places, and in 1 of 15 places."""
+    """3 of 24 tokens are in entities, so a word may be there in 1 of 16 places. "of" is in entities
+    in 1 of 16 places, and then in 1 of 15 places, which is too often."""
     inside = make_doc("Isle of Man", (0, 3))
     assert "of" in find_outside_words([inside, make_doc("of " * 15 + "a b c d e f")])
     assert "of" not in find_outside_words([inside, make_doc("of " * 14 + "a b c d e f g")])
 
 
 def test_other_words_are_unknown() -> None:
-    """Entities stay, and so does annotation that is missing already."""
+    """Entities stay, and so does annotation that is missing already, of the first "we". The two
+    words that become unknown are "saw" and "Bonn"."""
     doc = make_doc("we saw Rome and Bonn", (2, 3))
     doc.set_ents(list(doc.ents), missing=[doc[0:1]])
     assert leave_out_unknown(doc, {"we", "and"}) == 2
@@ -94,12 +97,14 @@ def test_a_student_finds_what_the_rules_miss(
     assert not spacy.load(complete.path)(text).ents
     assert [ent.text for ent in spacy.load(incomplete.path)(text).ents] == ["Rome"]
     assert incomplete.rows[-1].f_score == 1
-    # 15 other cities, and "I" in 20 texts.
+    # The tokens of the 15 other cities, and "I" in 20 texts, which has a capital letter.
     assert (complete.n_unknown, incomplete.n_unknown) == (0, 35)
     assert incomplete.n_entities == 5
 
 
 def test_answers_in_a_file_may_be_incomplete(config: Config, tmp_path: Path) -> None:
+    """Each of the three docs has one unknown token: "I" has a capital letter. The other words are
+    there three times, which is often enough."""
     line = '{"text": "I live in London now .", "spans": [[10, 16, "LOC"]]}\n'
     (tmp_path / "answers.jsonl").write_text(line * 3, encoding="utf8")
     answers = [str(tmp_path / "answers.jsonl")]
@@ -112,6 +117,7 @@ def test_answers_in_a_file_may_be_incomplete(config: Config, tmp_path: Path) -> 
 def test_texts_in_which_nothing_is_surely_outside_are_refused(
     config: Config, tmp_path: Path
 ) -> None:
+    """All words have capital letters."""
     (tmp_path / "answers.jsonl").write_text('{"text": "I LIVE", "spans": []}\n', encoding="utf8")
     answers = [str(tmp_path / "answers.jsonl")]
     with pytest.raises(ValueError, match="incomplete: expected words without capitals"):

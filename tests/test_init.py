@@ -222,7 +222,7 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
 @pytest.mark.parametrize(
     "options, path, value",
     [
-        # The cost is everywhere that of the tree.
+        # The cost is everywhere that of the tree. With a CNN, the losses are a schedule.
         (TREE, "loss.cost", COST),
         (TREE, "loss.multiplier", 0.5),
         ({**TREE, "model": "cnn"}, "loss.*.first.cost", COST),
@@ -239,19 +239,22 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         # Models of few sentences miss too much.
         (FEW, "loss.cost.miss", 2),
         (FEW, "loss.cost.false_alarm", 1),
-        # Schedules end with training. The cost of Mixed is optional.
+        # Schedules end with training, which has 8 epochs with a linear model. Each loss but the
+        # first has two of them. With other models, which have no last epoch, the first loss has
+        # five. The cost of Mixed is optional.
         ({"loss": "Risk"}, "loss.epochs", [6.0]),
         ({"loss": "Risk", "model": "cnn"}, "loss.epochs", [5.0]),
         (SCHEDULE, "loss.epochs", [4.0, 6.0]),
         (SCHEDULE, "loss.*.loss_3.cost", None),
-        # Expensive mistakes have a lower multiplier.
+        # Expensive mistakes have a lower multiplier: with 1, a cost of 50 would be a score above 5,
+        # so it is 5 / 50. That of ZScore, 20 by default, is multiplied by the same.
         ({"loss": "MIRA", "miss": 5}, "loss.multiplier", 1),
         ({"loss": "MIRA", "miss": 50}, "loss.multiplier", 0.1),
         ({"loss": "Perceptron", "miss": 5}, "loss.alpha", 1),
         ({"loss": "Perceptron", "miss": 50}, "loss.alpha", 0.1),
         ({"loss": "ZScore", "miss": 5}, "loss.*.then.multiplier", 20),
         ({"loss": "ZScore", "miss": 50}, "loss.*.then.multiplier", 2),
-        # 0.2 means that a miss costs four times as much as a false alarm: docs/decoding.md.
+        # A miss costs 4 and a false alarm 1: 1 - 4 / (4 + 1) = 0.2, see docs/decoding.md.
         ({**THRESHOLD, "aim": "cost"}, "decoding.threshold", 0.2),
         ({**THRESHOLD, "aim": "f"}, "decoding.threshold", 0.5),
     ],
@@ -308,7 +311,8 @@ def test_texts_of_several_sentences_get_features_of_the_document(
     n_sents: int, document: Any, tmp_path: Path
 ) -> None:
     """With these features, the model has a second pass. Sentences are counted even if the docs have
-    no sentence starts."""
+    no sentence starts, as docs from JSONL. A sentence has seven tokens, with its period. The one
+    entity of a doc is in its first sentence."""
     path = tmp_path / "train.jsonl"
     line = {"text": "She went to Oslo in May. " * n_sents, "label": [[12, 16, "city"]]}
     path.write_text(f"{json.dumps(line)}\n" * 20, encoding="utf8")
@@ -320,6 +324,7 @@ def test_texts_of_several_sentences_get_features_of_the_document(
     assert block(text, "components.ner.model.features.document") == document
 
 
+# All models with 20 to 14,000 words, and a hybrid with 60,000, whose batches grow; long docs.
 SIZES = [*product(MODELS, [1, 60, 700], [20]), ("hybrid", 3000, 20), ("linear", 30, 700)]
 
 
@@ -346,7 +351,9 @@ def test_models_are_evaluated_once_an_epoch_at_least(
 def test_batches_steps_and_embeddings_of_a_hybrid_model_grow_with_the_corpus(
     tmp_path: Path,
 ) -> None:
-    """The corpus has 60,000 words."""
+    """The corpus has 60,000 words, of which a batch has a hundredth. So an epoch has some 100
+    batches, for which the least number of steps, 3000, is enough. There are only two word forms,
+    for which the least number of rows, 1000, is enough."""
     doc = ("Oslo" + " rain" * 19, "B-city" + " O" * 19)
     path = write_docs(tmp_path / "train.spacy", [doc] * 3000)
     text = init(lang="xx", model="hybrid", train_path=path, dev_path=path)
@@ -360,6 +367,7 @@ def test_batches_steps_and_embeddings_of_a_hybrid_model_grow_with_the_corpus(
 def test_with_many_labels_o_is_one_tag(
     model: Any, n_labels: int, outside: str, tmp_path: Path
 ) -> None:
+    """More than `MANY_LABELS`, which is 20, are many."""
     path = write_docs(tmp_path / "train.spacy", [("a b", f"B-L{i} O") for i in range(n_labels)])
     text = init(lang="xx", model=model, train_path=path)
     assert block(text, "components.ner.outside") == outside
@@ -509,7 +517,8 @@ def prefixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_tree_by_prefix_is_written_and_used(prefixed: list[str]) -> None:
-    """Labels with the same text before the first "_" are below a node with that name."""
+    """Labels with the same text before the first "_" are below a node with that name, which may be
+    a label itself, as "org" is. "_x" has no text before it."""
     assert run(*prefixed).exit_code == 0
     assert json.loads(Path("tree.json").read_text("utf8")) == {
         "drug": {"drug_dose": {}, "drug_name_new": {}},

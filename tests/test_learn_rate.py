@@ -132,7 +132,8 @@ def test_gradients_are_0_after_a_step_with_a_factor() -> None:
 
 def test_the_factor_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> None:
     """Gradients are accumulated over several updates before one step, as with `accumulate_gradient`
-    in the config."""
+    in the config. The component itself has five arrays: W and b of the linear layer, and
+    transitions, start and end. The Tok2Vec is another component."""
     pipelines = []
     for factor in (1.0, FACTOR):
         fix_random_seed(0)
@@ -200,6 +201,7 @@ def test_bad_factors_are_refused(factor: Any, settings: dict[str, Any], message:
 
 
 def test_radam_is_refused_with_a_factor() -> None:
+    """Without a factor, which is a factor of 1, it isn't refused."""
     nlp = cnn_pipeline(FACTOR)
     with pytest.raises(ValueError, match=r"learn_rate_factor: expected Adam\.v1 or SGD.v1"):
         nlp.update(examples(nlp), sgd=RAdam(0.001))
@@ -216,7 +218,7 @@ def initialize_with_rate(rate: Any, **settings: Any) -> None:
 
 @pytest.mark.parametrize("rate", [5e-5, {**WARMUP, "initial_rate": 5e-5}])
 def test_a_learning_rate_too_low_for_the_chain_gets_a_warning(rate: Any) -> None:
-    message = "ner: learn_rate_factor: expected more than 1.*at most 5e"
+    message = "ner: learn_rate_factor: expected more than 1.*at most 5e-05 in the first"
     with pytest.warns(UserWarning, match=message):
         initialize_with_rate(rate)
 
