@@ -329,8 +329,8 @@ def test_updates_learn_what_is_not_linear(updated_pipeline: Updated) -> None:
     assert linear_nlp.evaluate(test)["ents_f"] < 0.8
 
 
-def test_any_loss_trains_the_layer() -> None:
-    """Only MIRA is tested: its steps are measured on the features of the linear model, so it is the
+def test_mira_trains_the_layer() -> None:
+    """The steps of MIRA are measured on the features of the linear model, so it is the loss that is
     likeliest to fail."""
     loss = {"@losses": "spacy_costner.MIRA.v1", "aggressiveness": 1.0}
     nlp, _, test = updated(loss=loss)

@@ -11,9 +11,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_killed_server_loses_no_answer(tmp_path: Path) -> None:
-    """`kill_often` fails if an answer is lost. It returns how many there were, which may be none if
-    the server is killed at once."""
-    assert kill_often(tmp_path, 2) >= 0
+    """`kill_often` fails if an answer is lost."""
+    kill_often(tmp_path, 2)
 
 
 def test_hostile_requests_are_refused_and_change_nothing(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ def test_models_are_evaluated_once_an_epoch_at_least(
     assert training["patience"] == 0 or training["patience"] >= n_batches
 
 
-def test_batches_steps_and_embeddings_of_a_hybrid_model_grow_with_the_corpus(
+def test_batches_of_a_hybrid_model_grow_with_the_corpus(
     tmp_path: Path,
 ) -> None:
     """The corpus has 60,000 words, of which a batch has a hundredth. So an epoch has some 100
