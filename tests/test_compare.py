@@ -95,7 +95,7 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
 
 def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experiment) -> None:
     """The config of a loss doesn't change the limits of training, which are the same for all
-    losses."""
+    losses: that of risk says seed 9 and max_steps 90, which don't count. Its dropout does."""
     sequential, risk, *_ = variants_of(experiment, **{"training.patience": 3})
 
     training = {
@@ -109,7 +109,7 @@ def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experi
     assert risk.config["training"] == {**training, "dropout": 0.0}
     assert sequential.config["components"]["ner"]["loss"] == SEQUENTIAL
     assert risk.config["components"]["ner"]["loss"] == RISK
-    assert risk.config["components"]["ner"]["model"]["tok2vec"]["width"] == 8
+    assert risk.config["components"]["ner"]["model"]["tok2vec"]["width"] == 8  # of the base config
 
 
 def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
@@ -226,6 +226,8 @@ def test_a_variant_leaves_config_log_model_and_counts(experiment: Experiment) ->
 def test_another_measure_needs_no_other_training(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With another cost, the saved pipeline predicts again. The function that trains is gone, so
+    training would fail."""
     variant = variants_of(experiment)[0]
     outcome = run_variant(variant)
     zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
@@ -234,7 +236,9 @@ def test_another_measure_needs_no_other_training(
     again = run_variant(variant._replace(measure=zero_one))
 
     assert again.seconds == outcome.seconds
-    assert again.counts[0].tolist() == outcome.counts[0].tolist()
+    tp_again, *_ = again.counts
+    tp, *_ = outcome.counts
+    assert tp_again.tolist() == tp.tolist()
 
 
 def linear_variant(experiment: Experiment) -> Variant:
@@ -277,7 +281,9 @@ def test_a_linear_model_that_fit_cannot_train_is_trained_by_spacy(
 def test_a_training_of_spacy_has_a_bar_beside_its_log(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    """The bar counts updates. There is none if the log itself is on the terminal."""
+    """The bar counts updates. There is none if the log itself is on the terminal. With max_steps 6
+    spaCy takes 7 steps, as it counts them from 0. Each step has two updates here, so there are
+    14."""
     bars: list[tqdm] = []
 
     def record(**settings: Any) -> tqdm:
@@ -330,7 +336,8 @@ def test_a_pipeline_stays_until_another_is_complete(
 def test_a_pipeline_that_failed_is_trained_again(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, failing_step: str
 ) -> None:
-    """The pipeline of an earlier variant in the same folder doesn't count for it."""
+    """The pipeline of an earlier variant in the same folder doesn't count for it. Another training
+    has other seconds, and other weights."""
     first = variants_of(experiment)[0]
     outcome = run_variant(first)
     weights = saved_weights(first)
@@ -431,6 +438,7 @@ def test_a_comparison_without_seeds_is_refused(experiment: Experiment) -> None:
         compare(*experiment, seeds=())
 
 
+# A scorer whose score falls with each evaluation. Each training has 7 of them.
 FALLING = """
 import spacy
 
@@ -445,7 +453,8 @@ def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrai
     experiment: Experiment,
 ) -> None:
     """The best model is that of the first step if a score falls from step to step. With another
-    scorer, the same loss counts as trained."""
+    scorer, the same loss counts as trained. A step has three updates here: the model of the first
+    step is untrained though it was updated three times."""
     code = experiment.output_path.parent / "code.py"
     code.write_text(FALLING)
     settings = {"components.ner.scorer": {"@scorers": "falling.v1"}}
@@ -501,7 +510,9 @@ def test_no_docs_are_refused() -> None:
 
 
 def test_rows_are_means_over_seeds() -> None:
-    """F is 54.55 with the first seed and 90.91 with the second."""
+    """F is 2 * 3 / (2 * 3 + 3 + 2) = 54.55 % with the first seed, and 2 * 5 / (2 * 5 + 1) = 90.91 %
+    with the second. Their mean is 72.73. Their sample deviation is the difference, 36.36, divided
+    by sqrt(2), which is 25.71. The first training took 10 seconds, the default of `finished`."""
     poor = finished("a", *POOR)
     good = finished("a", *GOOD, seed=1, seconds=20)
 
@@ -513,7 +524,7 @@ def test_rows_are_means_over_seeds() -> None:
         scores = [row_of_poor.scores[name], row_of_good.scores[name]]
         assert row.by_seed[name] == scores
         assert score == pytest.approx(sum(scores) / 2)
-    assert row.seconds == 15
+    assert row.seconds == (10 + 20) / 2
     assert "| 72.73 ± 25.71 |" in comparison_text([row])
 
 
@@ -533,7 +544,8 @@ def f_score_of(docs: list[list[float]]) -> float:
 
 def test_differences_are_those_of_a_bootstrap_over_docs() -> None:
     """They are computed here by a loop over 200 samples of three docs, which are the same for both
-    losses."""
+    losses. The p-value is two-sided, and counts the docs themselves as one more sample. The three
+    docs have 40 tokens, and cost 10 with POOR and 2 with GOOD."""
     rows = summarise([finished("poor", *POOR), finished("good", *GOOD)], n_samples=200)
 
     drawn = numpy.random.default_rng(0).integers(3, size=(200, 3))
@@ -593,7 +605,8 @@ def test_the_table_has_a_row_for_each_loss() -> None:
     head, rule, poor, good = comparison_text(rows).splitlines()
     assert len({len(line) for line in (head, rule, poor, good)}) == 1
     assert cells_of(head)[:2] == ["loss", "F"]
-    # F, precision, recall, cost, docs without mistakes, seconds, and no difference
+    # F, precision, recall, cost, docs without mistakes and seconds; then no p-values, as the first
+    # loss is the one that others are compared with
     expected = ["poor", "54.55", "50.00", "60.00", "0.2500", "33.33", "10", "-", "-"]
     assert cells_of(poor) == expected
 
@@ -611,5 +624,6 @@ def test_the_table_has_a_row_for_each_loss() -> None:
     ids=["trained", "untrained", "failed"],
 )
 def test_a_variant_that_ends_has_a_line(ended: Any, text: str) -> None:
-    """The line has the seconds of its training."""
+    """The line has the seconds of its training, which are 10 by default in `finished`, and not
+    those of the run, 9."""
     assert variant_text("a, seed 0", ended) == text

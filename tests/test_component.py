@@ -39,8 +39,8 @@ def copy_of(nlp: Language) -> Language:
 
 
 def test_training_anew_forgets_the_batches_before() -> None:
-    """The loss MCEF counts entities over batches, so the value of a batch would be another in a
-    second training."""
+    """The loss MCEF counts entities over batches. If these counts were kept, the last batch of a
+    second training would have another loss."""
     nlp = pipeline(loss={"@losses": "spacy_costner.MCEF.v1"})
     fix_random_seed(0)
     first_loss = train(nlp, steps=3)["ner"]
@@ -159,7 +159,8 @@ def log_loss_of_path(ner: Any, potentials: Any, tag_names: list[str]) -> float:
 
 
 def test_the_loss_is_the_objective_by_annotated_token(trained: Language) -> None:
-    """The two tokens of "Who knows" are not annotated: they don't count, and have no gradient."""
+    """The two tokens of "Who knows" are not annotated: they don't count, and have no gradient. So
+    the objective is divided by 2, the number of tokens of "Berlin lost"."""
     ner = trained.get_pipe("ner")
     berlin_lost = Example.from_dict(trained.make_doc("Berlin lost"), {"entities": [(0, 6, "LOC")]})
     who_knows = Example(trained.make_doc("Who knows"), trained.make_doc("Who knows"))

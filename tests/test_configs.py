@@ -61,7 +61,7 @@ def test_components_of_a_config_have_every_setting(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PAPERS, ids=name)
 def test_a_config_of_a_paper_is_base_cfg_but_for_the_settings_it_has(path: Path) -> None:
-    """base.cfg has every setting."""
+    """base.cfg has every setting. The config of a paper has these sections and no others."""
     base = load_config(CONFIGS / "base.cfg")
     assert fill(base) == base
     short = load_config(path)

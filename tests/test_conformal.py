@@ -18,6 +18,8 @@ BY = ("doc", "any")
 """What is promised: the mean of the share of entities missed in a doc, or of docs that miss any."""
 
 SCORES = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0)
+"""The thresholds at which losses of `random_scores` may change, the lowest threshold that the tests
+allow, 0.05, and the highest, 1."""
 
 
 def random_scores(rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -81,7 +83,8 @@ def test_mean_loss_of_a_threshold_is_that_of_a_loop_over_docs(
 def test_the_threshold_is_the_largest_that_passes(
     rng: numpy.random.Generator, by: str, limit: float, delta: float | None
 ) -> None:
-    """None where none does."""
+    """None where none does. Between the thresholds of SCORES losses don't change, so one of these
+    is the largest."""
     scores, doc = random_scores(rng)
     losses = miss_losses(scores, doc, by=by)
 
@@ -129,16 +132,18 @@ def test_docs_needed_is_the_least_number_from_which_all_pass(
     needed = conformal.docs_needed(mean, limit, delta=delta, binary=binary)
     assert needed is not None
     assert not has_passed(mean, limit, needed - 1, delta, binary=binary)
-    for n in range(needed, min(2 * needed + 50, 1000)):
+    for n in range(needed, min(2 * needed + 50, 1000)):  # not up to infinity, but far enough
         assert has_passed(mean, limit, n, delta, binary=binary)
     assert conformal.docs_needed(limit, limit, delta=delta, binary=binary) is None
     if delta is None and not mean:
+        # (n * 0 + 1) / (n + 1) <= limit
         assert needed == math.ceil(1 / limit - 1 - 1e-9)
 
 
 def test_docs_needed_is_larger_than_a_number_that_passes_by_chance_of_rounding() -> None:
-    """Losses are whole numbers of docs: with 126 docs a mean of 0.15 passes, with 127 to 148 it
-    doesn't. From 149 on it always does."""
+    """Losses are whole numbers of docs: 0.15 * 126 = 18.9 is rounded up to 19, but 0.15 * 127 =
+    19.05 to 20. So with 126 docs a mean of 0.15 passes, and with more docs it may not. From 149 on
+    it always does."""
     passes = {n: has_passed(0.15, 0.2, n, 0.1, binary=True) for n in (126, 127, 131, 148, 149)}
     assert passes == {126: True, 127: False, 131: False, 148: False, 149: True}
 
@@ -311,7 +316,9 @@ def test_weighted_docs_keep_the_promise_in_the_mean_over_all_drawings(
         mean = 0.0
         for sample in product(range(4), repeat=5):
             times = numpy.bincount(sample, minlength=4)
-            weights = times * min(probs) / probs if is_weighted else times.astype("float64")
+            weights = times.astype("float64")
+            if is_weighted:  # by 1 / probability, so that the rarest docs have the weight 1
+                weights *= min(probs) / numpy.asarray(probs)
             is_drawn = times > 0
             losses = miss_losses(scores[is_drawn], docs[is_drawn], doc_weights=weights)
             threshold = conformal.threshold(losses, limit)

@@ -135,7 +135,9 @@ def test_o_is_one_edge_farther_than_the_farthest_labels_in_use() -> None:
 
 
 def test_a_miss_in_genia_costs_what_the_paper_says() -> None:
-    """11, for the 36 labels without others below: 73 tags."""
+    """11 between an entity and O (eq 9 and 10 of the paper, see docs/reproduction.md). There are 36
+    labels without others below, so there are 2 * 36 + 1 = 73 tags: B and I of each, and O. Row 0 is
+    O, and column 1 is of the first label."""
     lineages = make_tree(GENIA, "tree").lineages
     inner_nodes = {node for lineage in lineages.values() for node in lineage[:-1]}
     tags = Tags([*lineages.keys() - inner_nodes], "IOB2")
@@ -271,7 +273,7 @@ def test_a_setting_that_does_not_fit_the_labels_is_named_when_the_table_is_made(
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "expected a cost for gold 'city' and predicted 'O'"),
+        ("", "expected a cost for gold 'city' and predicted 'O'"),  # an empty file
         ("gold,city,O\ncity,0,x\n", "could not read it: .*'x'"),
         ("gold,city,O\ncity,0\n", "row 'city': expected 2 costs, got 1"),
         ("gold,city,city\ncity,0,1\n", "got 'city' twice"),
@@ -281,7 +283,7 @@ def test_a_setting_that_does_not_fit_the_labels_is_named_when_the_table_is_made(
         ("gold,city,O\ncity,0,1e39\n", rf"city\.O: {LARGE}1e\+39"),
         ("gold,city,O\ncity,2,1\n", "city.city: expected 0"),
         ("gold,city,O\ncity,0,\n", "expected a cost for gold 'city' and predicted 'O'"),
-        (b"\xff\xfe", "could not read it"),
+        (b"\xff\xfe", "could not read it"),  # this isn't UTF-8
     ],
 )
 def test_a_file_of_costs_that_is_wrong_is_named(tmp_path: Path, text: Any, message: str) -> None:

@@ -165,8 +165,9 @@ def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
 
 
 def test_entities_of_flat_scores_are_few_enough_to_list() -> None:
-    """With all scores 0 any of 13 million entities is possible. The probabilities of those that
-    begin at a token add up to less than 1: at most 1 / LEAST_PROB of them are likely."""
+    """With all scores 0 any of 3 * 3000 * 3001 / 2, 13 million entities is possible. The
+    probabilities of those that begin at a token add up to less than 1: at most 1 / LEAST_PROB of
+    them are likely. They are found in all of the doc, not at its beginning alone."""
     tags = Tags(["a", "b", "c"])
     scores = random_potentials([3000], len(tags), 0.0, "float32")
     posterior = Posterior(chain.constrain(scores, tags.constraints), tags)
@@ -285,13 +286,17 @@ TREE_OF_LABELS = {"y": {"x": {"a": {}, "b": {}, "c": {}}, "d": {}}}
 
 
 def test_a_node_above_labels_is_predicted_where_it_costs_less() -> None:
-    """a, b, c are 2 apart, 1 from x and 3 or 2 from d; O costs 4 against all. The keys are the
-    answers to tokens with these probabilities."""
+    """a, b and c are 2 edges from each other, 1 from x and 3 from d. x is 2 from d. O costs 4
+    against all. The keys are the answers to tokens with these probabilities."""
     decoding = make_min_cost(cost=make_hierarchical_cost(tree=TREE_OF_LABELS), tree=TREE_OF_LABELS)
     probs_by_answer = {
+        # x costs 0.99 * 1 + 0.01 * 4, a costs 0.66 * 2 + 0.01 * 4.
         "x": {"a": 0.33, "b": 0.33, "c": 0.33, "O": 0.01},
+        # O costs 0.5 * 4, x costs 0.5 * 1 + 0.5 * 4.
         "O": {"a": 0.2, "b": 0.2, "c": 0.1, "O": 0.5},
+        # a costs 0.4 * 2, x costs 1.
         "a": {"a": 0.6, "b": 0.2, "c": 0.2},
+        # b costs a little less than 0.5 * 2, x costs 1.
         "b": {"a": 0.5, "b": 0.5 + 1e-4},
         "d": {"d": 1.0},
     }
@@ -319,7 +324,8 @@ def test_inner_nodes_are_those_with_several_labels_below() -> None:
 def test_a_label_that_is_not_in_the_tree_is_named() -> None:
     tree = make_tree({"e": {"f": {}}}, "t")
 
-    with pytest.raises(ValueError, match="'nowhere'"):
+    message = "t: expected a node for every label, got none for 'nowhere'"
+    with pytest.raises(ValueError, match=message):
         find_inner_nodes(tree, ["f", "nowhere"])
 
 
@@ -374,7 +380,8 @@ def test_saved_choices_of_something_else_do_not_stand_in(
     saved = {} if change is None else {**saved_choices, **change}
     decoding = min_cost_of_file(tmp_path / "tree.json", saved)
 
-    with pytest.raises(ValueError, match=r"tree\.json"):
+    message = r"tree: .*tree\.json: expected a JSON or YAML file of nodes, could not read it"
+    with pytest.raises(ValueError, match=message):
         decoding.decode(POSTERIOR_OF_X, {})
 
 
@@ -394,10 +401,13 @@ def test_saved_choices_of_another_shape_are_refused(
     ("make", "message"),
     [
         (lambda: make_viterbi(bias=float("nan")), "ViterbiDecoding: bias: expected a finite"),
-        (lambda: make_viterbi(labels={"a": "x"}), r"ViterbiDecoding: labels\.a: expected"),
+        (lambda: make_viterbi(labels={"a": "x"}), r"labels\.a: expected a finite number, got 'x'"),
         (lambda: make_threshold(threshold=1.5), "ThresholdDecoding: threshold: .* from 0 to 1"),
         (lambda: make_threshold(labels={"a": -1}), r"labels\.a: expected a finite number from 0"),
-        (lambda: make_min_cost(cost=COST, tree={"a": {"a": {}}}), "MinCostDecoding: tree"),
+        (
+            lambda: make_min_cost(cost=COST, tree={"a": {"a": {}}}),
+            "MinCostDecoding: tree: expected a tree, got 'a' under itself",
+        ),
     ],
 )
 def test_bad_settings_are_named(make: Callable[[], Decoding], message: str) -> None:
@@ -409,7 +419,7 @@ def test_bad_settings_are_named(make: Callable[[], Decoding], message: str) -> N
 def test_a_label_in_the_settings_that_the_model_does_not_have_is_named(
     make: Callable[..., Decoding],
 ) -> None:
-    """It has a to d."""
+    """The model has the labels a to d: see `sure`."""
     decoding = make(labels={"z": 1.0})
 
     with pytest.raises(ValueError, match=r"decoding: labels: expected any of .*'a'.*got 'z'"):

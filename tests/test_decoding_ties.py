@@ -152,7 +152,8 @@ def cost_of_answers(costs: dict[str, dict[str, float]], otherwise: float) -> Any
 def test_no_probability_makes_up_for_a_cost(gaps: tuple[float, ...], lengths: list[int]) -> None:
     """Each of three tokens has the label a, with the probability 1 - gap, or is O. To predict a
     costs the gap, to predict b costs nothing, though b has the probability 0. A gap of less than
-    1e-6 counts as a tie: then a is predicted, else b."""
+    1e-6 counts as a tie: then a is predicted, else b. The gap of each token decides by itself, next
+    to tokens with a much larger or a smaller gap, and in three sequences as in one."""
     decoding = make_min_cost(cost=cost_of_answers({"b": {"a": 0.0, "O": 0.0}}, otherwise=1.0))
     posterior = sure(*({"a": 1 - gap, "O": gap} for gap in gaps))
     posterior.scores = posterior.scores._replace(lengths=numpy.asarray(lengths, dtype="int32"))
@@ -165,7 +166,9 @@ def test_no_probability_makes_up_for_a_cost(gaps: tuple[float, ...], lengths: li
 
 
 def test_a_tie_goes_to_an_improbable_label_before_a_node() -> None:
-    """d, with the probability 0.1, and x, which stands for a, b and c, cost the same."""
+    """d, with the probability 0.1, and x, which stands for a, b and c, cost the same:
+    0.5 * 0.4 + 0.4 * 0.4 + 0.1 * 0 = 0.36. All other answers cost at least
+    (0.4 + 0.1) * 2 = 1, the cost of a."""
     tree = {"y": {"x": {"a": {}, "b": {}, "c": {}}, "d": {}}}
     costs = {"a": 0.4, "b": 0.4, "d": 0.0}
     cost = cost_of_answers({"x": costs, "d": costs}, otherwise=2.0)

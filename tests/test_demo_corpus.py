@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from make_demo_corpus import SIZES, make_corpus
-from make_pii_corpus import SIZES as LETTERS
+from make_pii_corpus import SIZES as LETTER_SIZES
 from make_pii_corpus import make_corpus as make_letters
 from spacy.tokens import Doc
 
@@ -84,7 +84,7 @@ def test_letters_have_personal_data(letters: list[Doc]) -> None:
     for doc in letters:
         labels.update(ent.label_ for ent in doc.ents)
 
-    assert len(letters) == LETTERS["dev"]
+    assert len(letters) == LETTER_SIZES["dev"]
     assert labels == {"PER", "LOC", "ORG", "ID"}
 
 

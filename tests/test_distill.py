@@ -168,7 +168,8 @@ def test_a_copy_gets_a_vocab_that_is_still_empty() -> None:
 
 
 def test_texts_are_read_from_all_files_of_a_folder(tmp_path: Path) -> None:
-    """Without their annotation. Lines are tokenized by the language: "can't" is two tokens."""
+    """Without their annotation. Lines are tokenized by the language: "can't" is the tokens "ca" and
+    "n't", and spaCy gives the second the norm "not"."""
     (tmp_path / "lines.txt").write_text("Ana can't\n\n  Bo \n")
     (tmp_path / "spans.jsonl").write_text('{"text": "In Rome", "spans": [[3, 7, "LOC"]]}\n')
     (tmp_path / "tags.conll").write_text("Rome B-LOC\nwaits O\n")
@@ -304,6 +305,7 @@ def test_confidences_of_several_teachers_are_averaged() -> None:
 
     means = module.mean_scores([with_confidences, without])
 
+    # (0.8 + 1) / 2, (0.4 + 0) / 2 and (0 + 1) / 2
     assert means == {NEW_YORK: pytest.approx(0.9), PERSON: 0.2, (0, 1, "ORG"): 0.5}
     assert module.majority(means) == [NEW_YORK]
 
@@ -379,6 +381,7 @@ def test_a_file_of_answers_can_be_the_teacher(folder: Path, config: Config, tmp_
 def test_gold_docs_have_their_weight_and_their_labels(
     folder: Path, config: Config, tmp_path: Path
 ) -> None:
+    """The gold corpus has 4 docs, with the labels city and country."""
     gold = tmp_path / "gold.spacy"
     make_corpus(gold)
     config["training"]["max_epochs"] = 1
@@ -461,6 +464,8 @@ def test_soft_targets_need_a_student_of_this_package(
 def test_options_that_do_not_go_together_are_refused(
     config: Config, tmp_path: Path, teachers: Any, n_raw: int, options: Any, message: str
 ) -> None:
+    """They are refused before anything is read: none of the files is there. The student isn't
+    linear, so `fit` can't train it, and its training corpus isn't that of the distillation."""
     config["components"]["ner"]["model"] = {"@architectures": "spacy_costner.LinearChainCRF.v1"}
     config["corpora"]["train"]["path"] = "train.spacy"
     with pytest.raises(ValueError, match=message):
@@ -548,6 +553,7 @@ def test_the_command_prints_json(command: list[Any]) -> None:
 
 
 def test_options_are_in_the_docs() -> None:
+    """The help also has --paths.dev, as an example of a setting of the config."""
     page = (ROOT / "docs" / "distill.md").read_text("utf8")
     options = re.findall(r"--[a-z-]+", run("distill", "--help").output)
     assert {*options} - {"--help", "--paths"} <= {*re.findall(r"--[a-z-]+", page)}

@@ -53,7 +53,7 @@ def cluster() -> Iterator[Any]:
         started = descendants(os.getpid()) - before
         of_cluster = {p for p in started if "resource_tracker" not in command(p)}
         cluster.shutdown()
-        assert len(of_cluster) > 5
+        assert len(of_cluster) > 5  # else there is nothing to wait for
         assert [command(process) for process in wait_for_end(of_cluster)] == []
         shutil.rmtree(Path(gettempdir(), f"ray-{os.getpid()}"), ignore_errors=True)
 
@@ -76,7 +76,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> Path:
-    """A folder of texts. The last text kills its worker, if the file "died" isn't there."""
+    """A folder of texts. The last text kills its worker, if the file "died" isn't there. The 24
+    SENTENCES and two more are in two files, which makes 52 docs. In parts of three docs each file
+    is 9 parts, so there are 18."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return write_inputs(tmp_path / "in", *texts)
@@ -119,7 +121,8 @@ def test_annotate_goes_on_when_workers_are_killed(
     annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
     """One document kills its worker once. Another one does so each time: its part isn't written,
-    and is named. Each worker loads the pipeline once."""
+    and is named. It is tried twice beside others and twice alone. Each worker loads the pipeline
+    once."""
     (tmp_path / "died").unlink()
     (inputs / "c.txt").write_text("deadly\n")
     for path in saved.loads.iterdir():
@@ -214,7 +217,7 @@ def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeEx
         failing = executor.submit(square, -1)
         assert square_of_2.result()["square"] == 4
         processes = {os.getpid(), *descendants(os.getpid())}
-        assert len(processes) > 6
+        assert len(processes) > 6  # this one and those of the cluster
         assert not list(listening_elsewhere(processes))
         with pytest.raises(ValueError, match="below 0"):
             failing.result()
@@ -235,6 +238,7 @@ def recipe(heading: str) -> dict[str, Any]:
 
 
 TABLE = [*enumerate([*SENTENCES, None])]
+"""Ids and texts. The last row has no text, so it fails."""
 
 
 def answers(model: Path) -> list[Any]:

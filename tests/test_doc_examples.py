@@ -26,6 +26,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_no_block_is_overlooked(page: Path) -> None:
+    """A block has two fences."""
     fences = re.findall(r"^ *```", page.read_text(encoding="utf8"), flags=re.MULTILINE)
     assert 2 * len(read_blocks(page)) == len(fences)
 
@@ -42,6 +43,7 @@ def test_examples_run(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatc
         for block in examples:
             run_block(block, names)
     finally:
+        # An example of a page may set this extension, which would stay for other tests.
         for holder in (Doc, Token):
             if holder.has_extension("sure"):
                 holder.remove_extension("sure")

@@ -144,10 +144,12 @@ def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnD
         posterior = ner.posterior([nlp.make_doc(doc.text)])
         opening_probs = posterior.chain_marginals @ posterior.tags.opens_label
         expected.append(float(opening_probs[:, place].sum()))
-        certain = [ent for ent in doc.ents if ent.label_ == "LOC"]
-        found, probs = posterior.likely_entities(0.01)
-        prob_of = dict(zip(zip(found.begin.tolist(), found.end.tolist(), found.label), probs))
-        expected_correct.append(sum(prob_of[ent.start, ent.end, place] for ent in certain))
+        predicted_places = [ent for ent in doc.ents if ent.label_ == "LOC"]
+        likely, probs = posterior.likely_entities(0.01)
+        likely_spans = zip(likely.begin.tolist(), likely.end.tolist(), likely.label.tolist())
+        prob_of_span = dict(zip(likely_spans, probs))
+        correct_probs = [prob_of_span[ent.start, ent.end, place] for ent in predicted_places]
+        expected_correct.append(sum(correct_probs))
 
     total = sum(expected)
     correct = sum(expected_correct)
@@ -184,7 +186,7 @@ def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
     assert row.precision.estimate == pytest.approx([n_correct / n_predicted] * 3)
     assert row.recall.estimate == pytest.approx([n_correct / n_gold] * 3)
     assert row.f.estimate == pytest.approx([2 * n_correct / (n_predicted + n_gold)] * 3)
-    assert result.drawings_for_half == N_TEXTS
+    assert result.drawings_for_half == N_TEXTS  # there are no more texts
 
 
 def test_labels_that_the_pipeline_does_not_know_are_counted(
@@ -217,6 +219,8 @@ def test_labels_with_few_entities_in_the_drawn_docs_are_not_estimated(
 
     person = row_of(result, "PERSON")
     assert person.drawn == 0 and person.entities.estimate is None
+    # If this share of the texts had the label, and all of them the lowest probability of being
+    # drawn, half of the mean, then no drawing would take any with the probability 0.05:
     # (1 - share / 2)^60 = 0.05
     assert person.most_docs == int(2 * (1 - 0.05 ** (1 / 60)) * N_TEXTS)
     team = row_of(result, "sports-team")
@@ -225,6 +229,7 @@ def test_labels_with_few_entities_in_the_drawn_docs_are_not_estimated(
 
 
 def test_drawings_of_several_seeds_are_one_sample(nlp: Language, drawn: list[DrawnDoc]) -> None:
+    """The sample has 60 + 40 drawings. Four times as many would halve the intervals."""
     docs = make_docs(nlp)
     more = draw(nlp, docs, n=40, seed=2)
     result = estimate(nlp, [answer(nlp, doc) for doc in [*drawn, *more]], docs)
@@ -276,7 +281,8 @@ def test_other_docs_than_those_drawn_are_refused(
 
 def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) -> None:
     """One drawn doc is missing, is there twice, or isn't annotated; or a doc is there that wasn't
-    drawn."""
+    drawn. If a doc is missing, so are its drawings, one or more of 60. A confidence in percent is
+    refused, too."""
     answers = [answer(nlp, doc) for doc in drawn]
     docs = make_docs(nlp)
     with pytest.raises(ValueError, match=r"all 60 drawings .* got 5\d"):
@@ -377,8 +383,9 @@ def test_texts_that_measure_are_a_simple_random_sample(
 def test_texts_that_were_added_later_are_a_part_with_its_own_share(
     nlp: Language, store: AnnotationStore
 ) -> None:
-    """The texts that were added first have twice the share of annotated ones. The total is the sum
-    of the totals of both parts. If one part has no answers, there is no total."""
+    """Of the texts that were added first at least 30 measure, which is more than a tenth of them,
+    and of later ones a tenth. The total is the sum of the totals of both parts. If one part has no
+    answers, there is no total."""
     n_first = len(store.texts)
     later = [f"{doc.text} again" for doc in make_docs(nlp)]
     store.add_texts(later)
@@ -408,7 +415,8 @@ def test_texts_that_were_added_later_are_a_part_with_its_own_share(
 def test_texts_of_label_studio_that_measure_are_a_sample_of_all(
     nlp: Language, tmp_path: Path
 ) -> None:
-    """`serve` doesn't know all texts. Those that are given count."""
+    """`serve` doesn't know all texts. Those that are given count. Each of the 400 texts measures
+    with a share of a tenth, so about 40 do."""
     session = AnnotationSession(AnnotationStore(tmp_path), labels=[], lang="xx")
     docs = [nlp.make_doc(f"{doc.text} {i}") for i, doc in enumerate(make_docs(nlp) * 2)]
     for i, doc in enumerate(docs):
@@ -442,7 +450,8 @@ def test_other_answers_of_a_session_are_refused(nlp: Language, store: Annotation
 
 
 def test_the_command_takes_the_folder_of_a_session(unsure: Path, store: AnnotationStore) -> None:
-    """It counts the texts that were left out."""
+    """It counts the texts that were left out. Of the first texts 30 measure, and 6 of the 60 that
+    are added. 3 of these 36 are left out, which leaves 33."""
     answer_to_measure(store)
     whole = run("estimate", unsure, store.folder, "--json")
     assert whole.exit_code == 0, whole.output
@@ -538,8 +547,9 @@ def test_the_command_draws_and_estimates(unsure: Path, texts_path: Path, tmp_pat
     printed = run("estimate", unsure, path, "--texts", texts_path, "--plot", plot_path)
     assert printed.exit_code == 0, printed.output
     assert "95 % interval" in printed.output
-    assert "240 drawings in all halve the intervals" in printed.output
+    assert "240 drawings in all halve the intervals" in printed.output  # 4 * 60
     assert "river: recall: 0 correct and " in printed.output
+    # A row for the number of entities, and one for F
     assert plot_path.read_text("utf8").count("LOC") == 2
 
     as_json = run("estimate", unsure, path, "--texts", texts_path, "--json")
@@ -559,9 +569,9 @@ def test_the_command_says_what_is_wrong(unsure: Path, texts_path: Path, tmp_path
     assert unanswered.exit_code == 1
     assert f"{path}: expected docs that are annotated" in unanswered.output
     for arguments in (
-        [texts_path, "--draw", 60],
-        [texts_path, "--draw", 60, "-o", path, "--texts", texts_path],
-        [path],
+        [texts_path, "--draw", 60],  # without --output
+        [texts_path, "--draw", 60, "-o", path, "--texts", texts_path],  # to draw and to estimate
+        [path],  # without --texts
     ):
         assert run("estimate", unsure, *arguments).exit_code == 2
 

@@ -112,7 +112,7 @@ def test_parts_of_the_docs_may_be_drawn_with_different_shares(
     others = range(n_docs, n_docs + n_other_docs)
     drawn = numpy.asarray([[*pair, other] for pair, other in product(pairs, others)])
     shares = numpy.asarray([2 / n_docs] * n_docs + [1 / n_other_docs] * n_other_docs)
-    docs = docs._replace(probs=shares / 3)
+    docs = docs._replace(probs=shares / 3)  # of each of the three drawings
     n_all = n_docs + n_other_docs
     sample = Sample(docs.probs[drawn], n_all, with_replacement=False, n_parts=2)
 
@@ -149,7 +149,8 @@ def test_ratio_is_that_of_the_estimated_totals() -> None:
 
 
 def test_ratio_is_0_if_the_estimated_denominator_is() -> None:
-    """The denominator is expected too high, and corrected to 0. The numerator isn't 0."""
+    """The denominator is expected too high, and corrected to 0: with probabilities of 0.5 it is
+    1 + ((1 - 1) / 0.5 + (0 - 1) / 0.5) / 2. The numerator isn't 0."""
     sample = Sample(numpy.full(2, 0.5), 2)
     denominator = Count(numpy.asarray([1.0, 0.0]), numpy.asarray([1.0, 1.0]), 1.0)
     numerator = Count(numpy.asarray([1.0, 1.0]), numpy.zeros(2), 0.0)
@@ -233,7 +234,8 @@ def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> Non
 
 def test_interval_of_a_count_is_that_of_its_logarithm() -> None:
     """If a few docs have most of the count, the interval stays above 0. Its upper end is as many
-    times the estimate as the estimate is the lower end."""
+    times the estimate as the estimate is the lower end. The estimate is the mean of four drawings
+    with the probability 0.1: (9 / 0.1) / 4 = 22.5."""
     drawn = Count(numpy.asarray([0.0, 0.0, 0.0, 9.0]), numpy.zeros(4), 0.0)
     total = estimate_total(drawn, Sample(numpy.full(4, 0.1), 10))
     assert 0 < total.low < total.value == pytest.approx(22.5)
@@ -310,8 +312,10 @@ def test_more_docs_than_the_bound_would_have_been_drawn(with_replacement: bool) 
 
 
 def test_degrees_of_freedom_fall_with_the_kurtosis() -> None:
-    """Of 50 normal values there are about 47 degrees of freedom, close to 49. One outlier leaves
-    few. Constant values have no kurtosis, and get the most, 49."""
+    """The degrees of freedom of n values are 2 n / (kurtosis - (n - 3) / (n - 1)), at most n - 1.
+    Of 50 normal values there are about 47, close to 49. One outlier leaves few: the kurtosis of a
+    one among 49 zeros is 48 + 1 / 49 = 48.02. Constant values have no kurtosis, and get the most,
+    49."""
     numbers = numpy.random.default_rng(0).normal(size=(2_000, 50))
     assert degrees_of_freedom(numbers).mean() == pytest.approx(47, abs=2)
     outlier = numpy.zeros(50)

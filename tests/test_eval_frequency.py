@@ -72,6 +72,8 @@ def evaluated_steps(config: Config, output: Path) -> list[int]:
     ],
 )
 def test_steps_are_counted(corpus: Path, limits: dict[str, int], n_steps: int | None) -> None:
+    """4 epochs are 12 steps. As spaCy counts steps from 0, there are 21 with max_steps 20. The
+    lower limit counts. The second evaluation, at step 100, is reached only without a limit."""
     evaluations = read_evaluations(config_of(corpus, **limits))
     assert evaluations == Evaluations(STEPS, n_steps, 100)
     assert "expected at most 3, the steps of an epoch, got 100" in evaluations.objection()
@@ -82,9 +84,9 @@ def test_steps_are_counted(corpus: Path, limits: dict[str, int], n_steps: int | 
 def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str, int]) -> None:
     """The counted steps are those that training takes."""
     each_step = config_of(corpus, eval_frequency=1, **limits)
-    found = read_evaluations(each_step)
-    assert found is not None and found.objection() == ""
-    assert evaluated_steps(each_step, tmp_path / "each") == list(range(found.n_steps or 0))
+    evaluations = read_evaluations(each_step)
+    assert evaluations is not None and evaluations.objection() == ""
+    assert evaluated_steps(each_step, tmp_path / "each") == list(range(evaluations.n_steps or 0))
 
     config = config_of(corpus, EACH_EPOCH, **limits)
     steps = evaluated_steps(config, tmp_path / "training")
@@ -92,9 +94,10 @@ def test_each_epoch_is_evaluated(corpus: Path, tmp_path: Path, limits: dict[str,
     assert max(after - before for before, after in zip(steps, [*steps[1:], n_steps])) <= STEPS
 
     saved = load_config(tmp_path / "training" / "model-last" / "config.cfg")
-    found = read_evaluations(config)
-    assert found is not None and found.objection() == ""
-    assert saved["training"]["eval_frequency"] == found.frequency == steps[1]
+    evaluations = read_evaluations(config)
+    assert evaluations is not None and evaluations.objection() == ""
+    # The second evaluation is at the step of this number, as the first is at step 0.
+    assert saved["training"]["eval_frequency"] == evaluations.frequency == steps[1]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,9 @@ def test_a_lower_frequency_evaluates_in_each_epoch(
         assert after == before
     elif n_steps > 1:
         assert after.objection() == ""
-        # The last evaluation is near the end. A hundredth of the steps may be missing.
+        # The last evaluation is near the end. A hundredth of the steps may be missing, as epochs
+        # may be shorter in another order, and less than a step for each evaluation, of which there
+        # is about one in each epoch: the frequency is rounded down.
         last_evaluated_step = (n_steps - 1) // after.frequency * after.frequency
         assert last_evaluated_step >= n_steps - n_steps / 100 - max_epochs - 2
 
@@ -163,6 +168,8 @@ def test_fit_does_not_count_steps(
 def test_check_finds_too_few_evaluations(
     corpus: Path, tmp_path: Path, limits: dict[str, int], severity: str
 ) -> None:
+    """The model is evaluated each 100 steps. In 300 steps that is too rarely. In 4 epochs, which
+    are 12 steps, only the model of the first step is evaluated, which is an error."""
     path = tmp_path / "config.cfg"
     config_of(corpus, **limits).to_disk(path)
     (finding,) = findings_of_frequency(path)
@@ -199,6 +206,7 @@ def test_compare_warns_of_too_few_evaluations(experiment: Experiment, corpus: Pa
 
 
 def test_compare_refuses_to_evaluate_no_trained_model(experiment: Experiment, corpus: Path) -> None:
+    """One epoch has 3 steps, and the second evaluation would be at step 5."""
     arguments = compare_arguments(experiment, config_of(corpus), max_epochs=1, eval_frequency=5)
     result = run(*arguments)
     assert result.exit_code == 1

@@ -25,7 +25,7 @@ def test_counts_of_docs_are_those_of_their_predicted_entities() -> None:
         parts.append(counts_of_batch)
     counts = concatenate_counts(parts)
 
-    assert len(parts) == 2
+    assert len(parts) == 2  # batches of two docs and of one
     assert counts.n_tokens.tolist() == [len(nlp.make_doc(text)) for text in texts]
     for i, expected_doc in enumerate(nlp.pipe(texts)):
         assert [str(ent) for ent in docs[i].ents] == [str(ent) for ent in expected_doc.ents]

@@ -140,7 +140,8 @@ def test_docs_to_predict_have_parts_of_speech_and_no_entities(docs: list[Doc]) -
 
 
 def test_the_last_sentences_of_a_corpus_can_be_read(docs: list[Doc], file: Path) -> None:
-    last = read_docs(file, docs[0].vocab, -1)
+    """The sentences begin with number -1, as in a slice: the last one."""
+    last = read_docs(file, docs[0].vocab, begin=-1)
     assert [doc.text for doc in last] == [docs[1].text]
 
 
@@ -278,7 +279,7 @@ def test_a_tree_has_counts_for_each_of_its_levels(file: Path) -> None:
     tree = {"name": {"PER": {}, "LOC": {}}}
     cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": tree}
     (look,) = train_and_count(parts_of(file), [ONLINE_STAGE], cost=cost)
-    assert len(look["levels"]) == 2
+    assert len(look["levels"]) == 2  # "name", and the labels below it
 
 
 def test_what_is_decoded_in_many_ways_is_what_the_pipeline_answers(docs: list[Doc]) -> None:
@@ -318,8 +319,9 @@ def system_with_hits(name: str, dev: list[int], test: list[int]) -> System:
 
 def test_scores_are_those_of_the_counts() -> None:
     """On test the first seed finds all of 30 entities, the second 24 and nothing else: P is 100,
-    R is 24 / 30, F is 2 * 24 / (24 + 30), and 6 of 60 tokens cost 1. Together the seeds find 54 of
-    60 entities."""
+    R is 24 / 30, F is 2 * 24 / (24 + 30), and 6 of 60 tokens cost 1. 100 % and 80 % of the docs are
+    right: the sample deviation is 20 / sqrt(2) = 14.14. Together the seeds find 54 of 60
+    entities."""
     system = system_with_hits("good", dev=[30, 30], test=[30, 24])
     assert system.on("test", P).tolist() == [100, 100]
     assert system.on("test", R).tolist() == [100, 80]
@@ -338,7 +340,8 @@ def test_a_system_has_the_counts_of_its_decoding() -> None:
 
 
 def test_the_best_system_is_chosen_on_dev() -> None:
-    """Though the other is better on test. Of equals the first is chosen."""
+    """Though the other is better on test. Of equals the first is chosen. By the cost, the lowest is
+    the best."""
     good = system_with_hits("good", dev=[30, 30], test=[15, 15])
     bad = system_with_hits("bad", dev=[10, 10], test=[30, 30])
     assert best_on_dev([bad, good, good._replace(name="later")]).name == "good"

@@ -56,7 +56,8 @@ def ids(docs):
 
 @pytest.mark.parametrize("by_abstract", [False, True])
 def test_held_out_data_is_training_data(corpus, by_abstract):
-    """A quarter of it; the other three quarters are learned from."""
+    """A quarter of it; the other three quarters are learned from. Of 80 docs a tenth, 8, are tested
+    and 72 are training data: 54 to learn from and 18 held out."""
     docs, _ = corpus
     train, test = divide(GOLD, by_abstract, None, fold=0).values()
     learn, held_out = divide(GOLD, by_abstract, None, fold=0, held_out=True).values()
@@ -69,14 +70,15 @@ def test_an_abstract_is_not_divided(corpus):
     docs, abstracts = corpus
     abstract_of_doc = {id(doc): abstract for doc, abstract in zip(docs, abstracts)}
     for held_out in (False, True):
-        train, test = divide(GOLD, True, None, fold=0, held_out=held_out).values()
+        parts = divide(GOLD, by_abstract=True, limit=None, fold=0, held_out=held_out)
+        train, test = parts.values()
         train_abstracts = {abstract_of_doc[id(doc)] for doc in train}
         test_abstracts = {abstract_of_doc[id(doc)] for doc in test}
         assert not train_abstracts & test_abstracts
 
 
 def test_a_limited_corpus_is_divided_into_tenths(corpus):
-    train, test = divide(GOLD, False, 20, fold=1).values()
+    train, test = divide(GOLD, by_abstract=False, limit=20, fold=1).values()
     assert len(train) == 18
     assert len(test) == 2
 

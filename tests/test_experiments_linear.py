@@ -32,12 +32,15 @@ EFE, the agency of CoNLL-2002 Spanish."""
 
 
 def test_articles_begin_with_datelines() -> None:
+    """A dateline has a parenthesis and then a word that begins with EFE. In the last sentence EFE
+    comes later, so it is none."""
     docs = [tagged_doc(text) for text in SENTENCES]
     assert corpora.by_dateline(docs) == [0, 1, 1, 2, 2]
 
 
 def test_a_dateline_is_at_the_beginning_of_a_sentence() -> None:
-    """An agency that is named after 13 words is none."""
+    """Only the first 14 words count. Here the parenthesis is the last of them, and EFE comes
+    after."""
     late = tagged_doc("a " * 13 + "( EFE")
     assert corpora.by_dateline([late]) == [0]
 
@@ -75,5 +78,5 @@ def test_a_row_for_each_system(root: Path, tmp_path: Path) -> None:
 
     rows = [line.split(" | ") for line in table.splitlines()[2:]]  # after the head and its line
     assert [row[0] for row in rows] == ["| windows only", "| one pass", "| two passes"]
-    f_scores = [float(row[4]) for row in rows]
+    f_scores = [float(row[4]) for row in rows]  # the column "F on test"
     assert all(0 <= f <= 100 for f in f_scores)

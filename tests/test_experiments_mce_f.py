@@ -41,7 +41,8 @@ def texts(docs: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("limit", [LIMIT, None])
 def test_the_development_part_is_held_out(task: str, limit: Any) -> None:
-    """For the test, training is on all 12 sentences; for development the last 3 are held out."""
+    """For the test, training is on all 12 sentences; for development the last 3 are held out: with
+    a limit a quarter of it, else DEVELOPMENT, which is 3 here."""
     for_dev = read.__wrapped__(json.dumps(data_of(TASKS[task], "dev", limit)))
     for_test = read.__wrapped__(json.dumps(data_of(TASKS[task], "test", limit)))
 
@@ -80,7 +81,8 @@ def test_the_table(task: str, tmp_path: Path) -> None:
     text = mce_f.experiment(Runner(tmp_path / "runs"), size)["tasks"]
 
     assert text.startswith("### Small\n\n| criterion | setting | F, development | F, paper |")
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
+    lines_of_table = [line for line in text.splitlines() if line.startswith("| ")]
+    rows = [line.split(" | ") for line in lines_of_table[2:]]  # after the head and its line
     names = {row[0].removeprefix("| ") for row in rows}
     assert names == set(mce_f.criteria(size_of_task))
     assert rows[0][0] == "| MAP"
