@@ -205,7 +205,8 @@ def lengths_of_docs(*n_tokens: int) -> bytes:
 
 
 def damaged_docbins(file: bytes) -> dict[str, bytes]:
-    """A file of a doc of two tokens and one of one token, damaged in many ways."""
+    """A file of a doc of two tokens and one of one token, damaged in many ways. A DocBin saves
+    attributes of tokens as integers of 64 bits, and lengths of docs as integers of 32 bits."""
     saved = srsly.msgpack_loads(zlib.decompress(file))
     contents: dict[str, Any] = {
         "a list": [1],
@@ -226,8 +227,9 @@ def damaged_docbins(file: bytes) -> dict[str, bytes]:
         "lengths of more tokens": {"lengths": lengths_of_docs(2, 2)},
         "fewer user data": {"user_data": saved["user_data"][:1]},
         "other span groups": {"span_groups": [b"abc"] * 2},
-        "other user data": {"user_data": [b"\xc1"] * 2},
+        "other user data": {"user_data": [b"\xc1"] * 2},  # a byte that msgpack never writes
         "no attributes": {"attrs": []},
+        # The group of the first doc has a span of two tokens, and the second doc has one token.
         "spans outside of the doc": {"span_groups": [saved["span_groups"][0]] * 2},
     }
     for name, fields in changed_fields.items():
@@ -262,7 +264,7 @@ FOLDERS: dict[str, tuple[dict[str, str], str]] = {
         {"a.conll": GOOD_COLUMNS, "b/c.conll": f"{GOOD_COLUMNS}Kim\n"}, "/b/c.conll, line 4: "),
     "prose": (
         {"a.conll": GOOD_COLUMNS, "b.txt": "Kim is here\nand Lee\n"},
-        "/b.txt, line 2: expected 3"),
+        "/b.txt, line 2: expected 3 columns"),
     "damaged JSON": (
         {"a.conll": GOOD_COLUMNS, "b.jsonl": f"{GOOD_TASK}{{"}, "/b.jsonl, line 2: expected JSON"),
     "a picture": (
@@ -315,6 +317,7 @@ def test_a_damaged_dataset_is_refused_by_its_name(name: str, tmp_path: Path) -> 
         read_file(tmp_path / "data", Context(NLP, ReadOptions(), CorpusInfo()))
 
 
+# A Parquet file begins and ends with PAR1. Between them it has data.
 NO_PARQUET = [b"", b"Kim B-PER\n", b"PAR1PAR1", b'{"text": "Kim is here"}\n']
 
 
@@ -332,7 +335,7 @@ def test_annotate_stops_at_a_file_that_is_no_parquet(content: bytes, tmp_path: P
     assert result.exit_code == 1 and str(path) in result.output
 
 
-# The columns of a Parquet file whose last row, or whole table, is wrong.
+# The columns of a Parquet file whose last row, or whole table, is wrong. Rows are counted from 0.
 BAD_TABLES: list[tuple[dict[str, list[Any]], str]] = [
     ({"body": ["a", "b"]}, "expected the column 'text', got ['body']"),
     ({"text": ["a", None]}, "expected a text, got None"),

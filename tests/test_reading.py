@@ -399,6 +399,7 @@ def test_columns_are_read_as_the_same_docs_in_spacys_format(tmp_path: Path) -> N
         assert seen_of_file["a.conll"] == seen_of_file["a.spacy"]
         words, starts = seen_of_file["a.conll"]
         assert words == ("Kim", "left", ".", "Oslo.", "So")
+        # The second sentence begins at the token "Oslo.".
         assert starts[1:] == (False, False, file_tokens, False)
 
 
@@ -423,6 +424,8 @@ def test_the_reading_of_examples_made_elsewhere_is_found_from_their_docs(folder:
     as_evaluated = [Example(as_spacy_evaluates(nlp, doc), doc) for doc in docs]
     of_file = Reading(file_tokens=True, tokenizer_tokens=False, sentence_starts=True)
     of_text = Reading(file_tokens=False, tokenizer_tokens=True, sentence_starts=False)
+    # Docs that were read in both ways have other tokens than the tokenizer makes. Only some of them
+    # have sentence starts.
     of_either = Reading(file_tokens=True, tokenizer_tokens=False, sentence_starts=None)
 
     assert find_reading(nlp, "ner", as_applied) == of_file
@@ -443,7 +446,8 @@ def entropies(nlp: Language, docs: list[Doc]) -> numpy.ndarray:
 @pytest.mark.slow
 def test_random_halves_alarm_only_where_they_are_read_in_different_ways(folder: Path) -> None:
     """If both halves are read in the same way, at most 1 % of 300 random splits alarm, with a
-    margin of two standard errors. Otherwise more than a third of them do."""
+    margin of two standard errors. If they are read in different ways, more than a third of them do
+    in at least one of the two directions."""
     nlp = spacy.load(folder / "text")
     rng = numpy.random.default_rng(0)
     docs = [article(rng, nlp.vocab) for _ in range(200)]

@@ -50,6 +50,9 @@ def test_tables_have_every_registered_name() -> None:
 
 
 def test_block_to_paste_is_the_softmax_margin() -> None:
+    """The first INI block of README is a component. In cnn.cfg, it gives the same config as that of
+    the package with `SoftmaxMargin`. The block leaves out settings that have a default, so configs
+    are equal only after they are filled."""
     ini = re.search(r"```ini\n(.*?)```", read("README.md"), flags=re.DOTALL)
     assert ini is not None
     loss = {"ner": {"loss": make_loss(["SoftmaxMargin"])}}
@@ -68,13 +71,14 @@ OF_OTHER_TESTS = {
     "pretrained": "",
     "transformers": "",
 }
-"""Blocks that need other components or files: those of these pages that have this word."""
+"""Blocks that need other components or files: by the name of a page, a word that these blocks have.
+All blocks have the empty word."""
 
 
 def blocks_to_paste() -> list[str]:
     """The parts of configs on the pages of the docs, but those of other tests."""
     blocks = []
-    for page in PAGES[1:]:
+    for page in PAGES[1:]:  # without README, which is the first
         word = OF_OTHER_TESTS.get(page.stem)
         for block in read_blocks(page):
             is_of_other_test = word is not None and word in block.code
@@ -95,8 +99,11 @@ def test_blocks_of_the_docs_build(block: str) -> None:
 
 
 def test_features_are_explained() -> None:
+    """docs/linear.md names all settings of features, all kinds of features and all flags. Its first
+    INI block is a block of features that can be built."""
     explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
     settings = {*signature(Template).parameters, *signature(build_sparse_crf).parameters}
+    # `features` is the block itself, and the number of tags `nO` is set by the component.
     assert {*settings - {"features", "nO"}, *KINDS, *TEXT_FLAGS} <= explained
     ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
     assert ini is not None
@@ -121,6 +128,7 @@ def anchors(name: str) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page: Path) -> None:
     name = str(page.relative_to(ROOT))
+    # Links to other sites have a colon, and are left out.
     for link in re.findall(r"\]\(([^):]+)\)", read(name)):
         path, _, heading = link.partition("#")
         target = (ROOT / name).parent.joinpath(path) if path else ROOT / name
@@ -146,7 +154,9 @@ def test_make_knows_the_words(name: str) -> None:
 def test_hooks_are_the_linters_of_make_check() -> None:
     recipe = re.search(r"^check: install\n((?:\t.*\n)+)", read("Makefile"), flags=re.MULTILINE)
     assert recipe is not None
-    commands = [line.split("/")[1].replace(" $(SOURCES)", "") for line in recipe[1].splitlines()]
+    # A line is such as "\t$(BIN)/ruff check $(SOURCES)": its command is "ruff check".
+    calls = [line.split("/")[1] for line in recipe[1].splitlines()]
+    commands = [call.replace(" $(SOURCES)", "") for call in calls]
     (repo,) = srsly.yaml_loads(read(".pre-commit-config.yaml"))["repos"]
     assert [hook["entry"] for hook in repo["hooks"]] == commands
 
@@ -160,7 +170,8 @@ NAMES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
 def test_commands_lead_from_raw_data_to_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From columns in IOB1, with lines of white space between sentences."""
+    """From columns in IOB1, with lines of white space between sentences. In IOB1, an entity
+    begins with B- only if it directly follows another one of the same label."""
     require_matplotlib()
     monkeypatch.chdir(tmp_path)
     for name, n_sents in (("train", 300), ("dev", 100), ("test", 100)):

@@ -138,6 +138,7 @@ def test_a_loss_has_finite_values_and_gradients_for_any_batch(
         resolve("losses", name), lengths, dtype=dtype, is_partial=is_partial
     ):
         assert type(value) is float and numpy.isfinite(value)
+        # The four arrays of potentials. What follows them are the lengths.
         for array, expected in zip(gradient[:4], scores[:4]):
             assert array.shape == expected.shape and array.dtype == dtype
             assert numpy.isfinite(array).all()

@@ -124,7 +124,7 @@ def test_report_says_what_was_evaluated(corpus_report: Report) -> None:
     assert corpus_report.pipeline == "xx_pipeline"
     assert corpus_report.docs == 5
     assert corpus_report.tokens == 15
-    settings = list(corpus_report.facts.values())[2:]
+    settings = list(corpus_report.facts.values())[2:]  # after the pipeline and the corpus
     assert settings == [
         "ner",
         "spacy_costner.SparseCRF.v1",
@@ -208,7 +208,8 @@ def test_report_has_the_scores_of_evaluate(corpus_report: Report) -> None:
 
     for name in ("ents_p", "ents_r", "ents_f", "ents_cost", "ents_sent_acc", "ents_f_level_1"):
         assert corpus_report.scores[name] == pytest.approx(scores[name])
-    assert scores["ents_cost"] == pytest.approx(14 / 15)  # of all mistakes, by token
+    # The mistakes cost 4 (May), 4 (Old Oslo), 4 (Lima) and 2 (Georgia). CORPUS has 15 tokens.
+    assert scores["ents_cost"] == pytest.approx((4 + 4 + 4 + 2) / 15)
 
 
 def test_marks_of_a_mistake_have_probabilities_of_their_entities(corpus_report: Report) -> None:
@@ -227,6 +228,7 @@ def test_marks_of_a_mistake_have_probabilities_of_their_entities(corpus_report: 
     assert annotated.prob is not None and predicted.prob is not None
     assert predicted.prob > 0.9 > 0.1 > annotated.prob > 0
     begins_city = nlp.get_pipe("ner").tags.names.index("B-city")
+    # The entity also has to end after Oslo, so it is a little less probable than its first tag.
     assert marginals[11, begins_city] == pytest.approx(predicted.prob, abs=1e-2)
 
 
@@ -310,7 +312,8 @@ def test_sliders_have_the_scores_of_a_pipeline_with_that_threshold(data_of_noise
     """Every seventh threshold is tried. The counts must differ, as otherwise the test says
     little."""
     rows = data_of_noise["thresholds"]
-    for counts in list(zip(*rows))[1:]:
+    _, *counts_of_thresholds = zip(*rows)  # of correct, spurious and missing entities
+    for counts in counts_of_thresholds:
         assert len(set(counts)) > 2
     nlp = pipeline_with_noise()
     examples = examples_of(nlp, CORPUS_OF_9_ENTITIES)
@@ -336,7 +339,7 @@ def test_page_has_the_command_that_tunes_the_threshold() -> None:
 
 def test_slider_starts_at_the_threshold_of_the_pipeline() -> None:
     """It starts at the nearest step of 0.01. If the pipeline has no threshold, it starts at 0.5,
-    which is row 49."""
+    which is row 49, as row 0 is 0.01."""
     decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.123}
     without_threshold = report_on(pipeline_that_answers())
     with_threshold = report_on(pipeline_that_answers(decoding=decoding))
@@ -398,7 +401,7 @@ def test_without_cost_tags_are_counted() -> None:
     check_page(html)
     assert "each wrong tag costs 1" in html
     assert ">tokens with a wrong tag</text>" in html
-    assert "wrong tags: 2" in html
+    assert "wrong tags: 2" in html  # those of Old Oslo, in the list of mistakes
     assert "level 1" not in html
 
 
@@ -413,7 +416,7 @@ def test_costs_of_mistakes_kinds_and_confusions_have_the_same_sum(scheme: str, s
     result = report_on(nlp)
 
     total = result.scores["ents_cost"] * result.tokens
-    assert total > 5
+    assert total > 5  # there are many mistakes to add up
     assert sum(kind.cost for kind in result.kinds.values()) == pytest.approx(total)
     assert sum(mistake.cost for mistake in result.mistakes) == pytest.approx(total)
     assert result.confusion.cost.sum() == pytest.approx(total)
@@ -435,8 +438,9 @@ def min_cost_pipeline_that_answers_place() -> Language:
 
 
 def test_answers_that_are_inner_nodes_are_counted_as_mistakes_and_at_their_level() -> None:
-    """The predicted places are Rome, Georgia, which has the wrong label, and Oslo and May, which
-    aren't annotated."""
+    """An inner node has the counts of its level of the tree. On level 1, all labels are places:
+    Rome and Georgia are correct, Oslo and May are spurious, and Old Oslo and Lima are missing. In
+    the total, no entity is correct: Rome is predicted as a place, and is annotated as a city."""
     result = report_on(min_cost_pipeline_that_answers_place())
     (mistake,) = (mistake for mistake in result.mistakes if mistake.text == "Rome fell .")
 
@@ -449,8 +453,9 @@ def test_answers_that_are_inner_nodes_are_counted_as_mistakes_and_at_their_level
 
 
 def test_an_inner_node_that_is_annotated_is_counted_as_a_label() -> None:
-    """Once Etna is annotated as a place, "place" counts as a label: Rome, which is predicted as
-    one, and Georgia don't count for it."""
+    """Once Etna is annotated as a place, "place" counts as any label does. Etna is correct, as the
+    model doesn't know the word and isn't sure of a label. Rome is predicted as a place, and is
+    spurious for this label. Georgia, which is predicted as a city, doesn't count for it."""
     docs = [*CORPUS, ("Etna", "B-place")]
     result = report_on(min_cost_pipeline_that_answers_place(), docs)
     assert tp_fp_fn(result.labels["place"]) == (1, 1, 0)
@@ -496,8 +501,8 @@ def test_a_tree_without_a_label_of_the_corpus_is_refused() -> None:
 
 def test_what_is_not_annotated_does_not_count() -> None:
     """Two docs are added. The first has no annotation and doesn't count. The second counts with two
-    tokens and with Georgia, again a wrong label; its third token, May, is predicted, but not
-    annotated."""
+    tokens and with Georgia, which is annotated as a city here, so that it is correct. Its first
+    token, May, isn't annotated: it is predicted, but isn't counted as spurious."""
     nlp = pipeline_that_answers()
     bare = Doc(nlp.vocab, words=["May", "in", "Rome"])
     partly = Doc(nlp.vocab, words=["May", "fell", "Georgia"], ents=["", "O", "B-city"])
@@ -559,6 +564,7 @@ SO_100_TIMES = " ".join(["so"] * 100)
     ids=["cut on both sides", "cut at the end", "short", "one sentence of three"],
 )
 def test_sentences_are_shown_and_long_ones_cut(text: str, text_of_mistake: str) -> None:
+    """At most 60 tokens are shown: the mistake and (60 - 1) // 2 = 29 tokens on each side."""
     nlp = pipeline_that_answers()
     nlp.add_pipe("sentencizer", first=True)
     tags = " ".join("B-city" if word == "Lima" else "O" for word in text.split())
@@ -610,7 +616,7 @@ def check_page(html: str) -> list[str]:
     ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
 
     assert not {"link", "img", "iframe"} & set(tags)
-    assert tags.count("script") == 2
+    assert tags.count("script") == 2  # the data, and what reads it
     assert '<form hidden=""' in html  # without scripts
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert "@import" not in html
@@ -765,6 +771,7 @@ def test_markup_is_text() -> None:
     assert "<b>Lima" not in html
     for markup in ("<b>Lima</b>", "<u>", "<i>name", "<s>", "<q>", "<script>alert(1)", "<sub>1"):
         assert escape(markup) in html
+    # The words before the path are "python -m spacy costner tune".
     assert data_in_page(html)["command"].split()[5] == "'<s>'"
     assert "{{0}} {%x%}" in html  # no template of its own
 
@@ -817,7 +824,7 @@ def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
     rome = Mistake(0, KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
     html = page_without_figures(corpus_report._replace(mistakes=[rome]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
-    assert "<dd>so\nRome</dd>" in html
+    assert "<dd>so\nRome</dd>" in html  # what is predicted: no entity
     assert "white-space: pre-line" in html
 
 
@@ -1000,7 +1007,9 @@ class SliderPage:
 @pytest.mark.slow
 def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
     """The page is tested on a wide screen in light mode, and on a narrow one in dark mode. If a
-    miss costs c, the best threshold is 1 / (1 + c)."""
+    miss costs c, the best threshold is 1 / (1 + c). At first a miss costs 1, so the threshold is
+    0.5, which is row 49. The steps of the slider of costs are those of MISS_COSTS: from 1 it is two
+    steps to 3; the first is 0.05, the last is 50."""
     html = report_page(report_on(pipeline_with_noise(), CORPUS_OF_9_ENTITIES))
     path = tmp_path / "report.html"
     path.write_text(html, encoding="utf8")

@@ -328,7 +328,7 @@ def test_a_span_that_others_replace_loses_its_score(nlp: Language) -> None:
     doc.spans["sc"][0] = Span(doc, 2, 3, "THEIRS")
 
     (read_span,) = read_group(doc.spans["sc"])
-    assert read_span.place == (4, 5, "THEIRS")
+    assert read_span.place == (4, 5, "THEIRS")  # the characters of "c"
     assert numpy.isnan(read_span.score)
     ((span, score),) = spans_with_scores(doc.spans["sc"])
     assert span.text == "c"

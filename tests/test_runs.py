@@ -153,7 +153,7 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(
     """The worker of the run "die" would die nine times. The run fails after four deaths; if the
     executor outlives its workers, it is the last to end. The worker of "once" dies once, and its
     run is repeated. An executor that outlives its workers is made once for all runs, and twice for
-    "die" alone. Other executors are made again after each death."""
+    "die" alone. Other executors are made again after each death: 1 + 4 + 1 executors."""
     deaths = {"die": 9, "once": 1}
 
     ended_of, n_made = run_with_dying_workers(
@@ -169,7 +169,8 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(
 
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are given up long before each of twenty runs has died four times."""
+    """They are given up long before each of twenty runs has died four times, which would need 80
+    executors. `HOPELESS` is how many runs may fail as long as no run has ended."""
     monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
     names = [str(i) for i in range(20)]
     ended_of, n_executors = run_with_dying_workers(names, deaths=dict.fromkeys(names, 9))
@@ -178,6 +179,7 @@ def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.Mon
 
 
 def test_workers_that_have_finished_a_run_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One failed run, "die", would be enough to give up, but other runs end."""
     monkeypatch.setattr("spacy_costner.analysis.runs.HOPELESS", 1)
     ended_of, _ = run_with_dying_workers(["0", "die", "1"], deaths={"die": 9})
     done = [name for name, ended in ended_of.items() if isinstance(ended, Done)]
@@ -217,6 +219,7 @@ def test_an_address_where_nobody_listens_is_refused() -> None:
 
 
 def test_ray_is_imported_for_an_address_only() -> None:
+    # The status is 1, which `check` refuses, if ray was imported.
     code = "import sys, spacy_costner.cli, experiments.runner; sys.exit('ray' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -245,6 +248,8 @@ def test_fingerprints_differ_for_settings_and_contents_of_files(tmp_path: Path) 
         fingerprints.add(fingerprint([str(folder)], 2.0))
     (folder / "train.spacy").rename(folder / "dev.spacy")
     fingerprints.add(fingerprint([str(folder)], 2.0))
+    # For each of two texts, the file, and the folder with 1.0 and with 2.0; then the folder whose
+    # file has another name.
     assert len(fingerprints) == 2 * 3 + 1
 
     (folder / ".hidden").touch()

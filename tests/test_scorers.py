@@ -88,6 +88,7 @@ def test_f_of_a_level_counts_labels_below_the_same_node_as_right() -> None:
     scores = score(EXAMPLES)
     assert scores["ents_f"] == pytest.approx(2 * 2 / (2 * 2 + 2 + 3))
     assert scores["ents_f_level_2"] == pytest.approx(scores["ents_f"])
+    # Each of tp, fp and fn changes by that one.
     assert scores["ents_f_level_1"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 2))
 
 
@@ -220,7 +221,7 @@ def test_predicted_tokens_are_aligned_with_those_of_gold() -> None:
         ents=["B-city", "O", "O", "B-country"],
     )
     scores = score([Example(predicted, gold)])
-    assert scores["ents_confusion"]["city"] == {"city": 2}
+    assert scores["ents_confusion"]["city"] == {"city": 2}  # the predicted tokens New and York
     assert scores["ents_f"] == scores["ents_f_level_2"] == 1.0
     assert scores["ents_sent_acc"] == 1.0
 
@@ -237,7 +238,7 @@ def test_of_two_predicted_entities_in_one_gold_token_one_is_right() -> None:
 def test_gold_of_a_label_that_the_component_lacks_counts_as_missed() -> None:
     batch = [example_of_tags(predicted="O B-city", gold="B-country O")]
     scores = make_cost_scorer(cost=make_zero_one_cost())(batch, labels=["city"])
-    assert scores["ents_cost"] == 1.0
+    assert scores["ents_cost"] == 1.0  # each of the two tokens has a wrong tag, which costs 1
     assert scores["ents_confusion"] == {"country": {"O": 1}, "O": {"city": 1}}
 
 

@@ -38,6 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
     **{kind: {"model": model} for kind, model in MODELS.items()},
     "split": {"model": {**MODELS["sparse"], "features": {**FEATURES, **SEEN}}, "outside": "before"},
 }
+# Only these two kinds are in the fast tests.
 all_kinds = pytest.mark.parametrize("kind", slow_but(KINDS, "hybrid", "split"))
 
 
@@ -82,6 +83,7 @@ def entities_of_texts(nlp: Language) -> list[list[tuple[int, int, str]]]:
         # Ten shares of 0.1 are 0.999...: an epoch.
         (sum([0.1] * 10), 10, Progress(steps=10, epochs=1, n_seen=0, n_examples=10)),
         (2.3, 10, Progress(steps=10, epochs=2, n_seen=3, n_examples=10)),
+        # Without a number of examples, an epoch counts as one example.
         (6.0, 0, Progress(steps=10, epochs=6, n_seen=0, n_examples=1)),
     ],
 )
@@ -227,8 +229,8 @@ def test_a_config_with_other_attributes_of_the_tok2vec_is_refused(tmp_path: Path
 
 
 def test_weights_for_another_number_of_tags_are_refused(saved: Path) -> None:
-    """Where the model is loaded without its cfg. BILUO has O, and four tags for each of one label,
-    or of three."""
+    """The model is loaded without its cfg, which has the labels. BILUO has O and four tags for each
+    label: 1 + 4 tags of one label, 1 + 3 * 4 of three."""
     ner = spacy.load(saved / "sparse").get_pipe("ner")
     ner_of_one_label = pipeline(**KINDS["sparse"]).get_pipe("ner")
     ner_of_one_label.add_label("LOC")

@@ -55,7 +55,7 @@ def test_a_text_is_annotated_and_the_next_one_comes(
     assert answer["replaced"] is False
     assert session.store.train_path.read_text("utf8").count("PER") == 1
     again = client.get("/text", params={"key": first["key"]}).json()["text"]
-    assert again["spans"] == [{**spans[0], "prob": None}]
+    assert again["spans"] == [{**spans[0], "prob": None}]  # only proposals have a probability
 
 
 def test_a_text_is_left_out_and_its_answer_removed(client: Any) -> None:
@@ -173,6 +173,7 @@ JSON_VALUES = st.recursive(
 def test_no_json_stops_the_server(
     value: Any, path: str, client: Any, session: AnnotationSession
 ) -> None:
+    # A key that is in no answer may be removed, which changes nothing. All else is refused.
     response = client.post(path, content=json.dumps(value), headers=JSON)
     assert response.status_code in (400, 404) or response.json() == {"removed": False}
     assert not session.store.answers
@@ -264,6 +265,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 def test_the_language_of_a_session_stays(tmp_path: Path) -> None:
     texts = write_texts(tmp_path)
+    # This makes the session. It doesn't serve, as --final is refused: nothing is annotated.
     run("serve", tmp_path / "s", "--labels", "A", "--lang", "en", "--texts", texts, "--final", "m")
     result = run("serve", tmp_path / "s", "--lang", "es")
     assert result.exit_code == 1
@@ -317,6 +319,7 @@ def test_repeated_and_empty_texts_are_counted(tmp_path: Path) -> None:
 
     added, counted = first.stdout.splitlines()
     assert added == f"40 texts added from {path}; 3 not, as they are repeated or empty"
+    # At least 20 texts measure, as long as this is no more than half of all.
     assert counted == "40 texts, of which 20 measure; 0 have answers"
     added, _ = again.stdout.splitlines()
     assert added == f"0 texts added from {path}; 43 not, as they are repeated or empty"

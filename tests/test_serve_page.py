@@ -95,7 +95,8 @@ def annotate_by_keys(tab: Any) -> None:
 def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
     tmp_path: Path, options: list[str]
 ) -> None:
-    """30 texts. What was answered is there after the kill, and the model has learned."""
+    """30 texts, each with a name and a town. What was answered is there after the kill, and the
+    model has learned. One of five texts measures, so 24 of the 30 are for training."""
     folder = tmp_path / "session"
     with browser(tmp_path) as tab:
         with served(folder, *options) as (process, address):
@@ -130,7 +131,7 @@ def test_entities_are_made_changed_and_removed_by_the_mouse(page: Browser) -> No
     page.click("[data-i='1']")
     page.click("#labels button:nth-child(2)")
     assert entities(page) == [(1, 3, "LOC")]
-    page.click("[data-i='4']")
+    page.click("[data-i='4']")  # a new entity has the label that was chosen last
     assert entities(page) == [(1, 3, "LOC"), (4, 5, "LOC")]
     page.click("mark button.remove")
     assert entities(page) == [(4, 5, "LOC")]

@@ -410,6 +410,7 @@ def test_presets_are_left_out_of_scores_and_counts(guaranteed: Language) -> None
     n_expected = posterior.marginals[1, posterior.tags.collapsed.opening].sum()  # of "lost"
     assert result.scores == approx([posterior.entropy[0] / (1 + n_expected)], rel=1e-3)
     _, n_predicted, n_annotated = result.counts["LOC"]
+    # London doesn't count. What the posterior expects is the little probability of "lost".
     assert n_predicted == 0
     assert n_annotated < 0.5
 
@@ -511,8 +512,8 @@ def test_watch_alarms_of_other_texts_in_the_same_words_each_time(
 
 
 def test_watch_reads_files_in_order_and_draws_them(watched: Path, tmp_path: Path) -> None:
-    """The first 60 texts are like the calibration docs, and the alarm comes after them. A line that
-    isn't a text counts as failed."""
+    """The first 60 texts are like the calibration docs, and the alarm comes after them, within the
+    next 40. A line that isn't a text counts as failed."""
     like = write_texts(tmp_path / "like.jsonl", KNOWN_WORDS)
     other = write_texts(tmp_path / "other.jsonl", NEW_WORDS)
     with other.open("a") as file:
@@ -617,7 +618,7 @@ def test_watch_by_key_tests_docs_against_calibration_docs_with_their_value(watch
 
 def test_annotate_tests_for_a_shift(watched: Path, tmp_path: Path) -> None:
     """The result is that of the component. It is the same in one process, in two, and in a second
-    run that keeps all parts."""
+    run that keeps all parts: 120 texts in parts of 25 are 5 parts."""
     path = write_texts(tmp_path / "in.jsonl", NEW_WORDS, KNOWN_WORDS)
     of_one_process = annotate(watched, [path], tmp_path / "one", n_rows=25)
     of_two = annotate(watched, [path], tmp_path / "two", n_rows=25, jobs=2)

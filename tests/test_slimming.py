@@ -150,7 +150,8 @@ def test_rows_that_are_dropped_have_a_small_share_of_the_squares(rows: numpy.nda
 
 
 def test_the_rows_with_the_smallest_largest_weights_are_dropped() -> None:
-    """The first three of these rows have 3 of 100 of the squares; the last rows are the chain's."""
+    """The squares of the features add up to 1 + 1 + 1 + 16 + 81 = 100. By DROPPED_SHARE at most 4
+    of these are dropped: the first three rows have 3. The last rows are the chain's."""
     feature_rows = [[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, 0, 4], [9, 0, 0], [0, 0, 0]]
     chain_rows = [[0.001, 0, 0]] * (N_TAGS + 2)
     rows = numpy.asarray(feature_rows + chain_rows, dtype="float32")
@@ -190,7 +191,8 @@ def test_other_weights_are_saved_in_16_bits(rows: numpy.ndarray) -> None:
 
 
 def test_equal_rows_are_saved_once() -> None:
-    """1,000 rows, of which 10 are different."""
+    """1,000 rows, of which 10 are different. Each has 50 weights of two bytes; beside them are the
+    numbers of the rows."""
     different = numpy.random.default_rng(0).normal(size=(10, 50)).astype("float32")
     n_bytes = len(srsly.msgpack_dumps(pack_rows(numpy.tile(different, (100, 1)))))
     assert 10 * 50 < n_bytes < 3 * 10 * 50
@@ -279,6 +281,7 @@ def test_weights_of_vectors_are_rounded_only(tmp_path: Path) -> None:
         (first_pass(model), first_pass(loaded_model), first_pass(model).rows),
     ]:
         assert loaded_weights.n_features < weights.n_features
+        # A vector has 5 dimensions, and each dimension has a row.
         assert loaded_weights.n_vector_rows == weights.n_vector_rows == 5
         expected = rows[weights.n_features :]
         rounding = numpy.abs(expected).max() / 2**N_BITS
@@ -442,7 +445,7 @@ def save_as_up_to_0_3(nlp: Language, folder: Path) -> None:
     memory = features["memory"]
     counts = memory["counts"]["LOWER"]
     n_words = len(WORDS) + len(examples(nlp))
-    assert len(counts["keys"]) == 8 * n_words
+    assert len(counts["keys"]) == 8 * n_words  # 64 bits of each hash are 8 bytes
     for name in ("starts", "value", "label", "n_times"):
         counts[name] = pack_up_to_0_3(unpack(counts[name]))
     memory["units"] = pack_up_to_0_3(unpack(memory["units"]))
