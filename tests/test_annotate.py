@@ -60,7 +60,8 @@ def inputs(tmp_path: Path) -> list[Path]:
 
 
 def test_rows_have_the_texts_with_the_entities_of_the_pipeline(model: Path, tmp_path: Path) -> None:
-    """The id of a row is the number of its line. Line 6 is empty and has no row."""
+    """The id of a row is the number of its line. Line 6 is empty and has no row. The 25 lines are
+    in parts of 10, so there are three parts."""
     texts = write_lines(tmp_path / "a.txt", [*SENTENCES[:5], "", *SENTENCES[5:]])
 
     summary = annotate(model, [texts], tmp_path / "out", n_rows=10)
@@ -127,6 +128,8 @@ def docs_as_jsonl_and_spacy(tmp_path: Path) -> tuple[Path, Path]:
 def test_docs_of_a_docbin_are_annotated_as_lines_are(
     model: Path, docs_as_jsonl_and_spacy: tuple[Path, Path], tmp_path: Path
 ) -> None:
+    """Docs of a DocBin have no ids. Their rows have their numbers from 0 on, which are the ids in
+    the JSONL file, too."""
     jsonl, docbin = docs_as_jsonl_and_spacy
     annotate(model, [jsonl], tmp_path / "of_jsonl")
     annotate(model, [docbin], tmp_path / "of_docbin")
@@ -180,7 +183,9 @@ LINES: list[tuple[str, Any, str]] = [
     ('{"id": "cut", "text": "The Red S', 21, "line 21: expected JSON"),
 ]
 """Lines, their ids in the output, and their errors: part of the text, empty for no error. A line
-without an id has its number as the id."""
+without an id has its number as the id. The file is written in Latin-1, so that line 20 is the byte
+FF, which isn't UTF-8. spaCy refuses texts of more than 1,000,000 characters (E088). The largest
+unsigned number of 64 bits is 18446744073709551615."""
 
 
 def read_rows_of_form(output: Path, form: str) -> list[dict[str, Any]]:
@@ -348,8 +353,9 @@ def test_a_second_run_writes_parts_that_are_missing_or_cut_off(
 
 def test_a_second_run_follows_its_input(model: Path, inputs: list[Path], tmp_path: Path) -> None:
     """b.jsonl had 26 lines in the first run and has 11 in the second. So its first part is kept,
-    the second one is changed, and the third one is removed. Parts of files that the second run
-    doesn't read stay."""
+    the second one is changed, and the third one is removed. The three parts of sub/a.txt are kept,
+    too. A third run reads b.jsonl alone. It leaves the parts of sub/a.txt, which a fourth run of
+    both files keeps."""
     annotate_in_tens(model, inputs, tmp_path / "out")
     texts = [*SENTENCES[:10], "The Red Sox won."]
     jsonl = write_lines(tmp_path / "in" / "b.jsonl", texts)
@@ -369,7 +375,8 @@ def test_a_second_run_follows_its_input(model: Path, inputs: list[Path], tmp_pat
 def test_another_setting_of_the_output_changes_all_parts(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
-    """The setting `on_error` changes nothing, as it has no effect on what is written."""
+    """The setting `on_error` changes nothing, as it has no effect on what is written: parts are
+    kept, also those with texts that failed."""
     annotate_in_tens(model, inputs, tmp_path / "out")
     without_text = annotate_in_tens(model, inputs, tmp_path / "out", with_text=False)
     other_errors = annotate_in_tens(
@@ -387,8 +394,8 @@ def test_another_setting_of_the_output_changes_all_parts(
 def test_damaged_lines_of_the_manifest_do_not_count(
     model: Path, inputs: list[Path], tmp_path: Path, last_line: bytes
 ) -> None:
-    """Lines that are not JSON, and an entry whose number of bytes isn't a number, don't count: the
-    parts are written again."""
+    """Lines that are no entries, and an entry whose number of bytes isn't a number, don't count.
+    The part of that entry is written again, as a new one: no other entry names it."""
     manifest = tmp_path / "out" / "manifest.jsonl"
     annotate_in_tens(model, inputs, tmp_path / "out")
     first_line, *other_lines = manifest.read_bytes().splitlines(keepends=True)
@@ -430,6 +437,7 @@ def test_a_changed_model_does_all_again(model: Path, inputs: list[Path], tmp_pat
     annotate_in_tens(copy, inputs, tmp_path / "out")
     nlp = spacy.load(copy)
     ner: Any = nlp.get_pipe("ner")
+    # The guarantee doesn't hold for another temperature.
     with pytest.warns(UserWarning, match="the guarantee is dropped"):
         ner.drop_guarantee("a test")
     ner.cfg["temperature"]["overall"] = 3.0
@@ -468,7 +476,8 @@ def test_an_input_that_changes_after_the_plan_fails_alone(
 ) -> None:
     """After the parts are planned, b.jsonl loses its end, and c.spacy can no longer be read. A
     worker checks that its part is as it was planned. When both files are whole again, a second run
-    writes the missing parts."""
+    keeps five of the seven parts and writes the two that are missing. These are new, as the first
+    run never wrote them."""
     jsonl = inputs[0] / "b.jsonl"
     lines = jsonl.read_bytes()
     docbin = DocBin(docs=[Language().make_doc(SENTENCES[0])])
@@ -568,6 +577,8 @@ def test_a_folder_that_cannot_be_locked_is_written_to(
 def test_what_is_frozen_for_the_garbage_collector_is_unfrozen(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
+    """While it annotates, `annotate` freezes all objects that exist, such as those of the
+    pipeline."""
     n_frozen = gc.get_freeze_count()
     annotate_in_tens(model, inputs, tmp_path / "out")
     assert gc.get_freeze_count() == n_frozen
@@ -584,7 +595,7 @@ def command(saved: Saved, inputs: list[Path], tmp_path: Path) -> list[Any]:
 
 
 def test_the_command_says_what_it_has_done(command: list[Any]) -> None:
-    """The second run keeps both parts of the first one."""
+    """Without the option --part, each of the two files is one part. The second run keeps both."""
     first = run(*command)
     second = json.loads(run(*command, "--json").stdout)
 
@@ -666,8 +677,8 @@ def table() -> Any:
 
 
 def test_parquet_has_the_rows_of_jsonl(model: Path, table: Any, tmp_path: Path) -> None:
-    """A row group has 4 rows, and two row groups are a part. A second run keeps what is
-    annotated."""
+    """A row group has 4 rows, and two row groups are a part: the 26 rows are four parts. The text
+    that is None and "poison" fail. A second run keeps all parts."""
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=4)
     jsonl = write_lines(tmp_path / "a.jsonl", TEXTS_OF_TABLE)
@@ -689,7 +700,7 @@ def test_rows_of_parquet_without_ids_have_their_numbers(
     model: Path, table: Any, tmp_path: Path
 ) -> None:
     """The 26 rows are in row groups of 10, 10 and 6. A row group isn't divided, and a part has 8
-    rows or a whole group. The numbers go on from part to part."""
+    rows or a whole group. The numbers begin with 0 and go on from part to part."""
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "no-ids.parquet"
     parquet.write_table(table.select(["body"]), path, row_group_size=10)
@@ -712,7 +723,8 @@ def test_parquet_that_cannot_be_read_fails_alone(model: Path, table: Any, tmp_pa
     summary = annotate(model, paths, tmp_path / "out", form="parquet", text="body")
 
     assert summary.docs == 26
-    reasons = {name: reason.split(": ")[2] for name, reason in summary.errors.items()}
+    # An error has three fields: "CorpusError: PATH: reason".
+    reasons = {name: error.split(": ")[2] for name, error in summary.errors.items()}
     assert reasons == {
         "cut.parquet-00000.parquet": "expected a Parquet file",
         "other.parquet-00000.parquet": "expected the column 'body', got ['x']",
@@ -720,7 +732,7 @@ def test_parquet_that_cannot_be_read_fails_alone(model: Path, table: Any, tmp_pa
 
 
 def test_ids_of_64_bits_are_kept_in_parquet(model: Path, tmp_path: Path) -> None:
-    """The largest unsigned number of 64 bits is 2^64 - 1."""
+    """The largest unsigned number of 64 bits is 2^64 - 1. The column of the ids is one of text."""
     pytest.importorskip("pyarrow")
     path = tmp_path / "large.jsonl"
     path.write_text('{"key": 18446744073709551615, "body": "a"}')

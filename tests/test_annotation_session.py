@@ -53,6 +53,7 @@ def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
 
 
 def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
+    """Of 30 answers, one of five measures the model: 6. It is trained on the other 24."""
     session = make_session(tmp_path)
     assert session.propose("Today Ana left Oslo with bag 7 .") == []
     answer_next(session, 30)
@@ -74,13 +75,17 @@ def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
 def test_a_model_of_enough_texts_chooses_the_next_ones(
     chooses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Texts whose names it has not seen, before those with names that it has seen often. By their
-    words, these come last: they stand nowhere else."""
+    """The model chooses texts with names that it has not seen before texts with names that it has
+    seen often. Without a model the order is the other way round: texts with frequent words come
+    first, and the words of the new names are rare. There are 12 answers: a model of them chooses if
+    12 are enough, and doesn't if 13 are asked for."""
     monkeypatch.setattr(annotation_session, "ENOUGH_TO_CHOOSE", 12 if chooses else 13)
     store = AnnotationStore(tmp_path)
-    known = [f"Yesterday Ana left Oslo with bag {i} ." for i in range(60)]
-    unknown = [f"Tomorrow {word} Zik came to Wudu of Pim" for word in ("Aaron", "Berta", "Cleo")]
-    store.add_texts([*known, *unknown])
+    texts_of_seen_names = [f"Yesterday Ana left Oslo with bag {i} ." for i in range(60)]
+    texts_of_new_names = []
+    for word in ("Aaron", "Berta", "Cleo"):
+        texts_of_new_names.append(f"Tomorrow {word} Zik came to Wudu of Pim")
+    store.add_texts([*texts_of_seen_names, *texts_of_new_names])
     session = AnnotationSession(store, labels=LABELS, lang=LANG)
     n_answers = 0
     for stored in list(store.texts.values()):
@@ -89,9 +94,10 @@ def test_a_model_of_enough_texts_chooses_the_next_ones(
             n_answers += 1
     session.train()
     texts = [store.texts[key].text for key in session._chosen]
-    n_unknown = sum(not text.is_measuring and "Zik" in text.text for text in store.texts.values())
-    assert n_unknown
-    assert all("Zik" in text for text in texts[:n_unknown]) == chooses
+    # Some of the texts may measure: these are never chosen.
+    n_new = sum(not text.is_measuring and "Zik" in text.text for text in store.texts.values())
+    assert n_new
+    assert all("Zik" in text for text in texts[:n_new]) == chooses
 
 
 def test_a_text_that_measures_has_no_proposals(tmp_path: Path) -> None:
@@ -104,7 +110,9 @@ def test_a_text_that_measures_has_no_proposals(tmp_path: Path) -> None:
 
 
 def test_a_model_proposes_while_training_chooses_texts_with_it(tmp_path: Path) -> None:
-    """By another thread: see `train`."""
+    """In a session, one thread trains, and then runs the model on texts to choose the next ones. At
+    the same time another thread asks for proposals. Here the model proposes between two steps of
+    such a run: when the run asks for its first doc."""
     session = make_session(tmp_path)
     answer_next(session, 30)
     session.train()
@@ -130,11 +138,13 @@ def test_an_answer_is_shown_again_as_it_was_given(tmp_path: Path) -> None:
 
 
 def test_of_two_tabs_the_last_answer_wins_and_that_is_said(tmp_path: Path) -> None:
+    """Both tabs have seen the text without an answer, which is version 0. So the second answer
+    replaces one that its tab hasn't shown. The third answer replaces version 2, which was shown."""
     session = make_session(tmp_path)
     proposal = session.next_text()
     assert proposal is not None
-    assert not answer(session, proposal.key, ProposedSpan(1, 2, "PER"))
-    assert answer(session, proposal.key, ProposedSpan(3, 4, "LOC"))
+    assert not answer(session, proposal.key, ProposedSpan(1, 2, "PER"), seen=0)
+    assert answer(session, proposal.key, ProposedSpan(3, 4, "LOC"), seen=0)
     assert not answer(session, proposal.key, seen=2)
     assert session.proposal(proposal.key).spans == []
 
@@ -143,8 +153,8 @@ def test_of_two_tabs_the_last_answer_wins_and_that_is_said(tmp_path: Path) -> No
     ("spans", "message"),
     [
         ([(0, 0, "PER")], "spans: expected a start before its end in a text of 8 tokens"),
-        ([(7, 9, "PER")], "got 7 to 9"),
-        ([(-1, 2, "PER")], "got -1 to 2"),
+        ([(7, 9, "PER")], "in a text of 8 tokens, got 7 to 9"),
+        ([(-1, 2, "PER")], "in a text of 8 tokens, got -1 to 2"),
         ([(0, 2, "PER"), (1, 3, "LOC")], "expected none that overlap, got two at 1"),
         ([(0, 1, "<b>")], r"label: expected one of \['PER', 'LOC'\], got '<b>'"),
     ],
@@ -167,6 +177,8 @@ def test_an_unknown_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_white_space_at_the_ends_of_an_entity_is_left_out(tmp_path: Path) -> None:
+    """An answer counts tokens: "Ana" and a second space. The saved span counts characters:
+    "Ana"."""
     store = AnnotationStore(tmp_path)
     store.add_texts(["Ana  left  Oslo"])
     session = AnnotationSession(store, labels=LABELS, lang=LANG)
@@ -180,8 +192,9 @@ def test_white_space_at_the_ends_of_an_entity_is_left_out(tmp_path: Path) -> Non
 
 def test_too_few_answers_train_nothing(tmp_path: Path) -> None:
     session = make_session(tmp_path)
-    answer_next(session, LEAST_TEXTS)  # of which two measure
+    answer_next(session, LEAST_TEXTS)  # of which two measure: 8 are left to train on
     assert session.train() is None
+    # A session without any answer
     with pytest.raises(ValueError, match="expected at least 10 annotated texts, and an entity"):
         make_session(tmp_path / "other").train_on_all()
 
@@ -237,6 +250,7 @@ def test_a_session_goes_on_with_its_model_and_its_history(tmp_path: Path) -> Non
 
 
 def test_a_given_model_stays_until_one_of_the_session_is_better(tmp_path: Path) -> None:
+    """The F of the given model is 1, so that no other one is better."""
     teacher = make_session(tmp_path / "teacher")
     answer_next(teacher, 60)
     trained = teacher.train()
@@ -247,12 +261,13 @@ def test_a_given_model_stays_until_one_of_the_session_is_better(tmp_path: Path) 
     assert session.propose("Today Ana left Oslo with bag 7 .")
     answer_next(session, 15)
     session.train()
-    assert session._nlp is trained.nlp  # whose F is 1
+    assert session._nlp is trained.nlp
     with pytest.raises(ValueError, match="expected a pipeline with a component of factory"):
         AnnotationSession(store, labels=LABELS, lang=LANG, start_model=spacy.blank(LANG))
 
 
 def test_the_last_training_is_on_all_answers(tmp_path: Path) -> None:
+    """The answers that measure are among them. So none is left to measure F."""
     session = make_session(tmp_path)
     answer_next(session, 20)
     trained = session.train_on_all()
@@ -288,6 +303,8 @@ def test_advice_asks_for_texts_if_those_that_measure_do_not_suffice(
 
 
 def test_the_status_says_what_to_do_next(tmp_path: Path) -> None:
+    """A first model needs `LEAST_TEXTS` = 10 texts. Nothing has been measured, so there is no
+    corpus for the option --dev."""
     session = make_session(tmp_path / "my texts")
     assert "Annotate 10 more texts" in session.status()["advice"]
     proposal = session.next_text()

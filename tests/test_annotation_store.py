@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("with_flushing")
 
 NLP = spacy.blank("xx")
 PERSON = TaskSpan(10, 13, "PER")
+"""The first three characters after "Yesterday ": a whole name in the texts that tests read back."""
 
 
 def save(store: AnnotationStore, key: str, *spans: TaskSpan, is_left_out: bool = False) -> int:
@@ -58,9 +59,9 @@ def entities(path: Path) -> list[list[tuple[str, str]]]:
         (1000, True, 100),
         (100, True, 30),  # at least 30
         (40, True, 20),  # but no more than half
-        (1, True, 0),
+        (1, True, 0),  # half of it, rounded down
         (1000, False, 100),
-        (40, False, 4),
+        (40, False, 4),  # texts that are added later: a tenth, however few
     ],
 )
 def test_a_tenth_of_the_texts_measures_and_of_the_first_at_least_30(
@@ -70,6 +71,8 @@ def test_a_tenth_of_the_texts_measures_and_of_the_first_at_least_30(
 
 
 def test_texts_that_measure_are_drawn_once_and_stay(tmp_path: Path) -> None:
+    """Of the texts that are added again, only one is new: "Another text". White space makes no
+    other text, and alone it is none."""
     store = make_store(tmp_path, 100)
     drawn = keys(store, is_measuring=True)
     assert len(drawn) == 30
@@ -185,6 +188,7 @@ def test_an_answer_is_flushed_before_it_is_acknowledged(
     flushed: list[bytes] = []
 
     def note(handle: int) -> None:
+        """Note what the file holds when it is flushed: the whole line of the answer."""
         flushed.append(store.train_path.read_bytes())
 
     monkeypatch.setattr(annotation_store.os, "fsync", note)
@@ -193,12 +197,15 @@ def test_an_answer_is_flushed_before_it_is_acknowledged(
 
 
 def test_a_share_of_unknown_texts_measures_by_their_digest() -> None:
+    """The share is a tenth: 500 of 5,000 texts. The limits are 3.3 standard deviations away, of
+    sqrt(5000 * 0.1 * 0.9) = 21 each. The same texts are drawn each time."""
     drawn = [is_drawn(f"text {i}") for i in range(5000)]
     assert 430 < sum(drawn) < 570
     assert drawn == [is_drawn(f"text {i}") for i in range(5000)]
 
 
 def test_history_and_settings_are_kept(tmp_path: Path) -> None:
+    """A line of the history that a crash has cut off is left out."""
     store = AnnotationStore(tmp_path)
     store.save_settings({"labels": ["PER"], "lang": "en"})
     store.add_to_history({"f": 0.5})

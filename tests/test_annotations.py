@@ -219,8 +219,9 @@ def test_bad_settings_of_confidence_are_refused_by_name(
 
 
 def test_k_best_ranks_analyses_whose_probabilities_underflow(unsure: Path) -> None:
-    """The probabilities are 0 in float64, but their logarithms are finite. The temperature makes
-    all paths of 2,400 tokens about equally likely."""
+    """The probabilities are 0 in float64, as exp(-746) is, but their logarithms are finite. The
+    temperature makes all paths of 2,400 tokens about equally likely, so even the best one is far
+    less likely than exp(-1000)."""
     nlp = load(unsure)
     ner = nlp.get_pipe("ner")
     ner.cfg["temperature"] = {"overall": 100.0, "labels": {}}

@@ -440,6 +440,7 @@ def test_long_texts_are_cut_and_white_space_does_not_matter(tmp_path: Path) -> N
     doc = Doc(VOCAB, words=words)
     people = [(i, i + 2, "person") for i in range(0, 122, 2)]
     set_entities(doc, people)
+    # Doc, kind, score, what is annotated, what is suggested, and the probabilities of both
     suspect = Suspect(0, "wrong label", 1.0, [(60, 61, "person")], [(60, 61, "city")], 0.1, 0.9)
 
     (line,) = write_lines([suspect], [doc], tmp_path / "audit.jsonl")
@@ -516,6 +517,7 @@ def test_an_error_in_a_process_names_its_fold() -> None:
 
 
 def test_page_lists_the_suspects(audited: Audited) -> None:
+    """There is one for each planted mistake. The name of the corpus, "<train>", is escaped."""
     page = audit_page(audited.top, audited.docs, "<train>")
     assert page.count("<li>") == 4
     assert "&lt;train&gt;" in page
@@ -527,6 +529,9 @@ def test_page_lists_the_suspects(audited: Audited) -> None:
 
 
 def test_page_says_of_a_suspect_where_it_is_and_how_probable() -> None:
+    """The first suspect is spurious, so its suggestion, of 80 %, is no entity. The second one is
+    missing, so its annotation, of 30 %, is none. It is in line 2 of the file of the audit. Only the
+    second one has the same words elsewhere."""
     docs = [make_doc(("Bo", "person"), "saw Lima & Rome"), make_doc("so", ("it", "city"))]
     missing = Suspect(0, "missing entity", 0.5, [], [(4, 5, "city")], 0.3, 0.7)
     missing = missing._replace(as_annotated=2, as_suggested=3)
@@ -635,6 +640,8 @@ def test_command_writes_suspects_as_lines_and_a_page(corpus: Path, tmp_path: Pat
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["docs"] == 49
+    # "inconsistent" counts suspects of any kind whose words are annotated elsewhere as suggested
+    # more often than as here.
     assert {*result["kinds"]} == {*KINDS, "inconsistent"}
     assert result["suspects"] == read_json_lines(lines)
     assert {suspect["kind"] for suspect in result["suspects"]} == {*KINDS}

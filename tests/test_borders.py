@@ -259,6 +259,7 @@ def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> N
     """The doc is cut into sequences of 2, 3 and 1 tokens, or is one sequence."""
     nlp = random_model(scheme="BILUO", outside="before")
     ner = nlp.get_pipe("ner")
+    # The five tags of annotation are those of BILUO for one label.
     table = numpy.random.default_rng(seed).uniform(size=(5, 5))
     ner.set_decoding(make_min_cost(cost=lambda tags: table))
     lengths = numpy.asarray([2, 3, 1, 6], dtype="int32")
@@ -324,8 +325,8 @@ def test_predicted_entities_do_not_depend_on_the_batch(kinds: list[int], batch_s
 
 
 def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> None:
-    """The loss over all examples is .7 of that of whole docs and .3 of that of their sequences,
-    plus the penalty."""
+    """The loss over all examples is .7 of that of whole docs and .3 of that of their sequences
+    (`SHARE_OF_SEQUENCES`), plus the penalty: c2 times the sum of the squared weights."""
     nlp = random_model()
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
@@ -349,11 +350,13 @@ def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> 
     step = 1e-2 * numpy.random.default_rng(2).normal(size=vector.shape)
     value_before, _ = total_loss(vector - step)
     value_after, _ = total_loss(vector + step)
-    expected = 2 * float(gradient @ step)
-    assert value_after - value_before == pytest.approx(expected, rel=2e-3, abs=2e-4)
+    expected_difference = 2 * float(gradient @ step)
+    assert value_after - value_before == pytest.approx(expected_difference, rel=2e-3, abs=2e-4)
 
 
 def test_pieces_of_epochs_alternate_between_docs_and_sequences() -> None:
+    """The first doc has 6 tokens, in sequences of 2 and 4, as its last entity is across the second
+    border. The docs of `examples_of` have 3, 4 and 2 tokens, and no borders."""
     nlp = random_model(outside="before")
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
@@ -370,8 +373,8 @@ def test_pieces_of_epochs_alternate_between_docs_and_sequences() -> None:
 
 
 def test_batches_of_docs_alternate_between_docs_and_sequences() -> None:
-    """With incorrect spans, training is on docs in place of pieces. One of the four docs has a
-    border."""
+    """With incorrect spans, training is on docs in place of pieces. One of the four docs is cut
+    into two sequences in odd epochs, so there are 5."""
     nlp = random_model(outside="before")
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
@@ -527,7 +530,8 @@ def test_training_has_no_sentences_of_another_text() -> None:
 
 def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() -> None:
     """This holds even for features of sentence starts, which an extension attribute may read. The
-    sentence starts of the reference are for the chain alone."""
+    sentence starts of the reference are for the chain alone: it has one sequence or three, as no
+    entity is across a border here."""
     Token.set_extension("begins", getter=lambda token: bool(token.is_sent_start), force=True)
     features = {**FEATURES, "windows": {"ORTH": 1, "_.begins": 1}}
     nlp, _ = initialized(model={**TWO_PASSES, "features": features}, sentence_boundaries=True)
@@ -548,7 +552,7 @@ def test_features_of_training_docs_are_those_of_texts_without_sentence_starts() 
 
 
 def test_a_model_of_two_passes_learns_from_one_doc() -> None:
-    """The folds that its first pass is trained in have no docs but in one."""
+    """Its first pass is trained in several folds, and all of them but one have no docs."""
     nlp, _ = initialized(model=TWO_PASSES)
     eg = Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X O"))
     nlp.initialize(lambda: [eg])

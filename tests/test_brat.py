@@ -120,6 +120,7 @@ def test_offsets_count_both_characters_of_a_line_end(tmp_path: Path) -> None:
 def test_an_entity_that_is_not_where_its_text_is_makes_the_annotation_missing(
     tmp_path: Path,
 ) -> None:
+    """The text has "Lee" at 4 to 7."""
     (doc,), info = read_corpus(write_pair(tmp_path, "T1\tPER 4 7\tKim\n"))
     assert not doc.ents and not any(token.ent_iob for token in doc)
     (problem,) = info.problems
@@ -139,7 +140,8 @@ def test_an_entity_that_is_not_where_its_text_is_makes_the_annotation_missing(
 def test_each_word_comes_back_from_characters_and_from_code_units(
     words: list[str], in_code_units: bool, data: st.DataObject, tmp_path_factory: Any
 ) -> None:
-    """Browsers count UTF-16 code units. Each word is an entity or isn't."""
+    """Some tools count as browsers do, in UTF-16 code units: JavaScript counts 😀 as two units,
+    Python counts it as one character. Each word is an entity or isn't."""
     text = ""
     lines: list[str] = []
     expected: list[tuple[int, int]] = []
@@ -158,8 +160,8 @@ def test_each_word_comes_back_from_characters_and_from_code_units(
 
     (doc,), info = read_corpus(write_pair(folder, "".join(lines), text), spans_key="sc")
 
-    found = [(span.start_char, span.end_char) for span in doc.spans["sc"]]
-    assert found == expected and not info.problems
+    places = [(span.start_char, span.end_char) for span in doc.spans["sc"]]
+    assert places == expected and not info.problems
 
 
 EXPECTED_LINE = "expected an id, TAB, a label, offsets, TAB and a text"
@@ -168,6 +170,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "blanks for a TAB": ("T9 PER 0 3 Kim\n", EXPECTED_LINE),
     "no label": ("T9\t0 3\tKim\n", EXPECTED_LINE),
     "one offset": ("T9\tPER 3\tKim\n", EXPECTED_LINE),
+    # `int` refuses more than 4,300 digits.
     "a number of many digits": (f"T9\tPER 0 {'9' * 5000}\tKim\n", EXPECTED_LINE),
     "a negative offset": ("T9\tPER -1 3\tKim\n", EXPECTED_LINE),
     "an end before its start": ("T9\tPER 3 0\tKim\n", "got 3 to 0"),

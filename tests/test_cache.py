@@ -87,7 +87,8 @@ def trained(config: Config, path: Path, **settings: Any) -> tuple[bytes, bytes]:
 
 @pytest.fixture
 def kind() -> Iterator[None]:
-    """An extension attribute. It is removed, as `n_process` pickles all: no lambda can be."""
+    """An extension attribute. It is removed afterwards, as tests with `n_process` pickle all
+    extension attributes, and a lambda can't be pickled."""
     Token.set_extension("kind", getter=lambda token: len(token) % 3)
     yield
     Token.remove_extension("kind")
@@ -159,7 +160,8 @@ def test_a_killed_training_leaves_the_last_epoch(
     corpora: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the second epoch: the model is that of a training of one epoch."""
-    # The other process has the usual sizes of chunks and pieces.
+    # The other process has the usual sizes of chunks and pieces. With a cache it trains by updates.
+    # So does the training here, of one epoch, if no corpus is small.
     monkeypatch.undo()
     monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 0)
     config_path = tmp_path / "killed.cfg"

@@ -86,6 +86,8 @@ def test_an_empty_state_is_saved_as_nulls() -> None:
 def test_an_edit_ends_what_depends_on_it(
     edits: dict[str, Any], changed: str | None, keeps_scores: bool
 ) -> None:
+    """The promise depends on all of these settings. The scores, with which a shift of the texts is
+    found, depend on the posterior, and so not on the decoding or the confidence."""
     state = calibrated_state()
     assert state.check(component_cfg(**edits), None) == changed
     assert (state.scores is not None) == keeps_scores

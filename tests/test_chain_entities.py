@@ -194,7 +194,8 @@ def test_likely_entities_take_memory_for_their_number_not_their_lengths(scheme: 
 
     assert probs_again.tolist() == probs.tolist()
     total_length = int((end - begin).sum())
-    # The entities that have a token are probable by 1 at most, together.
+    # The probabilities of the entities that have a token add up to 1 at most. Each is 0.001 or
+    # more, so a token is in at most 1 / 0.001 of them.
     assert 150 * len(begin) < total_length <= 20_000 / 0.001
     assert peak < 100 * len(begin) + 1e5
 

@@ -210,6 +210,7 @@ def test_docs_whose_annotation_is_lost_are_found() -> None:
 
 @pytest.mark.parametrize("n_without_cities", [0, 8])
 def test_a_few_docs_without_entities_may_be_right(n_without_cities: int) -> None:
+    """Up to 8 % of docs may be without entities though their words are entities in others."""
     findings = findings_in_docs_with_towns(100, n_without_cities=n_without_cities)
     assert not any(LOST_ANNOTATION in finding.message for finding in findings)
 
@@ -228,7 +229,8 @@ LEAK = "warning dev: docs are in the training corpus as well"
 
 def test_docs_of_the_same_words_are_found() -> None:
     """Docs 20 and 21 have the same words, but Paris is a city in one and a country in the other.
-    Both development docs have these words, too."""
+    Both development docs have these words, too, one of them without annotation of its last token: a
+    leak is one of words, whatever their annotation."""
     train = [example(), example(["B-country", *TAGS[1:]])]
     dev = [example(), example([*TAGS[:4], None])]
 
@@ -240,12 +242,14 @@ def test_docs_of_the_same_words_are_found() -> None:
     ]
     contradiction, leak = result.findings
     assert contradiction.places[0].doc == 21
+    # An entity is shown as its text, its label and its first token.
     against = "'country', 0)] against [('Paris', 'city', 0)] in doc 20"
     assert against in contradiction.places[0].text
     assert [place.doc for place in leak.places] == [0, 1]
 
 
 def test_short_docs_may_be_equal_by_chance() -> None:
+    """Docs of fewer than 5 tokens don't count."""
     short = example(["B-city", "O", "O", "B-country"], words=WORDS[:4])
     result = check_among_right_docs([short], dev=[short])
     assert LEAK not in messages(result.findings)
@@ -376,5 +380,5 @@ def test_check_needs_a_config_of_our_component(config_path: Path) -> None:
     config = config_path.read_text().replace('"cost_sensitive_ner"', '"sentencizer"')
     # The settings of the component, from `scheme` on, are ours.
     config_path.write_text(config.split("scheme")[0] + "[training]\n", encoding="utf8")
-    with pytest.raises(ValueError, match="one cost_sensitive_ner"):
+    with pytest.raises(ValueError, match="expected a config with one cost_sensitive_ner"):
         check(config_path)

@@ -128,7 +128,7 @@ def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
             "expected section.setting=value,value, got 'training.dropout'",
         ),
         (["--sweep", "training.dropuot=1"], 1, "dropuot"),
-        ([], 1, "expected at least 1, got 0"),
+        ([], 1, "losses and sweeps: expected at least 1, got 0"),
     ],
     ids=["no value", "misspelt setting", "nothing to compare"],
 )
@@ -184,7 +184,7 @@ def test_tune_saves_the_bias_and_scores_that_it_prints(
 
     assert result.exit_code == 0, result.output
     (chosen,) = [line for line in result.output.splitlines() if "chosen" in line]
-    bias, _, _, f = chosen.split()[:4]
+    bias, _, _, f = chosen.split()[:4]  # the columns are bias, P, R, F
     nlp = spacy.load(tmp_path)
     performance = nlp.meta["performance"]
     assert nlp.get_pipe("ner").cfg["decoding"]["bias"] == float(bias)
@@ -278,7 +278,8 @@ def test_calibrate_prints_its_error_and_saves_temperatures(
 def test_outputs_that_would_destroy_inputs_are_refused(
     trained_folder: Path, command: str, output: str, message: str
 ) -> None:
-    """The inputs are model-best and corpus.spacy, in the same folder."""
+    """The inputs are model-best and corpus.spacy, in the same folder. The folder itself, ".", is no
+    output either: it is neither empty nor a pipeline, and the message lists what is in it."""
     before = read_files(trained_folder)
     inputs = [trained_folder / "model-best", trained_folder / "corpus.spacy"]
 

@@ -61,10 +61,12 @@ def test_no_tracked_file_is_a_link_or_names_a_folder_of_one_machine() -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_links_and_folders_of_one_machine_are_seen(tmp_path: Path) -> None:
+    # Joined here, or else this file would name a folder of a machine itself.
     home = Path("/", "home", "ana").as_posix()
     work = Path("/", "work", "corpora").as_posix()
     (tmp_path / "run.sh").write_text(f"# Tokens\ncat {home}/train.conll\n")
     (tmp_path / "train.cfg").write_text(f'# The corpus\n[paths]\ntrain = "{work}"\n')
+    # These are no folders of one machine, so paths.md isn't among the problems.
     (tmp_path / "paths.md").write_text("https://a.org/data/x, </home/>, $HOME/data/x, or/and\n")
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", ".")

@@ -169,7 +169,8 @@ def test_words_of_fewer_clusters_than_others_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_cluster_occurs_as_often_as_its_words(numbers_file: Path) -> None:
-    """Two training words are in cluster 3, Rome and ROME; one is in cluster 4, go."""
+    """Two training words are in cluster 3, Rome and ROME; one is in cluster 4, go. With a least
+    count of 2, only cluster 3 is a feature."""
     training_words = ["Rome", "ROME", "oslo", "go", "Ana"]
     features = learn_features(numbers_file, training_words, min_count={"clusters": 2})
     assert features.names() == ["clusters:numbers=3"]
@@ -177,7 +178,8 @@ def test_a_cluster_occurs_as_often_as_its_words(numbers_file: Path) -> None:
 
 def test_the_window_of_clusters_is_2_beside_other_windows(numbers_file: Path) -> None:
     """Windows are set for the words as written, not for clusters: "go" sees the cluster of the word
-    two places after it."""
+    two places after it. It has no feature of its own cluster, 4, which occurs only once in the
+    training words."""
     windows = {"ORTH": 0}
     features = learn_features(numbers_file, windows=windows, min_count={"clusters": 2})
     go, _, _ = features_of_words(features, ["go", "Ana", "Rome"])

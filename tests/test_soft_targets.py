@@ -35,7 +35,7 @@ LENGTHS = [3, 0, 1]
 """The tokens of the docs of a batch."""
 
 CLOSE = 1e-5
-"""Expectations are saved in float32, and the smallest not at all."""
+"""The tolerance of comparisons: expectations are saved in float32, and the smallest not at all."""
 
 ENTITIES = tuple[tuple[int, int, str], ...]
 STUDENTS = [
@@ -260,6 +260,8 @@ def test_gold_of_taught_docs_does_not_count() -> None:
 
 
 def test_docs_of_other_tokens_keep_their_gold() -> None:
+    """Soft targets are by token. Here the reference, which has them, ends with the token "Rome",
+    and the predicted doc with the tokens "Ro" and "me". So there are no soft targets."""
     nlp, ner, examples = taught(1)
     words = [*(token.text for token in examples[0].reference[:-1]), "Ro", "me"]
     other = Example(Doc(nlp.vocab, words=words), examples[0].reference)
@@ -280,6 +282,7 @@ def test_weights_of_docs_are_read() -> None:
     examples[1].reference.user_data[WEIGHT] = 0.5
     value, _ = ner.get_loss(examples, scores)
 
+    # By the weights less 1: 3 - 1 = 2, and 0.5 - 1 = -0.5.
     increase = (value - value_before) * n_tokens
     assert increase == pytest.approx(2 * loss_of_first - 0.5 * loss_of_second, abs=CLOSE)
 
@@ -291,7 +294,8 @@ def test_a_loss_that_is_a_ratio_is_refused() -> None:
 
 
 def test_docs_with_soft_targets_are_not_cut_into_pieces() -> None:
-    """The docs without them have a word in each piece, but for the entity "Ana Lee"."""
+    """The first doc has three words and soft targets. The four words of the second doc are four
+    pieces. The third doc is the entity "Ana Lee", which isn't cut."""
     _, ner, examples = taught(n_taught=1)
     lengths = [len(piece) for piece in read_pieces(ner, examples, most_words=1)]
     assert lengths == [3, 1, 1, 1, 1, 2]

@@ -204,8 +204,9 @@ def test_merged_rows_score_as_all_rows_do(seed: int) -> None:
     numpy.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
-# For each function its arguments, and what makes them wrong: the message, and by the place of an
-# argument another value.
+# For each function, what makes its arguments wrong: the message, and by the place of an argument
+# another value. The right arguments are in the test below. `WINDOW` has two tokens and two columns.
+# `BEYOND` has the row V, one more than the last.
 WINDOW = (ints(0, 1, 2, 3).reshape(2, 2), ints(2), ints(0, 1), ints(0, 1), ints(0, 9))
 ROWS = ints(*range(4)).reshape(2, 2)
 BEYOND = ints(0, -1, V, 1).reshape(2, 2)
@@ -226,9 +227,11 @@ WRONG = {
     "add_rows": [
         (f"rows: expected less than {V}, got {V}", {0: BEYOND}),
         ("length of d_scores: expected 2, got 3", {1: floats(3, K)}),
+        # The gradient keeps its K = 3 columns, and those of d_scores are now 2.
         ("width of gradient: expected 2, got 3", {1: floats(2, 2)}),
     ],
-    "multiply_rows": [("length of weights: expected 3, got 11", {1: floats(V, K)})],
+    # The inputs have 3 columns, and the weights V rows.
+    "multiply_rows": [(f"length of weights: expected 3, got {V}", {1: floats(V, K)})],
     "lazy_regularise": [
         (f"rows: expected less than {V}, got {V}", {1: BEYOND.reshape(-1)}),
         (f"width of table.totals: expected {K}, got 2", {0: table_with(totals=floats(V, 2))}),

@@ -48,6 +48,7 @@ WORDS = {"a": [1, 0, 2], "b": [0, 3, 1], "rome": [-1, 0, 0], "Rome": [2, 2, -2]}
 
 TEXTS = ("a b a c", "", "Rome A", "ROME b", "c")
 GOLD = Gold(numpy.asarray([0, 2, 1, 1, 0, 2, 1, 0, 1], dtype="int32"))
+"""A tag of each of the nine words of `TEXTS`."""
 
 FEATURES = {"@misc": "spacy_costner.Features.v1", "include_static_vectors": True}
 
@@ -304,6 +305,8 @@ def is_row_of_vectors(weights: SparseWeights) -> numpy.ndarray:
 
 @pytest.mark.usefixtures("all_vectors")
 def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
+    """Dropout leaves out 0.3 of the features of tokens. The scores of those that are left are
+    multiplied by 1 / (1 - 0.3)."""
     model = crf(vocab)
     _, weights = linear_part(model)
     batch = find_features(model, docs_of(vocab))
@@ -483,12 +486,15 @@ def test_new_words_are_known_by_their_vectors(model: dict[str, Any], name: str) 
 
 
 def test_without_vectors_new_words_are_not_known() -> None:
+    """Then names and places look alike to the model: a name may come before "and" or after it, and
+    so may a place."""
     nlp = updated(pipeline(SPARSE, include_static_vectors=False))
     assert f_of_new_words(nlp) < 0.7
 
 
 def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
-    """Docs are scored by weights that have not seen them, vectors included."""
+    """Docs are scored by weights that have not seen them, vectors included. These are trained on
+    what four folds leave: `N_LINEAR_FOLDS` is 4."""
     nlp = pipeline({**HYBRID, "linear_epochs": 20})
     batch = name_examples(nlp, 0, 30)
     nlp.initialize(lambda: batch)
@@ -749,6 +755,7 @@ EQUAL_VECTORS = {"a": [1, 1, 1], "b": [1, 1, 1]}
         ({}, "expected static vectors of words in the pipeline, .* there are none"),
         ({"a": [1, numpy.nan, 0]}, "expected finite vectors, got NaN or infinity"),
         ({"zzz": [1, 2, numpy.inf]}, "expected finite vectors, got NaN or infinity"),
+        # The different words of TEXTS: a, b, c, A, Rome and ROME.
         ({"zzz": [1, 2, 3]}, ".* none of their 6 words has one"),
         (EQUAL_VECTORS, "expected vectors that differ between words .* got the same one for all"),
     ],

@@ -154,9 +154,11 @@ def test_without_diversity_the_highest_scores_are_suggested(unsure: Path, by: st
 def test_per_token_sentences_come_before_long_tables(
     unsure: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model is a little unsure of each name of a table of scores. For each token, that is more
-    than in a sentence with a few names of which it is less sure. But each name takes a decision of
-    the annotator."""
+    """A model is a little unsure of each of the 12 names of a table, in sum 12 * 0.25 = 3. Of the 3
+    names of a sentence it is less sure, in sum 3 * 0.6 = 1.8. A table has 24 tokens and a sentence
+    12, and a doc takes as much work as 20 more: 3 / 44 is more than 1.8 / 32. But each name takes a
+    decision of the annotator, as much work as 10 tokens: 3 / 164 is less than 1.8 / 62. So it is
+    with the last docs: 0.1 / 31 of "Once" is less than 0.24 / 70 of the long one."""
     nlp = load(unsure)
     tables = []
     sentences = []
@@ -312,8 +314,8 @@ def test_a_component_that_was_not_trained_is_refused() -> None:
 
 
 def annotated_docs(nlp: Language) -> list[Doc]:
-    """Two docs: one with a character of two UTF-16 code units, which Label Studio counts as two,
-    and one without entities."""
+    """Three docs: one with a character of two UTF-16 code units, which Label Studio counts as two,
+    one without entities, and one with two entities."""
     place, nobody, people = make_docs(nlp, ["🙂 in New York", "Nobody here", "Ana met Bo"])
     place.ents = [place.char_span(5, 13, "LOC")]
     nobody.ents = []
@@ -354,6 +356,7 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
         assert doc.has_annotation("ENT_IOB")
         entities = [(ent.text, ent.label_) for ent in doc.ents]
         assert entities == [(ent.text, ent.label_) for ent in expected.ents]
+    # Entities without a confidence are preset: their score is 1. Label Studio has none of spans.
     assert '"score": 1.0' in text or '"scores": [1.0]' in text or form == "label-studio"
 
 

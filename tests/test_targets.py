@@ -60,6 +60,7 @@ def possible_tags(tokens: TokenAttrs, tags: Tags) -> Any:
             "U-PER O B-LOC L-LOC U-LOC",
         ),
         ([("a b c d", "B-LOC B-LOC I-LOC I-LOC")], "U-LOC B-LOC I-LOC L-LOC"),
+        # GPE is no label of the model.
         ([("a b", "B-GPE B-LOC"), ("a", "O")], "O U-LOC O"),
         ([("a b", "O O"), ("a b", None)], "O O - -"),
         ([("a b \n d", "- B-LOC - -")], "- U-LOC - -"),
@@ -139,6 +140,8 @@ def test_white_space_and_presets_rule_out_tags(
 
 
 def test_presets_rule_out_all_else() -> None:
+    """GPE is no label of the model, so a token with this label can only be O. Only the last token,
+    which is missing, may have any tag."""
     doc = doc_of("a b c d \n f")
     doc.set_ents(
         [Span(doc, 0, 2, "LOC"), Span(doc, 4, 5, "GPE")],

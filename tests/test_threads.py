@@ -192,7 +192,7 @@ def test_a_gazetteer_is_not_read_by_a_thread_before_another_has_built_it(
 def test_threads_that_predict_after_training_regularise_one_after_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows without a gradient are regularised when they are read: once, not by each thread."""
+    """Rows without a gradient are regularised when they are read, by one thread at a time."""
     calls_at_once: list[int] = []
     lazy_regularise = sparse.lazy_regularise
 
@@ -204,7 +204,7 @@ def test_threads_that_predict_after_training_regularise_one_after_another(
         calls_at_once.pop()
 
     weights = linear_part(crf(L2=0.1))[1]
-    weights.step = 5
+    weights.step = 5  # as if after five updates without a gradient: rows are to be regularised
     monkeypatch.setattr(sparse, "lazy_regularise", checked_regularise)
     rows = numpy.arange(weights.n_features, dtype="int32")[:, None]
     batch = FeatureBatch(rows, numpy.asarray([len(rows)], dtype="int32"))
@@ -286,7 +286,8 @@ def test_two_threads_may_register_the_same_extension_at_once() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(annotate, "Span", SpanOfBoth)
         in_threads(lambda _: annotate.register(annotate.Confidence(extension="late")), 2)
-    assert Span.get_extension("late")[2] is annotate.confidence_of
+    _, _, getter, _ = Span.get_extension("late")
+    assert getter is annotate.confidence_of
     Span.remove_extension("late")
 
 
@@ -352,8 +353,8 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="expected a system that forks")
 @pytest.mark.parametrize("script", [FORK_WHILE_ADDING, FORK_WHILE_HELD], ids=["words", "weights"])
 def test_a_fork_waits_for_a_thread_that_holds_a_lock(script: str) -> None:
-    """The child doesn't hang, and has what the thread has added. In a process of its own, as this
-    one has threads of other tests."""
+    """The child has what the thread has added, or else its exit status is 1. If it hangs, an alarm
+    ends it after 10 seconds. In a process of its own, as this one has threads of other tests."""
     command = [sys.executable, "-W", "ignore", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

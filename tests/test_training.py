@@ -132,7 +132,7 @@ def test_gradients_are_central_differences(name: str, outside: str) -> None:
 
 
 def test_several_batches_have_the_loss_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that is a ratio has only one batch."""
+    """Three docs are two batches of at most two. A loss that is a ratio has only one batch."""
     in_one_batch = make_total()
     monkeypatch.setattr("spacy_costner.training.lbfgs.BATCH_SIZE", 2)
     in_two_batches = make_total()
@@ -207,6 +207,7 @@ def test_weights_that_do_not_fit_in_memory_are_refused(
     meminfo = tmp_path / "meminfo"  # in place of /proc/meminfo of Linux
     monkeypatch.setattr("spacy_costner.training.lbfgs.MEMINFO", meminfo)
 
+    # Memory and swap together are just enough.
     meminfo.write_text(f"MemAvailable: {n_kilobytes_needed - 1} kB\nSwapFree: 1 kB\n")
     initialized()
 
@@ -226,7 +227,8 @@ def entities_of(nlp: Language, words: str) -> list[tuple[str, str]]:
 def test_the_command_makes_an_ordinary_pipeline(
     loss: str, experiment: Experiment, tmp_path: Path
 ) -> None:
-    """By updates with a loss that has kinks; then the averages are scored and saved."""
+    """A smooth loss, Sequential, is minimised at once. A loss with kinks, Perceptron, is trained by
+    updates for the 20 epochs of `ONLINE`; then the averages are scored and saved."""
     ner = {**SPARSE_CONFIG["components"]["ner"], "loss": loss_block(loss)}
     config_path = tmp_path / "sparse.cfg"
     sparse_config(experiment, components={"ner": ner}, **ONLINE).to_disk(config_path)
@@ -320,8 +322,9 @@ SCHEDULE = {
 def test_few_docs_with_few_weights_and_a_smooth_loss_are_trained_at_once(
     loss: Any, n_sentences: int, n_weights: int, is_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the loss needs no start. The folds that are held out of them are trained in the same way,
-    though they have fewer docs."""
+    """Docs are few below 30 sentences, and every model here has more than 10 weights. MaxMargin and
+    Perceptron have kinks. Risk, MCE and the schedule aren't trained at once either. The folds that
+    are held out are trained as all docs are, though they have fewer."""
     monkeypatch.setattr(preparation, "FEW_SENTENCES", 30)
     monkeypatch.setattr(preparation, "MAX_WEIGHTS", n_weights)
     reasons: list[str] = []  # why each training ended: it says how it was done

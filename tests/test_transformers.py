@@ -148,7 +148,7 @@ def saved(kind: str, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_pipeline_on_a_transformer_learns_the_training_texts(saved: Path) -> None:
     nlp = spacy.load(saved)
     assert [ents(nlp(text)) for text in TEXTS] == [gold["entities"] for _, gold in TRAIN]
-    assert nlp.get_pipe("ner").learn_rate_factor == 20
+    assert nlp.get_pipe("ner").learn_rate_factor == 20  # as in configs/transformer.cfg
     assert nlp.get_pipe("transformer").listening_components == ["tagger", "ner"]
 
 
@@ -175,6 +175,7 @@ def test_a_component_with_replaced_listeners_predicts_the_same_and_learns(
 
 
 def test_entities_are_found_at_the_end_of_a_long_doc(saved: Path) -> None:
+    """Its 900 tokens before the last text are more than a transformer reads at a time."""
     nlp = spacy.load(saved)
     doc = nlp("The lost . " * 300 + TEXTS[1])
     assert [ent.text for ent in doc.ents][-2:] == ["London", "Berlin"]

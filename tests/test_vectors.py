@@ -54,7 +54,8 @@ def test_a_pipeline_has_the_vectors_of_lower_case_words(
     sources: Path, tmp_path: Path, name: str
 ) -> None:
     """The vectors are the same for all formats of the text. All forms of a word that the text has,
-    such as "Rome" and "rome", have the same vector."""
+    such as "Rome" and "rome", have the same vector. The 15 words are 4 cities, 4 names, "lives",
+    "in", "today", "left", "for", "now" and the full stop."""
     output = tmp_path / "vectors"
     result = run("vectors", sources / name, "--output", output, *OPTIONS)
     assert result.exit_code == 0, result.output
@@ -90,6 +91,7 @@ def test_the_same_text_and_seed_make_the_same_files(sources: Path, tmp_path: Pat
 
 
 def test_json_has_what_was_learned(sources: Path, tmp_path: Path) -> None:
+    """The file is given twice, so its tokens count twice."""
     options = (*OPTIONS, "--output", tmp_path / "vectors", "--json")
     result = run("vectors", sources / "raw.txt", sources / "raw.txt", *options)
     learned = json.loads(result.stdout)
@@ -117,7 +119,8 @@ def test_neighbours_of_some_words_are_shown(
 
 
 def test_fewer_words_than_dimensions_are_told(sources: Path, tmp_path: Path) -> None:
-    """The text has 15 words, so its vectors have fewer than 16 numbers."""
+    """By default vectors have 100 numbers. The text has 15 words, so its vectors have fewer than
+    16."""
     result = run("vectors", sources / "raw.txt", "-o", tmp_path / "vectors", "--lang", "xx")
     assert result.exit_code == 0
     assert "100 numbers need more words" in result.output
@@ -177,11 +180,14 @@ def test_what_is_skipped_in_folders_is_told(tmp_path: Path, monkeypatch: Any) ->
 
     result = run("vectors", folder, "--output", tmp_path / "vectors", *OPTIONS)
     assert result.exit_code == 0, result.output
+    # Of a.txt and b.txt, and the one word of long.txt.
     assert f"{2 * N_TOKENS + 1} tokens" in result.output
     assert f"skipped, as they are not text: {folder / 'README.md'}, " in result.output
 
 
 def test_long_lines_are_cut_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part has at most five characters, with the blank at its beginning. So " three" is cut,
+    too."""
     monkeypatch.setattr(raw_text, "MAX_LENGTH", 5)
     assert list(cut_line("one two three")) == ["one", " two", " thre", "e"]
     assert list(cut_line("")) == [""]

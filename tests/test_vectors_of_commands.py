@@ -62,7 +62,7 @@ def corpora(folder: Path) -> list[Any]:
 
 def test_fit_takes_vectors_into_the_pipeline(folder: Path) -> None:
     """The pipeline knows the new words of the development corpus, and no longer needs the folder
-    with the vectors."""
+    with the vectors. The training corpus has 40 docs of three words, two of which have a vector."""
     output = folder / "output"
     vectors = ["--vectors", folder / "vectors"]
     result = run("fit", *corpora(folder), *vectors, "--lang", "xx", "--output", output)
@@ -134,6 +134,7 @@ def test_init_writes_vectors(model: Any, folder: Path) -> None:
 
 
 def test_init_without_vectors_leaves_them_out() -> None:
+    """A hybrid has the setting twice: in the features, and in the embedding of the Tok2Vec."""
     text = init(model="hybrid")
     assert text.count("include_static_vectors = false") == 2
     assert "include_static_vectors = true" not in text
@@ -179,7 +180,7 @@ def test_check_is_content_with_vectors_of_most_words(folder: Path) -> None:
 
 
 def test_check_warns_of_few_vectors(folder: Path) -> None:
-    """20 of the 120 words of the training corpus have a vector."""
+    """Ten names have a vector, and each is in two docs: that is 20 of the 120 words."""
     nlp = spacy.load(folder / "vectors")
     few = spacy.blank("xx")
     for name in NAMES[:10]:

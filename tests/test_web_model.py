@@ -197,6 +197,8 @@ def test_guaranteed_set(terms: str, browser: Node, tmp_path: Path) -> None:
 
 @needs_node
 def test_options_are_other_decodings(browser: Node, tmp_path: Path) -> None:
+    """Costs are a threshold, falseAlarmCost / (falseAlarmCost + missCost), where a cost is 1 by
+    default: 1 / (1 + 3) and 2 / (2 + 6) are both 0.25."""
     nlp = make_pipeline()
     ner = nlp.get_pipe("ner")
     load_in_node(browser, make_web_model(nlp).data, tmp_path)
@@ -244,7 +246,7 @@ def test_info(words_model: WebModel) -> None:
 
 @needs_node
 def test_hidden_and_untrained_labels(browser: Node, tmp_path: Path) -> None:
-    """Labels that the component learns but doesn't write, and labels added since training."""
+    """The label "team" was added after the weights were set."""
     nlp = make_pipeline(decoding={**THRESHOLD, "threshold": 0.1})
     ner = nlp.get_pipe("ner")
     ner.add_label("team")
@@ -282,6 +284,7 @@ def with_lower_of_language() -> Language:
 
 
 def with_japanese_tokenizer() -> Language:
+    """A tokenizer of another class than spaCy's rule tokenizer, as that of Japanese is."""
     nlp = make_pipeline()
 
     class Words:
@@ -469,6 +472,7 @@ def test_frequent_words_stay_without_memory(browser: Node, tmp_path: Path) -> No
     without = make_web_model(nlp, keep_memory=False)
     assert without.n_words == kept.n_words
     assert without.n_remembered == 0
+    # Node has read the file: its answer would have an error otherwise.
     assert "labels" in load_in_node(browser, without.data, tmp_path)
 
 
@@ -627,7 +631,7 @@ def test_more_features_than_memory_has(
     encoded = json.dumps(header).encode("utf8")
     content = MAGIC + struct.pack("<II", VERSION, len(encoded)) + encoded + arrays
     answer = load_in_node(browser, gzip.compress(content, 1), tmp_path)
-    assert "expected at most 67108864 features" in answer["error"]
+    assert "expected at most 67108864 features" in answer["error"]  # 2 to the power of 26
 
 
 @needs_node

@@ -95,7 +95,8 @@ def javascript() -> Iterator[Node]:
 
 
 def check(javascript: Node, pattern: str, texts: list[str]) -> None:
-    """Check that JavaScript finds what Python finds."""
+    """Check that JavaScript finds what Python finds. JavaScript counts 😀 as two units, and Python
+    as one character: places are compared in units."""
     regex = re.compile(pattern)
     answers = javascript.ask([to_javascript(regex), texts])
     for text, matches in zip(texts, answers, strict=True):
@@ -162,5 +163,6 @@ def test_what_javascript_cannot_have_is_refused(pattern: str, message: str) -> N
 
 
 def test_what_can_be_empty() -> None:
+    """Looking ahead and behind takes no character."""
     assert can_be_empty(re.compile("(?<=a)(?=b)|-"))
     assert not can_be_empty(re.compile("a|-"))

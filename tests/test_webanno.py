@@ -79,6 +79,8 @@ def test_the_format_is_known_by_the_content_of_the_file(tmp_path: Path) -> None:
 
 
 def test_a_text_may_begin_with_white_space_and_have_several_lines(tmp_path: Path) -> None:
+    """The first token begins at 2, though the line of the text begins with it: the two characters
+    before it are read as blanks. Each line of `#Text` is a line of the text, and "\\t" is a tab."""
     body = "#Text=This is\\ta\n#Text=test\n1-1\t2-6\tThis\t_\n1-2\t7-9\tis\t_\n1-3\t10-11\ta\tX\n"
     body += "1-4\t12-16\ttest\tY\n"
     doc, info = read_corpus(write(tmp_path, body, SPAN))
@@ -125,6 +127,7 @@ def test_an_entity_without_a_value_is_missing_annotation(tmp_path: Path) -> None
     assert entities(doc) == [("Kim Lee", "PER")]
     assert [token.text for token in doc if not token.ent_iob_] == ["London"]
     (problem,) = info.problems
+    # Four lines of the head, seven of the first sentence, `#Text`, and the token.
     assert problem.places == [f"{path}, line 13: 'London'"]
 
 
@@ -143,6 +146,7 @@ def test_the_column_of_the_labels_can_be_named(tmp_path: Path) -> None:
     for column in (5, -2):
         doc, _ = read_corpus(path, column=column)
         assert entities(doc) == [("Kim", "PER")]
+    # Columns count from 1. The first three are the number, the offsets and the token.
     columns = re.escape("{4: 'POS.PosValue', 5: 'Span.kind', 6: 'Span.note'}, got None")
     with pytest.raises(CorpusError, match=f"note.tsv, line 7: expected .* `column`, .*{columns}"):
         read_corpus(path)
@@ -150,6 +154,7 @@ def test_the_column_of_the_labels_can_be_named(tmp_path: Path) -> None:
         read_corpus(path, column=7)
 
 
+# The head has four lines, and `#Text` is line 5: tokens are in lines 6 and 7.
 MALFORMED: dict[str, tuple[str, int, str]] = {
     "another number of columns": ("1-1\t0-3\tKim\tPER\n", 6, "a token and 2 features, got"),
     "no offsets": ("1-1\tKim\t_\t_\n", 6, "a number, offsets, a token"),

@@ -111,7 +111,7 @@ def test_contexts_are_the_most_frequent_words() -> None:
     makes eight columns. -1 is a place without a word."""
     tokens = numpy.asarray([-1, -1, 0, 1, 2, -1, -1])
 
-    counts = count_pairs(tokens, 0, 3, 2).toarray()
+    counts = count_pairs(tokens, first=0, end=3, n_context_words=2).toarray()
 
     expected = numpy.zeros((3, 8))
     expected[0, 5] = 1  # word 1 at offset 1
