@@ -356,8 +356,8 @@ def test_files_are_read_back(form: str, tmp_path: Path) -> None:
         assert doc.has_annotation("ENT_IOB")
         entities = [(ent.text, ent.label_) for ent in doc.ents]
         assert entities == [(ent.text, ent.label_) for ent in expected.ents]
-    # Entities without a confidence are preset: their score is 1. Label Studio has none of spans.
-    assert '"score": 1.0' in text or '"scores": [1.0]' in text or form == "label-studio"
+    # Entities without a confidence are preset: their score is 1.
+    assert '"score": 1.0' in text or '"scores": [1.0]' in text
 
 
 def test_spans_of_the_same_thing_are_results_of_their_own_in_label_studio() -> None:
