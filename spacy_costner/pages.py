@@ -48,8 +48,8 @@ def percent(share: float | None, digits: int = 2) -> str:
 
 
 def probability(prob: float) -> str:
-    """Format a probability in whole percent, with the sign %. Only exactly 0 and 1 become "0 %" and
-    "100 %". Others that would be rounded to these become "< 1 %" and "> 99 %"."""
+    """Format a probability in whole percent, with the sign %. Only exactly 1 is "100 %": others
+    from 0.995 on become "> 99 %". Those below 0.005 become "< 1 %", except exactly 0."""
     half_percent = 0.005
     if 0 < prob < half_percent:
         return "< 1 %"

@@ -280,15 +280,16 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     if not scores:
         scores = [nan] * len(labels)
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
-    score_of_place = {span.place: span.score for span in scored_spans}
+    saved_places = list(zip(start_chars, end_chars, labels))
     places = [_place(group, i) for i in range(len(group))]
     # A span that can't be read any more, None, was in the group before tokens were merged.
-    has_same_spans = all(place is None or place in score_of_place for place in places)
-    if len(scored_spans) == len(group) and has_same_spans:
+    is_same_span = [place in (None, saved) for place, saved in zip(places, saved_places)]
+    if len(group) == len(saved_places) and all(is_same_span):
         return scored_spans
 
     # Other code has added spans to the group, removed or replaced some. Only spans that are in the
     # group now are returned.
+    score_of_place = dict(zip(saved_places, scores))
     present_spans: list[ScoredSpan] = []
     for place in places:
         if place is not None:

@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     key: str
     task: Task  # with its spans, and "answer" among its other keys
     is_measuring: bool
-    version: int  # of the answers to the text: 1 for the first one, which may be read from a file
+    version: int  # the number of this answer to the text; an answer read from a file has 1
 
     @property
     def is_left_out(self) -> bool:
@@ -99,8 +99,8 @@ class AnnotationStore:
         # How many texts each call of `add_texts` added, by the number of the call.
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
-        # The number of answers that each text has had: one if the files have one, and those of this
-        # process. Answers that were removed count, too.
+        # How many answers each text has had: one if the files have one, and those of this process.
+        # Answers that were removed count, too, so that no version comes twice.
         self._n_answers: Counter[str] = Counter()
         for path in (self.train_path, self.measure_path):
             is_measuring = path == self.measure_path

@@ -19,7 +19,6 @@ from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import (
-    dot_to_object,
     load_model,
     load_model_from_config,
     minibatch,
@@ -45,7 +44,7 @@ from ..training.targets import WEIGHT
 from .fitting import train_pipeline
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
 from .predictions import check_ents
-from .preparation import FACTORY, Corpus, can_be_fitted, component_block
+from .preparation import FACTORY, Corpus, can_be_fitted, component_block, lacks_path
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
@@ -262,10 +261,7 @@ def check_dev(config: Config) -> None:
     config (Config): The student's config, complete and interpolated.
     """
     name = config["training"]["dev_corpus"]
-    block = dot_to_object(config, name)
-    # A reader without a path, such as a function of yours, may find its docs elsewhere.
-    has_path = isinstance(block, dict) and "path" in block
-    if has_path and block["path"] is None:
+    if lacks_path(config, name):
         raise ValueError(
             f"distill: {name}: expected a development corpus, to compare teachers and student on, "
             "got none: name one with --paths.dev"

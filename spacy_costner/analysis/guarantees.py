@@ -234,7 +234,7 @@ def guarantee(
         check_new_to(ner, references, source)
 
     used_examples, not_counted = leave_out(ner, examples, by_group, keep_known=drawn)
-    check_entities(used_examples, not_counted)
+    check_have_entities(used_examples, not_counted)
     doc_weights = None
     kept_promise = None
     if drawn:
@@ -468,7 +468,7 @@ def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -
     return len(used_examples) > counts["docs without entities"]
 
 
-def check_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
+def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
     """Check that any of the docs that stay has an entity. The arguments are what `leave_out`
     returns.
 

@@ -216,14 +216,24 @@ def read_pipeline_config(name: str) -> Config:
     return load_config(pipeline_folder(name) / "config.cfg", interpolate=True)
 
 
+def lacks_path(config: Config, corpus_name: str) -> bool:
+    """Whether the path of a corpus is null, so that there is no such corpus. (A reader that has no
+    path, such as a function of yours, may find its docs elsewhere.)
+
+    config (Config): The config, interpolated.
+    corpus_name (str): The name of the corpus in the config, such as "corpora.dev".
+    """
+    block = dot_to_object(config, corpus_name)
+    return isinstance(block, dict) and "path" in block and block["path"] is None
+
+
 def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
     """Make the readers of the training corpus and of the development corpus in the config of a
     pipeline. The second one is None if the path of the development corpus is null."""
     config = nlp.config.interpolate()
     train_name = config["training"]["train_corpus"]
     dev_name = config["training"]["dev_corpus"]
-    dev_block = dot_to_object(config, dev_name)
-    if isinstance(dev_block, dict) and dev_block.get("path", "") is None:
+    if lacks_path(config, dev_name):
         # `resolve_dot_names` makes all readers of a section, and none can be made for a path of
         # null. So the block of this one is removed.
         section, _, key = dev_name.partition(".")

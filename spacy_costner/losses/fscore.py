@@ -304,9 +304,9 @@ def segments_in_places(
     part of the place, too.
 
     There are too many ways to have other tags in a place to list all of them. But each way agrees
-    with gold at some first tokens, and then has a wrong tag. So segments end just
-    before the first wrong tag, with a condition on the tag that follows. If the first tag of the
-    place is wrong, the segment is that tag.
+    with gold at some first tokens, and then has a wrong tag. So segments end just before the first
+    wrong tag, with a condition on the tag that follows. If the first tag of the place is wrong, the
+    segment is that tag.
 
     wrong (Segments): The wrong entities, S of them.
     gold (Gold), potentials (Potentials): The batch.

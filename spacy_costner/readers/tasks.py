@@ -485,7 +485,8 @@ def task_to_json(task: Task) -> dict[str, Any]:
 def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
     """Add the other keys and values of a task to its record. They replace no key of the record: a
     task that was read from "entities" may also have an empty list of "spans", for example."""
-    return {**record, **task.extra, **record}
+    other_keys = {key: value for key, value in task.extra.items() if key not in record}
+    return {**record, **other_keys}
 
 
 def _tokens_to_json(tokens: Iterable[TaskToken], text: str) -> list[dict[str, Any]]:
