@@ -57,6 +57,14 @@ def test_a_folder_has_a_doc_for_each_text_with_its_annotation(tmp_path: Path) ->
     assert info.formats == {"brat standoff": 2} and not info.problems
 
 
+@pytest.mark.parametrize("annotation", ["", "\n", " \r\n", "\ufeff"])
+def test_a_blank_annotation_file_says_that_there_are_no_entities(
+    annotation: str, tmp_path: Path
+) -> None:
+    docs, info = read_corpus(write_pair(tmp_path, annotation))
+    assert all(token.ent_iob_ == "O" for token in docs[0]) and not info.problems
+
+
 @pytest.mark.parametrize("name", ["note.ann", "note.txt"])
 def test_one_of_the_two_files_can_be_given(name: str, tmp_path: Path) -> None:
     write_pair(tmp_path, PERSON)

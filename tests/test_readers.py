@@ -986,6 +986,20 @@ def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
     assert alone.text.strip() == "e"
 
 
+def test_spaces_of_a_document_are_unknown_if_those_of_a_text_are(tmp_path: Path) -> None:
+    """Otherwise the component would read the text of the document, "Ana left . Rome.", with its own
+    tokenizer, as if somebody had written the space before the first full stop."""
+    of_words, of_text = Doc(READER.vocab, words="Ana left .".split()), READER("Rome.")
+    of_text.has_unknown_spaces = False
+    for doc in (of_words, of_text):
+        doc.user_data[extension_key("article")] = 1
+    DocBin(docs=[of_words, of_text], store_user_data=True).to_disk(tmp_path / "a.spacy")
+
+    (joined,) = read_corpus(tmp_path / "a.spacy", doc_id="article")
+
+    assert joined.has_unknown_spaces
+
+
 def test_both_docs_of_an_example_are_joined(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", TASKS[:4])
 

@@ -96,11 +96,8 @@ def estimate_cli(
         rows = drawn_rows(drawn_docs)
         print_result({"docs": rows}, drawn_text(rows, n_drawn), print_json, output_path)
         return
-    measure_path = docs_path / MEASURE_FILE
-    if measure_path.exists():  # the folder of a session
-        if texts_path is None and (docs_path / TEXTS_FILE).exists():
-            texts_path = docs_path / TEXTS_FILE
-        docs_path = measure_path
+
+    docs_path, texts_path = files_of_session(docs_path, texts_path)
     if texts_path is None or output_path is not None:
         raise BadParameter("expected --texts with annotated docs, or --draw and --output")
     with errors_shown():
@@ -112,6 +109,23 @@ def estimate_cli(
         if plot_path is not None:
             save(draw_estimates(result), plot_path)
     print_result(result, estimate_text(result), print_json, plot_path)
+
+
+def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Path | None]:
+    """Find the annotated docs and all texts in the folder of a session of `serve`. Other paths stay
+    as they are, and so does a path of texts that was given.
+
+    docs_path (Path): The annotated docs, or the folder.
+    texts_path (Path | None): All texts.
+    RETURNS (tuple[Path, Path | None]): The paths of the docs and of the texts.
+    """
+    measure_path = docs_path / MEASURE_FILE
+    if not measure_path.exists():
+        return docs_path, texts_path
+    texts_of_session = docs_path / TEXTS_FILE
+    if texts_path is None and texts_of_session.exists():
+        texts_path = texts_of_session
+    return measure_path, texts_path
 
 
 def read_and_estimate(

@@ -110,9 +110,9 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
     YIELDS (BratEntity): The entities, with the offsets of the file.
     RAISES (CorpusError): If a line is not of the format.
     """
-    if not path.stat().st_size:
-        return  # an empty file: the text has no entities
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    # A blank file says that the text has no entities.
+    lines = read_text(path, allow_blank=True).split("\n")
+    for number, line in enumerate(lines, start=1):
         place = FilePlace(path, number)
         if not line.strip() or OTHER_LINE.match(line):
             continue

@@ -104,7 +104,7 @@ def join(docs: list[Doc]) -> Doc:
     for key, value in short_values(docs[0].user_data).items():
         if all(doc.user_data.get(key) == value for doc in docs):
             joined.user_data[key] = value
-    joined.has_unknown_spaces = all(doc.has_unknown_spaces for doc in docs)
+    joined.has_unknown_spaces = any(doc.has_unknown_spaces for doc in docs)
 
     first_token = 0  # the token of the joined doc at which `doc` begins
     for doc in docs:

@@ -174,13 +174,14 @@ def is_about_corpus(path: Path) -> bool:
     return path.suffix in ABOUT_SUFFIXES
 
 
-def read_text(path: Path, *, keep_line_ends: bool = False) -> str:
+def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = False) -> str:
     """Read a text file, without its byte order mark.
 
     path (Path): The file.
     keep_line_ends (bool): Whether line ends stay as they are. Otherwise they become "\\n".
+    allow_blank (bool): Whether the file may be empty, or have nothing but white space.
     RETURNS (str): The text.
-    RAISES (CorpusError): If it isn't UTF-8, has null characters or is empty.
+    RAISES (CorpusError): If it isn't UTF-8, has null characters, or is blank and must not be.
     """
     data = path.read_bytes().removeprefix(BOM)
     try:
@@ -193,7 +194,7 @@ def read_text(path: Path, *, keep_line_ends: bool = False) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FilePlace(path, line).refuse("expected text in UTF-8, got a null character")
-    if not text.strip():
+    if not (text.strip() or allow_blank):
         raise FilePlace(path, 1).refuse("expected text, got an empty file")
 
     if keep_line_ends:
