@@ -989,11 +989,11 @@ def test_docs_of_a_document_become_one_doc(tmp_path: Path) -> None:
 def test_spaces_of_a_document_are_unknown_if_those_of_a_text_are(tmp_path: Path) -> None:
     """Otherwise the component would read the text of the document, "Ana left . Rome.", with its own
     tokenizer, as if somebody had written the space before the first full stop."""
-    of_words, of_text = Doc(READER.vocab, words="Ana left .".split()), READER("Rome.")
-    of_text.has_unknown_spaces = False
-    for doc in (of_words, of_text):
+    doc_of_words = Doc(READER.vocab, words=["Ana", "left", "."])
+    doc_of_text = READER("Rome.")
+    for doc in (doc_of_words, doc_of_text):
         doc.user_data[extension_key("article")] = 1
-    DocBin(docs=[of_words, of_text], store_user_data=True).to_disk(tmp_path / "a.spacy")
+    DocBin(docs=[doc_of_words, doc_of_text], store_user_data=True).to_disk(tmp_path / "a.spacy")
 
     (joined,) = read_corpus(tmp_path / "a.spacy", doc_id="article")
 
