@@ -8,7 +8,7 @@ MODULES = files(__package__) / "javascript"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
-"""Comments that stand on lines of their own: the modules have them, a page doesn't need them."""
+"""Comments that describe functions and classes, /** ... */. A page doesn't need them."""
 
 
 def module_names(entry: str) -> list[str]:
@@ -40,7 +40,7 @@ def bundle(entry: str) -> str:
     called at once, so that names in two modules don't clash, and an object of what it exports.
 
     entry (str): The name of the module.
-    RETURNS (str): The script, without comments that have lines of their own.
+    RETURNS (str): The script, without the comments that describe functions and classes.
     """
     scripts: list[str] = []
     for name in module_names(entry):

@@ -72,15 +72,14 @@ def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
 
     path (Path | None): The path. None: no file is saved.
     inputs (Iterable[str | Path]): The files and folders that the command reads.
-    RAISES (ValueError): If an input would be replaced: the file is an input, or is in a folder
-        that is one. A page in such a folder may be replaced.
+    RAISES (ValueError): If an input would be replaced: the file exists, and is an input or in a
+        folder that is one. In such a folder, pages and figures may be replaced: see `PAGES`.
     """
     if path is None:
         return
     target = Path(os.path.realpath(path))
     for input_path in inputs:
         source = Path(os.path.realpath(input_path))
-        # Another page in the folder of a pipeline or a corpus does no harm: see `PAGES`.
         is_inside = source in target.parents and target.suffix.lower() not in PAGES
         if target.exists() and source.exists() and (is_inside or target.samefile(source)):
             raise ValueError(f"{path}: expected another file than the input, got: {input_path}")

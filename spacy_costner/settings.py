@@ -1,8 +1,8 @@
 """Check that every setting of a config is read by something. A mistyped setting is an error that
 suggests the nearest name.
 
-spaCy silently ignores unknown settings of [training], [nlp] and [initialize]. In this file, a block
-is a section of a config with the sections within it.
+spaCy silently ignores unknown settings of [training], [nlp], [initialize] and [pretraining]. In
+this file, a block is a section of a config with the sections within it.
 """
 
 import inspect
@@ -13,7 +13,12 @@ from typing import Any
 
 import spacy
 from spacy.language import Language
-from spacy.schemas import ConfigSchemaInit, ConfigSchemaNlp, ConfigSchemaTraining
+from spacy.schemas import (
+    ConfigSchemaInit,
+    ConfigSchemaNlp,
+    ConfigSchemaPretrain,
+    ConfigSchemaTraining,
+)
 from spacy.util import registry
 from thinc.api import Config
 
@@ -21,10 +26,11 @@ SCHEMAS = {
     "training": ConfigSchemaTraining,
     "nlp": ConfigSchemaNlp,
     "initialize": ConfigSchemaInit,
+    "pretraining": ConfigSchemaPretrain,
 }
 """spaCy's schemas of sections: the names of their settings."""
 
-CHECKED = frozenset([*SCHEMAS, "components", "corpora", "pretraining"])
+CHECKED = frozenset([*SCHEMAS, "components", "corpora"])
 """The sections whose settings have fixed names. Other sections, such as [paths], may have settings
 of any name."""
 
@@ -123,7 +129,8 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
         names_to_check = path.split(".")
         is_variable = f"${{{path}}}" in config_text  # The config refers to it: ${paths.train}.
         if is_variable or names_to_check[0] in CHECKED:
-            # The setting itself may be new. Only its section has to exist.
+            # The config may lack the setting itself: the variable gets its value from the command
+            # line, or `check_settings` knows the name. Only its section has to exist.
             names_to_check.pop()
         # Begin with the whole config, and go from one section to the section within it.
         block: Any = full_config

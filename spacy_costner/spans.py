@@ -87,8 +87,9 @@ def spans_as_entities(
     key (str): The key of the spans.
     labels (Labels): The labels of the spans that become entities. None: all.
     own_labels (Labels): The labels that the component writes. All spans with these labels become
-        entities. A span with another label becomes one only if it doesn't overlap with them; where
-        such spans overlap, the longest does. None: all labels are the component's own.
+        entities (but see `longest`). A span with another label becomes one only if it doesn't
+        overlap with these entities; where such spans overlap, the longest does. None: all labels
+        are the component's own.
     longest (bool): Whether, where spans with own labels overlap, only the longest becomes an
         entity.
     RETURNS (Doc): The copy.
@@ -128,15 +129,15 @@ def _span_text(span: Span) -> str:
 def _other_spans(
     doc: Doc, key: str, labels: Labels, own_labels: Collection[str], own_spans: Iterable[Span]
 ) -> list[Span]:
-    """Choose the spans with labels of other components that a component learns, too. They overlap
-    neither with its own spans nor with each other. Where they overlap with each other, the longest
-    is chosen.
+    """Choose the spans that a component learns but doesn't write, as they have labels of other
+    components. Those that overlap with its own spans are left out. Where the others overlap with
+    each other, the longest is chosen.
 
     doc (Doc): The doc.
     key (str): The key of the spans.
     labels (Labels): The labels that the component learns. None: all.
     own_labels (Collection[str]): The labels that it writes.
-    own_spans (Iterable[Span]): The spans with these labels.
+    own_spans (Iterable[Span]): The spans with these labels that become entities.
     RETURNS (list[Span]): The chosen spans.
     """
     own_tokens: set[int] = set()

@@ -106,7 +106,9 @@ def test_output_can_be_read_as_a_corpus(model: Path, tmp_path: Path) -> None:
     annotate(model, [texts], tmp_path / "out")
     corpus = read_docs(spacy.blank("xx"), tmp_path / "out" / "a.txt-00000.jsonl")
     for doc, expected in zip(corpus, spacy.load(model).pipe(SENTENCES), strict=True):
-        assert [str(ent) for ent in doc.ents] == [str(ent) for ent in expected.ents]
+        assert [(ent.text, ent.label_) for ent in doc.ents] == [
+            (ent.text, ent.label_) for ent in expected.ents
+        ]
 
 
 @pytest.fixture

@@ -651,6 +651,8 @@ def test_command_writes_suspects_as_lines_and_a_page(corpus: Path, tmp_path: Pat
 def test_command_applies_answers_to_a_copy_of_the_corpus(
     audited: Audited, corpus: Path, tmp_path: Path
 ) -> None:
+    """The four suspects are the four planted mistakes: if all are accepted, the copy is right. The
+    corpus itself stays as it is."""
     write_lines(audited.top, audited.docs, tmp_path / "audit.jsonl")
     corrected = tmp_path / "corrected.spacy"
     apply = [*AUDIT, corpus, "--nlp.lang", "xx", "--apply", tmp_path / "audit.jsonl"]
@@ -659,11 +661,14 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
     unanswered = run(*apply)
     accepted = run(*apply, "--unanswered", "accept")
 
+    assert unanswered.exit_code == 0
     assert "0 accepted, 0 rejected, 4 unanswered\n" in unanswered.output, unanswered.output
     assert accepted.exit_code == 0
     assert "4 accepted" in accepted.output, accepted.output
     docs = list(DocBin().from_disk(corrected).get_docs(VOCAB))
     assert all_entities(docs) == all_entities(right_docs())
+    docs_of_corpus = list(DocBin().from_disk(corpus).get_docs(VOCAB))
+    assert all_entities(docs_of_corpus) == all_entities(audited.docs)
 
 
 @pytest.mark.parametrize(

@@ -340,8 +340,9 @@ def test_preset_tokens_and_missing_annotation_do_not_count(
 
 
 def test_entities_of_inner_nodes_are_never_correct(partly_annotated: PartlyAnnotated) -> None:
-    """The index of an inner node is above those of the three labels of the model. A label that only
-    the docs have is -1."""
+    """The indices 3 and 4 of inner nodes are above those of the three labels of the model. A label
+    that only the docs have is -1. Entities are compared by keys: if 4 weren't counted as 3 there,
+    (2, 3, 4) would have the key of (2, 4, -1)."""
     dev = partly_annotated.dev._replace(gold=columns([(2, 4, -1), (2, 4, PERSON)]))
     entities = columns([(2, 3, 3), (2, 3, 4), (2, 4, 3), (2, 4, PERSON)])
     assert dev.is_correct(entities).tolist() == [False, False, False, True]

@@ -407,7 +407,8 @@ def test_a_student_that_is_not_linear_is_trained_by_spacy(
 def test_a_student_is_built_once(
     folder: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its config is checked without a pipeline. Others are loaded from disk."""
+    """Its config is checked without building it. The other three pipelines are loaded from disk:
+    the teacher twice, and the saved student."""
     built: list[str] = []
     make_component = Language.create_pipe
 
@@ -418,7 +419,6 @@ def test_a_student_is_built_once(
     monkeypatch.setattr(Language, "create_pipe", create_pipe)
     config["training"]["max_epochs"] = 1
     run_distill(folder, tmp_path, config)
-    # The teacher for answers and for its scores, the student to train, the saved one
     assert built == ["cost_sensitive_ner"] * 4
 
 

@@ -243,11 +243,11 @@ def test_interval_of_a_count_is_that_of_its_logarithm() -> None:
 
 
 def test_simple_random_docs_take_the_finite_population_into_account() -> None:
-    """Half of the docs are drawn without replacement. Then the variance is halved, so the interval
-    is narrower by a factor of sqrt(0.5)."""
+    """Half of the docs are drawn. Without replacement the variance is half of that with
+    replacement, as 1 - 30 / 60 is 0.5, so the interval is narrower by a factor of sqrt(0.5)."""
     docs = population(numpy.random.default_rng(0), 60)._replace(probs=numpy.full(60, 1 / 60))
     drawn = numpy.arange(30)
-    number_of_docs = Count(numpy.ones(30), numpy.ones(30), 60.0)
+    number_of_docs = Count(annotated=numpy.ones(30), expected=numpy.ones(30), expected_total=60.0)
     widths = []
     for with_replacement in (False, True):
         sample = Sample(docs.probs[drawn], 60, with_replacement)

@@ -100,8 +100,8 @@ def test_the_sets_keep_the_promise_on_the_calibration_docs(
     unsure: Path, found: str, per_label: bool, by_group: str | None
 ) -> None:
     """Conformal risk control promises a limit if (n m + 1) / (n + 1) is at most the limit, where m
-    is the mean share of missed entities of n docs. The sets that the pipeline writes to the docs
-    keep that for each group and each label."""
+    is the mean share of missed entities of the n docs that have entities. The sets that the
+    pipeline writes to the docs keep that for each group and each label."""
     nlp = load(unsure)
     limit = 0.25 if by_group else 0.15  # groups have fewer docs
     examples = calibration_docs(nlp)
@@ -133,7 +133,7 @@ def test_the_sets_keep_the_promise_on_the_calibration_docs(
         assert part.docs == n
         assert part.entities == n_entities
         assert (n * numpy.mean(shares_missed) + 1) / (n + 1) <= limit
-        assert part.spans == pytest.approx(n_spans / n_entities)
+        assert part.spans == pytest.approx(n_spans / n_entities)  # spans for each entity
         assert part.reachable is not None and part.reachable <= limit
 
 

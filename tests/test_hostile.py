@@ -46,7 +46,7 @@ def test_segments_that_the_batch_can_not_have_are_refused(
     fields = {**SEGMENT, **change}
     segments = chain.Segments(**{key: numpy.array(fields[key], "int64") for key in fields})
 
-    # With too many ends, the arrays of a field have different lengths, which is another error.
+    # Too many ends are another error: `end` must have as many items as `begin`.
     message = r"segments: expected begin < end within one sequence, and a tag|segments\.end: expect"
     with pytest.raises(ValueError, match=message):
         getattr(chain, name)(POTENTIALS, segments)

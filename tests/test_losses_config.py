@@ -186,7 +186,8 @@ def test_the_stages_of_a_schedule_are_its_losses() -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 4))
 def test_an_epoch_ends_with_its_last_batch(batch_sizes: list[int], n_epochs: int) -> None:
-    """`passes` are the epochs and the part of the last one, without rounding errors."""
+    """`passes` is the number of finished epochs and the share of the current one, without rounding
+    errors."""
     n_examples = sum(batch_sizes)
     progress = Progress()
     for epoch in range(n_epochs):

@@ -42,6 +42,13 @@ def test_a_setting_that_nothing_reads_is_refused_with_the_nearest_one(
         check_settings(config, "x.cfg")
 
 
+def test_a_setting_of_pretraining_that_nothing_reads_is_refused() -> None:
+    config = load_config(SPARSE, interpolate=False)
+    config["pretraining"] = {"max_epoch": 1}
+    with pytest.raises(ValueError, match=r"^pretraining\.max_epoch: .* mean 'max_epochs'\?"):
+        check_settings(config)
+
+
 def test_settings_to_initialize_a_component_that_is_not_there_are_refused() -> None:
     config = load_config(SPARSE, interpolate=False)
     config["initialize"]["components"] = {"nre": {"labels": ["a"]}}

@@ -182,7 +182,7 @@ def test_what_is_skipped_in_folders_is_told(tmp_path: Path, monkeypatch: Any) ->
     assert result.exit_code == 0, result.output
     # Of a.txt and b.txt, and the one word of long.txt.
     assert f"{2 * N_TOKENS + 1} tokens" in result.output
-    assert f"skipped, as they are not text: {folder / 'README.md'}, " in result.output
+    assert f"skipped (not text, or about the texts): {folder / 'README.md'}, " in result.output
 
 
 def test_long_lines_are_cut_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +244,9 @@ def test_what_has_no_text_is_refused_in_a_line(
 
 
 def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG\0")
-    result = run("vectors", tmp_path / "pictures", "--output", tmp_path / "vectors")
+    (tmp_path / "sounds").mkdir()
+    (tmp_path / "sounds" / "a.wav").write_bytes(b"RIFF\0")
+    result = run("vectors", tmp_path / "sounds", "--output", tmp_path / "vectors")
     assert result.exit_code == 1
     assert "expected a folder with files of text, got none in it" in result.output
 

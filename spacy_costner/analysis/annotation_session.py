@@ -2,9 +2,9 @@
 
 A text to train on is chosen by its words or, from 50 texts on, by the model. Between them come
 texts that measure: without proposals, as people accept what they see. Whenever there are new
-answers, a linear model is trained from scratch on all of them by a thread, while the one before
-proposes. Its inputs are also vectors of words that were learned from the texts. F is measured on
-the texts that measure, and only there.
+answers, a thread trains a linear model from scratch on all of them but those of texts that measure,
+while the one before proposes. Its inputs are also vectors of words that were learned from the
+texts. F is measured on the texts that measure, and only there.
 """
 
 from __future__ import annotations
@@ -446,9 +446,10 @@ class AnnotationSession:
                 self._changed.notify_all()
 
     def train(self) -> Trained | None:
-        """Train a model on all answers, from scratch. Measure it, choose the next texts, save it,
-        and propose with it from now on. A `start_model` that is not worse proposes further, and the
-        new model isn't saved. None: there are too few answers, or none of them has an entity."""
+        """Train a model from scratch on all answers but those of texts that measure. Measure it,
+        choose the next texts, save it, and propose with it from now on. A `start_model` that is not
+        worse proposes further, and the new model isn't saved. None: there are too few answers, or
+        none of them has an entity."""
         with self._lock:
             train_answers = self.store.accepted(is_measuring=False)
             measure_answers = self.store.accepted(is_measuring=True)

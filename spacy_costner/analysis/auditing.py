@@ -343,9 +343,9 @@ def rank(
         score = log(c(b, a) p(b) + SMOOTHING) - log(c(a, b) p(a) + SMOOTHING)
 
     Here a is the annotation and b the alternative. c(b, a) is the cost of annotating a where b is
-    right, divided by the mean cost; without costs it is 1. p is the probability that exactly these
-    tokens are an entity with this label or, for "no entity", that none of them is in one. If no
-    entity is annotated, log MISSING_ODDS is added.
+    right, divided by the mean cost in the fold; without costs it is 1. p is the probability that
+    exactly these tokens are an entity with this label or, for "no entity", that none of them is in
+    one. If no entity is annotated, log MISSING_ODDS is added.
 
     folds (Sequence[Fold]): The predicted folds.
     docs (Sequence[Doc]): The docs of all folds.
@@ -474,9 +474,10 @@ def compare_annotation(
 
 
 def score_comparisons(comparisons: Sequence[Comparison], cost: MistakeCost | None) -> Floats1d:
-    """The score of each comparison: the logarithm of how much more probable it is that the
-    alternative is right than that the annotation is. With a cost, both are first multiplied by what
-    the mistake would cost. See `rank`.
+    """The score of each comparison: the smoothed log odds of the alternative against the
+    annotation. With a cost, both probabilities are first multiplied by what the mistake would cost.
+    Where nothing is annotated the score is raised, as annotators overlook entities more often than
+    they make other mistakes. For the formula see `rank`.
 
     RETURNS (Floats1d): The scores. Shape: (C,)
     """

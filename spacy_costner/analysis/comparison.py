@@ -162,8 +162,9 @@ def compare(
     for each loss and combination of values. Variants that are finished in the output folder are
     not trained again.
 
-    config_path (Path): The base config. The cost of its scorer is used if that is
-        `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
+    config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, variants
+        are scored by the cost of the scorer, and losses that are given by name have this cost, too.
+        Otherwise variants are scored by the Hamming cost.
     losses (Sequence[str | Path]): The names of losses, or configs: the name of the file is
         the name of the loss, and its blocks replace those of the base config.
     test_path (Path): The test corpus.
@@ -322,8 +323,9 @@ def make_variants(
     """Make a variant for each seed, each loss and each combination of values of the swept settings,
     in this order.
 
-    config_path (Path): The base config. The cost of its scorer is used if that is
-        `spacy_costner.cost_scorer.v1`, the Hamming cost otherwise.
+    config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, variants
+        are scored by the cost of the scorer, and losses that are given by name have this cost, too.
+        Otherwise variants are scored by the Hamming cost.
     losses (Sequence[str | Path]): The names of losses, or configs whose blocks replace those of the
         base config. If there are none, the loss of the base config is trained.
     test_path (Path): The test corpus.
@@ -351,6 +353,7 @@ def make_variants(
         test_path=str(test_path),
         file_tokens=file_tokens,
     )
+    # A name becomes a path as well: `read_losses` tells a name from a file by the suffix.
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
     if not changes_of_losses:
         # Without losses, the loss of the base config is trained. It has no name.

@@ -117,12 +117,14 @@ def distill(
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
         of texts with entities, which anything has made.
     config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
-    raw_paths (Sequence[Path]): The text: see `read_texts`. None with a JSONL file.
+    raw_paths (Sequence[Path]): The text: see `read_texts`. Empty with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
     soft (bool): Learn the probabilities of the teachers, not their entities.
-    incomplete (bool): The teachers find only some of the entities, as rules do. Tokens of other
-        words than those that are surely outside are missing annotation, not O.
-    min_confidence (float): The tokens of less certain entities are missing annotation, not O.
+    incomplete (bool): The teachers find only some of the entities, as rules do. A token that is in
+        none of these is O only if its word is surely outside of entities: see
+        `find_outside_words`. Otherwise its annotation is missing.
+    min_confidence (float): Where the teachers are less certain that there is an entity, or that
+        there is none, annotation is missing: see `leave_out_uncertain`.
     gold_path (Path | None): Annotated corpus to learn from, too.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
     n_seeds (int): Train a linear student so many times, and average weights.
@@ -146,8 +148,8 @@ def distill(
         pipelines = [load_teacher(name) for name in teachers]
 
     def read_all() -> Iterator[Doc]:
-        """Read all answers. The first time teachers make them, later they are read from their
-        files."""
+        """Read all answers: from the JSONL file, or from the teachers. Teachers make them only the
+        first time. Later they are read from where they were saved."""
         if has_file:
             return read_answers(blank, Path(teachers[0]))
         return save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)

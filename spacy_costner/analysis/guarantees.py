@@ -469,10 +469,12 @@ def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -
 
 
 def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
-    """Check that any of the docs that stay has an entity. The arguments are what `leave_out`
-    returns.
+    """Check that any of the docs that stay has an entity.
 
-    RAISES (ValueError): If none has. The message says why docs were left out.
+    used_examples (Sequence[Example]): The docs that stay: see `leave_out`.
+    counts (Mapping[str, int]): The numbers of docs that `leave_out` counts, by kind: the kinds of
+        docs that are left out, and docs that stay without an entity.
+    RAISES (ValueError): If none has. The message says how many docs of each kind there are.
     """
     if not have_entities(used_examples, counts):
         n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]
@@ -855,8 +857,8 @@ def find_reachable(find_threshold: FindThreshold) -> float | None:
 
 
 def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
-    """The message of the error that nothing can be promised. It says for each part which limit
-    can be promised, and how many docs the wanted limit takes."""
+    """The message of the error that the wanted limit can't be promised of any part. It says for
+    each part which limit can be promised, and how many docs the wanted limit takes."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be promised, got {limit}"]

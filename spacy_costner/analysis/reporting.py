@@ -804,8 +804,8 @@ def mark_entities(
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
-    """Choose which part of a doc is shown around some tokens. It is their sentences or, if these
-    are too long, some tokens on each side.
+    """Choose which part of a doc is shown around some tokens. It is their sentences (in a doc
+    without sentences, the doc) or, if these are too long, some tokens on each side.
 
     begin, end (int): The first of the tokens, and the one after the last.
     RETURNS (tuple[int, int]): The first token that is shown, and the one after the last.

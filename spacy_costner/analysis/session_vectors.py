@@ -21,8 +21,8 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
 
     store (AnnotationStore): The session.
     lang (str): Code of the language.
-    RETURNS (Path | None): The folder of the pipeline that has the vectors. None: the texts have too
-        few words, or SciPy is missing.
+    RETURNS (Path | None): The folder of the pipeline that has the vectors. None: there are none, as
+        the texts have too few words, SciPy or the language is missing, or the folder is refused.
     """
     # In the order of their keys, so that the same texts always make the same file
     lines: list[str] = []

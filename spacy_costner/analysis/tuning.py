@@ -336,7 +336,7 @@ def decode_at_all(
     parameter (str): One of `TUNABLE`.
     YIELDS (tuple[float, Sequence[Entities]]): A value, and the entities that are decoded with it
         from the predictions of each model.
-    RAISES (ValueError): If no doc has an annotated entity.
+    RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
     """
     n_gold = sum(len(dev.gold.begin) for dev in predictions)
     if n_gold == 0:
@@ -354,6 +354,7 @@ def decode_at_all(
         for dev, (entities, probs) in zip(predictions, likely):
             # Entities below the threshold have a negative gain, and are not chosen.
             chosen_entities = without_overlap(entities, probs - threshold)
+            # As `dev.decode` does for a bias, leave out those that don't count in scores.
             decoded.append(dev.select_counted(chosen_entities))
         yield threshold, decoded
 
@@ -428,7 +429,8 @@ def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str,
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
-    """Replace the decoding of a component, also in the config of the pipeline.
+    """Replace the decoding of a component, also in the config of the pipeline. A guarantee of the
+    component is dropped.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component.

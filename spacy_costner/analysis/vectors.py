@@ -83,7 +83,7 @@ class LearnedVectors(NamedTuple):
             names = ", ".join(str(path) for path in self.skipped[:N_SKIPPED])
             if len(self.skipped) > N_SKIPPED:
                 names += f" and {len(self.skipped) - N_SKIPPED:,} others"
-            lines.append(f"skipped, as they are not text: {names}")
+            lines.append(f"skipped (not text, or about the texts): {names}")
         return lines
 
 

@@ -336,8 +336,9 @@ def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
     RAISES (ValueError): If one is computed by another function. The message names it.
     """
     getters: dict[int, Any] = vocab.lex_attr_getters  # type: ignore[attr-defined]
-    # Whatever the columns see, white space is removed from the ends of entities.
-    names = ["IS_SPACE"]
+    # Whatever the columns see, the page needs IS_SPACE, as it removes white space from the ends of
+    # entities, and LOWER for texts that are all in one case.
+    names = ["IS_SPACE", "LOWER"]
     for column in columns:
         names.extend(column.attributes)
         names.extend(column.lexeme_attributes)

@@ -58,7 +58,8 @@ LangOption = Annotated[
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
     """Read the settings of the config that the command line overrides, such as --paths.train. click
-    has put them into `ctx.args`, as the command has no options with these names."""
+    has put them into `ctx.args`, as the command has no options with these names. As in spaCy, the
+    settings of the environment variable SPACY_CONFIG_OVERRIDES are read, too, and come first."""
     try:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:

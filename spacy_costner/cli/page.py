@@ -90,7 +90,8 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
     texts (list[str]): Texts to begin with. The first one is in the field.
     """
     info = web_model.info
-    # The model file says whether the page has the promise: a page knows no groups of docs.
+    # The model file leaves out a promise for groups of docs: a page doesn't know the group of the
+    # text in its field.
     promise_line = None
     if info["promise"] is not None and promise is not None:
         promise_line = promise_text(promise)

@@ -42,16 +42,20 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
         tree = "assets/tree.json"
 
     cost (Cost): What each mistake costs.
-    tree (TreeSource | None): A label tree. An inner node of it is predicted where its expected cost
-        is lower than that of each label below it. The cost has to know these nodes, too. None: only
-        labels are predicted.
-    RAISES (ValueError): If what the config has is not a tree.
+    tree (TreeSource | None): A label tree. Its inner nodes can be predicted, too: see
+        `find_inner_nodes`. A node has a lower expected cost than the labels below it where the
+        model can't tell these apart. The cost has to know the nodes. None: only labels are
+        predicted.
+    RAISES (ValueError): If a block of the config is not a tree. A file is checked when it is read.
     """
     label_tree: Tree | None = None
     if tree is not None:
         label_tree = make_tree(tree, "spacy_costner.MinCostDecoding: tree")
     min_cost = MinCost(cost, label_tree)
-    return Decoding(min_cost, min_cost.choices, tables=min_cost.save, restore=min_cost.restore)
+    # `choices` raises an error if the cost or the tree doesn't fit the labels.
+    return Decoding(
+        decode=min_cost, check=min_cost.choices, tables=min_cost.save, restore=min_cost.restore
+    )
 
 
 class Choices(NamedTuple):

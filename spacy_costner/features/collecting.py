@@ -67,9 +67,10 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
 def recount_labels(
     docs: Sequence[Doc], template: Template, columns: Sequence[Column]
 ) -> list[Column]:
-    """Make columns whose label memory has counted only some of the training docs.
+    """Make columns whose label memory (see `label_counts`) has counted only some of the training
+    docs. A model that is trained on these must not know the labels of the others.
 
-    docs (Sequence[Doc]): These docs.
+    docs (Sequence[Doc]): The docs that are counted.
     template (Template): The template of the columns.
     columns (Sequence[Column]): The columns of all training docs. They aren't changed.
     RETURNS (list[Column]): The columns.

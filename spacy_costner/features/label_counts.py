@@ -5,7 +5,8 @@ must not see its own labels. So labels are counted separately for each *unit*: a
 that follow each other, or the docs that share a value, as the setting `memory_unit` says.
 
 `LabelCounts` counts batch by batch. Until it has seen all docs, values of attributes, labels and
-units are known by their hashes, called *keys*. In `Counts`, the result, they are numbered.
+units are known by *keys*: hashes or, if a unit is a number of docs, the index of a doc. In
+`Counts`, the result, they are numbered.
 """
 
 from collections.abc import Sequence
@@ -123,8 +124,9 @@ class LabelCounts:
         self.n_docs = 0
         # The names of labels by their hashes. The hash of O, which is no entity type, is 0.
         self._label_names = {0: OUTSIDE}
-        # Lists with an array for each batch of docs. The first one is empty, for a corpus without
-        # docs.
+        # For each batch of docs: the hashes of their texts, by which label memory finds the unit of
+        # a training doc; the keys of their units; and a table of counts for each attribute. The
+        # lists begin with an empty entry, so that they can be joined even without docs.
         no_keys = numpy.zeros(0, dtype="uint64")
         self._text_ids = [no_keys]
         self._unit_keys = [no_keys]

@@ -1,7 +1,8 @@
 """Read the tokens of a batch of docs as arrays, from which columns find their values.
 
 A batch has B docs with N tokens, one doc after another. A *key* is the hash of a value, 0 for no
-value. A *word key* is the hash of a word.
+value. A *word key* is the hash of a word or, if docs have several vocabs, of the word and its
+attributes.
 """
 
 import re
@@ -42,7 +43,7 @@ class Tokens(NamedTuple):
     """The tokens of a batch, with the hashes of all values that columns need.
 
     orth (Array1d): The hash of each token's word. Shape: (N,)
-    word_keys (Array1d): The key of each token's word. Two tokens have the same key if all features
+    word_keys (Array1d): The key of each token's word. If two tokens have the same key, all features
         of their words are the same: see `TokenReader`. Shape: (N,)
     keys (dict[str, Array1d]): The hashes of the values of tokens, 0 for none, by the name of an
         attribute, of an extension attribute, or of a column that reads docs by itself.

@@ -1,8 +1,8 @@
 """Features of words: the word itself, its shape, its first and last characters, flags, its type.
 
 A value depends on the word alone, whatever its doc, so it is computed once for each word. A *view*
-is a function that computes the value of a word. spaCy's lexeme of the word has attributes that it
-can use, such as the word in lower case.
+says how: it has a function that computes the value of a word. The function can use the attributes
+of spaCy's lexeme of the word, such as the word in lower case.
 """
 
 import re

@@ -53,14 +53,16 @@ def make_mce_f(
         the path with the right entity and the path without it have the same score.
     decay (float): The factor from 0 to 1 that the counts of earlier batches are multiplied by at
         each batch.
-    RAISES (ValueError): If a parameter is out of its range.
+    RAISES (ValueError): If a parameter is out of its range, or if slope or offset is set and psi
+        is 1.
     """
+    checked_psi = one_of((1.0, math.inf), "MCEF", "psi", number(psi))
     # With psi = inf the loss has a kink where another path becomes the best one.
-    is_smooth = one_of((1.0, math.inf), "MCEF", "psi", number(psi)) == 1
+    is_smooth = checked_psi == 1
     compute = partial(
         mce_f,
         gamma=above(0, "MCEF", "gamma", gamma),
-        psi=number(psi),
+        psi=checked_psi,
         slope=above(0, "MCEF", "slope", slope),
         offset=finite("MCEF", "offset", offset),
     )
@@ -68,6 +70,7 @@ def make_mce_f(
         expected = "slope, offset: expected 1 and 0, as psi is 1"
         raise ValueError(f"spacy_costner.MCEF: {expected}, got {slope!r}, {offset!r}")
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
+    # The loss is not convex, so training needs a model to start from.
     return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 

@@ -1,4 +1,5 @@
-"""Minimum classification error (MCE): a smooth count of the sequences with any mistake.
+"""Minimum classification error (MCE): a smooth count of the sequences with any mistake. With the
+logistic smoothing, a sequence counts more the further competitors are above gold.
 
 A competitor is a path that is not gold. In shapes, B is the number of sequences.
 """
@@ -114,8 +115,9 @@ def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floa
 
 
 def logistic(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
-    """Compute log(1 + exp(x)) / slope of x = slope d + offset, and its derivative with respect to
-    d. Shapes: (B,)"""
+    """Compute the logistic loss (softplus), log(1 + exp(x)) / slope of x = slope d + offset, and
+    its derivative with respect to d. For d, how far the competitors are above gold, see `mce`.
+    Shapes: (B,)"""
     xp = get_array_module(d)
     x = slope * d + offset
     return xp.logaddexp(0, x) / slope, _sigmoid(x)

@@ -224,7 +224,8 @@ def init(
     Y: Potentials | None = None,
 ) -> None:
     """Build the vocabulary of features from the docs `X`, unless `build_vocab` has done so. Then,
-    if the number of tags is known, make the weights, which are all 0."""
+    if the number of tags is known, make the sparse weights, which are all 0, and the weights of the
+    hidden layer, if there is one."""
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
         features.build_vocab(X)

@@ -260,8 +260,9 @@ class SparseWeights(Shim):
         return self._score(batch, vector_inputs_of(batch))
 
     def _score(self, batch: FeatureBatch, vectors: VectorInputs | None) -> Potentials:
-        """Score docs, from their features and from these static vectors. A batch with a word cache
-        has no `vectors`: there they are a part of the sums of words."""
+        """Score docs, from their features and from these static vectors. `vectors` is None if the
+        model has no vectors, or if the batch has a word cache: its sums of words include them."""
+        # Regularisation is lazy: rows catch up with it before they are used.
         self._apply_regularisation(batch.rows)
         if vectors is not None:
             self._apply_regularisation(self._vector_rows)
@@ -297,15 +298,16 @@ class SparseWeights(Shim):
         return emissions
 
     def score_vectors(self, batch: FeatureBatch) -> Floats3d:
-        """Compute what the static vector at each of O offsets adds to the scores of each token.
-        Shape: (N, O, K)"""
-        vectors = vector_inputs_of(batch)
-        if vectors is None:
+        """Compute what the static vector at each of O offsets adds to the scores of each token. O
+        is 0 if `vector_inputs_of` finds no vectors. Shape: (N, O, K)"""
+        inputs = vector_inputs_of(batch)
+        if inputs is None:
             return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
-        products = vectors.products(self.vector_weights)
-        # A word without a vector has the row -1, which is the last one: a row of zeros is added.
+        # `products` has a row for each different vector and offset, and `inputs.rows` the row of
+        # each token and offset, (N, O). Without a vector it is -1: a last row of zeros is added.
+        products = inputs.products(self.vector_weights)
         without_vector = numpy.zeros((1, self.n_tags), dtype="float32")
-        return numpy.concatenate([products, without_vector])[vectors.rows]
+        return numpy.concatenate([products, without_vector])[inputs.rows]
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
         """Return the sums of the weights of all words of a cache. They are kept until `_word_sums`

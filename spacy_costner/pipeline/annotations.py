@@ -383,9 +383,9 @@ def add_measures(
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
     counts (Counts): The numbers of the docs before this one, by label. Those of the doc are added.
-    RETURNS (float | None): The entropy of the doc by expected entity, which the test for a shift
-        compares. None if all tokens of the doc are preset.
-    RAISES (ValueError): If the doc has no such group.
+    RETURNS (float | None): The entropy of the doc, divided by 1 + the expected number of its
+        entities. The test for a shift compares it. None if all tokens of the doc are preset.
+    RAISES (ValueError): If the doc has no such group, or one without an entropy or scores.
     """
     group = group_of_component(doc, key, name)
     if group is None or "entropy" not in group.attrs or group.attrs.get("scores") is None:
@@ -397,6 +397,7 @@ def add_measures(
     # A predicted entity with the probability .9 is expected to be .9 correct entities.
     for span in read_group(group):
         _add_counts(counts, span.label, correct=span.score, predicted=1.0)
+    # The attribute has the expected number of annotated entities of each label.
     for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
         _add_counts(counts, label, annotated=expected_number)
     entropy = group.attrs["entropy"]

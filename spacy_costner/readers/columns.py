@@ -294,7 +294,7 @@ def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None
         there are none, as the second column has the tags of entities, or other tags with prefixes,
         such as those of chunks.
     """
-    if layout.n_columns < 3 or layout.tag_column == 1:
+    if layout.tag_column == 1:  # always so with two columns
         return None
     column = fields[1 :: layout.n_columns]
     pos_of_text: dict[str, str] = {}

@@ -14,16 +14,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..saving import PAGES
+
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some programs write at the beginning of a text in UTF-8."""
 
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
 """A file whose name begins with one of these is about a corpus, and not part of it."""
 
-ABOUT_SUFFIXES = frozenset(
-    [".cfg", ".conf", ".css", ".html", ".log", ".md", ".pdf", ".py", ".rst", ".toml"]
-)
-"""A file with one of these suffixes is about a corpus, too."""
+ABOUT_SUFFIXES = PAGES.union([".cfg", ".conf", ".css", ".log", ".md", ".py", ".rst", ".toml"])
+"""A file with one of these suffixes is about a corpus, too. Commands may have written pages and
+figures beside it."""
 
 BRAT_ANNOTATION = ".ann"
 """The suffix of the annotation of a text in brat standoff, which is in the .txt file beside it."""
@@ -106,9 +107,10 @@ def corpus_files(path: Path) -> list[Path]:
     """List the files of a corpus, in alphabetical order.
 
     If a folder has .spacy files, only these are listed, as spaCy does. Otherwise all files are
-    listed, except for hidden ones and those about the corpus, such as README.md. A Hugging Face
-    dataset in the folder counts as one file. Pipes and devices are left out, and a link to a folder
-    that was listed before is not followed.
+    listed, except for hidden ones and those about the corpus, such as README.md. A text in brat
+    standoff is left out, too: it is read together with its annotation. A Hugging Face dataset in
+    the folder counts as one file. Pipes and devices are left out, and a link to a folder that was
+    listed before is not followed.
 
     path (Path): A file, a folder, or a Hugging Face dataset.
     RETURNS (list[Path]): The files.
@@ -171,7 +173,7 @@ def is_about_corpus(path: Path) -> bool:
     for example."""
     if path.stem.upper().startswith(ABOUT) or path.name in DATASET_INFO:
         return True
-    return path.suffix in ABOUT_SUFFIXES
+    return path.suffix.lower() in ABOUT_SUFFIXES
 
 
 def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = False) -> str:

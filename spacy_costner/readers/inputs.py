@@ -3,8 +3,8 @@ a function for each.
 
 - `spacy evaluate` gives the pipeline the text: `as_spacy_evaluates`. Commands that measure a
   pipeline do so.
-- `spacy apply` gives it the tokens and the sentence starts of the file: `as_spacy_applies`. The
-  command `annotate` does so.
+- `spacy apply` gives it the tokens and the sentence starts of a .spacy file: `as_spacy_applies`.
+  The command `annotate` does so, and other commands do with --file-tokens.
 """
 
 from spacy.language import Language
@@ -25,17 +25,18 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
 
     nlp (Language): The pipeline.
     doc (Doc): The doc, with annotation or without.
-    RETURNS (Doc): A new doc, with the short values of `user_data`.
+    RETURNS (Doc): A new doc, with the metadata of the doc: see `with_metadata`.
     """
     predicted = copy_without_annotation(doc) if doc.has_unknown_spaces else nlp.make_doc(doc.text)
     return with_metadata(predicted, doc.user_data)
 
 
 def as_spacy_applies(doc: Doc) -> Doc:
-    """Make the doc that a pipeline gets in `spacy apply`: the tokens and the sentence starts of a
-    doc, without other annotation.
+    """Make the doc that a pipeline gets in `spacy apply`: one with the tokens and the sentence
+    starts of a doc. Other annotation, which `spacy apply` keeps, is left out, as it is to be
+    predicted.
 
     doc (Doc): The doc, with annotation or without.
-    RETURNS (Doc): A new doc, with the short values of `user_data`.
+    RETURNS (Doc): A new doc, with the metadata of the doc: see `with_metadata`.
     """
     return copy_without_annotation(doc, sentences=True)

@@ -44,8 +44,9 @@ class RawFiles(NamedTuple):
 
 
 def find_raw_files(paths: Iterable[Path]) -> RawFiles:
-    """List the files of raw text. In a folder, files that can't be text are skipped. A file that
-    the user has named is always listed: if it can't be text, reading it raises an error.
+    """List the files of raw text. In a folder, files that can't be text, or are about the corpus,
+    are skipped. A file that the user has named is always listed: if it can't be text, reading it
+    raises an error.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
     RETURNS (RawFiles): The files.
@@ -68,8 +69,8 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
-    """List the files of a folder, and of the folders within it, that can't be read. Hidden files
-    are not listed, and neither are the files of a dataset that can be read.
+    """List the files of a folder, and of the folders within it, that aren't read. Hidden files are
+    not listed, and neither are the files of a dataset that can be read.
 
     folder (Path): The folder.
     readable (Iterable[Path]): The files and datasets that can be read.

@@ -160,8 +160,8 @@ def copy_without_annotation(
 
     doc (Doc): The doc.
     vocab (Vocab | None): The vocab of the copy. None: that of the doc.
-    sentences (bool): Whether to copy sentence starts, too, and with them
-        `doc.has_unknown_spaces` and the short values of `user_data`.
+    sentences (bool): Whether to copy sentence starts, too, and what else `spacy apply` gives a
+        pipeline: `doc.has_unknown_spaces`, and the metadata of the doc (see `with_metadata`).
     RETURNS (Doc): The copy.
     """
     if vocab is None:

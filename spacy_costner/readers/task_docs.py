@@ -243,7 +243,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
     doc (Doc): The doc.
     task (Task): The task, with spans.
     place (FilePlace): Its place, for errors and problems.
-    context (Context): What the reader needs.
+    context (Context): What the reader needs. The problems are added to its info.
     """
     spans_key = context.options.spans_key
     offsets = _token_offsets(doc)
@@ -257,7 +257,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
         is_missing[start:end] = True
     spans = []
     for start, end, span in token_spans:
-        if span is None:
+        if span is None:  # the doc can't have the span that the task has here
             is_missing[start:end] = True
             continue
         if spans_key is None:
@@ -328,8 +328,8 @@ def _token_offsets(doc: Doc) -> TokenOffsets:
 def _align_spans(
     doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, info: CorpusInfo
 ) -> list[TokenSpan]:
-    """Find the tokens of each span of a task: see `_align`. Several spans may have the same tokens
-    and label, if they differ only in the white space around these. Of such spans the last one is
+    """Find the tokens of each span of a task: see `_align`. Of several spans with the same tokens
+    and label, which are equal or differ only in the white space around these, the last one is
     returned."""
     # The token spans by first token, token after the last, and label. The label is None if the doc
     # can't have the span.

@@ -175,12 +175,14 @@ class Objective:
         return result, max(n_annotated, 1)
 
     def prepare(self, tags: Tags) -> list[list[list[float]] | None]:
-        """Check, before training begins, that costs and weights fit the labels.
+        """Check that costs and weights fit the labels: before training, and when a label is added.
 
-        tags (Tags): The tags of annotation, with a single O.
+        tags (Tags): The tags of annotation. They have a single O, even if the chain splits it: see
+            `Tags.collapsed`.
         RETURNS (list[list[list[float]] | None]): The cost table of each stage of the loss, to be
             saved with the model; None for a stage without a cost. Shapes: (K, K)
-        RAISES (ValueError): If a cost or a weight is for a label that the tags don't have.
+        RAISES (ValueError): If a weight is for a label that the tags don't have, or a cost doesn't
+            fit the labels or can't be read.
         """
         unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
         if unknown:
@@ -199,7 +201,8 @@ class Objective:
         example because the file it reads is missing.
 
         tables (Sequence[list[list[float]] | None]): The tables that `prepare` returned.
-        tags (Tags): The tags of annotation, with a single O.
+        tags (Tags): The tags of annotation. They have a single O, even if the chain splits it: see
+            `Tags.collapsed`.
         """
         for stage, table in zip(self.loss.stages, tables):
             if table is None:
