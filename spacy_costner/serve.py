@@ -69,8 +69,8 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
 
     session (AnnotationSession): The session. Its training has to be started by `start`.
     token (str | None): A secret that every request has to have: as the password of HTTP's Basic
-        authentication, as Bearer token, or once in the address of the page, `/?token=...`. None:
-        only the loopback is served.
+        authentication, as Bearer token, or once in the address of the page, `/?token=...`. None or
+        empty: only the loopback is served.
     RETURNS (ASGIApp): The app.
     """
     handlers = Handlers(session)
@@ -87,7 +87,7 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
         Route("/predict", answered(handlers.ask_backend), methods=["POST"]),
         Route("/webhook", answered(handlers.ask_backend), methods=["POST"]),
     ]
-    return Guard(Starlette(routes=routes), token)
+    return Guard(Starlette(routes=routes), token or None)
 
 
 class Guard:
@@ -112,7 +112,7 @@ class Guard:
         except RefusedError as error:
             await error_response(error.status, str(error))(scope, receive, send)
             return
-        if request.url.path == "/" and self.token and "token" in request.query_params:
+        if is_page(request) and self.token and "token" in request.query_params:
             await self._keep_token(scope, receive, send)
             return
         await self.app(scope, receive, send)
@@ -146,7 +146,7 @@ class Guard:
     def _has_token(self, request: Request) -> bool:
         """Whether a request has the token, in one of the places where it may be."""
         candidates = [request.cookies.get(COOKIE, "")]
-        if request.url.path == "/":
+        if is_page(request):
             candidates.append(request.query_params.get("token", ""))
         kind, _, value = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
@@ -165,9 +165,18 @@ class Guard:
 
     async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep the token in a cookie, and show the page without it in the address."""
+        # The address is relative, as the app may be mounted under a path.
         response = Response(status_code=303, headers={"Location": "./"})
         response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="strict")
         await response(scope, receive, send)
+
+
+def is_page(request: Request) -> bool:
+    """Whether a request asks for the page of the app. If the app is mounted in another one, the
+    path of the request begins with the path that it is mounted under (`root_path`)."""
+    path: str = request.scope["path"]
+    mount_path: str = request.scope.get("root_path", "")
+    return path.removeprefix(mount_path) == "/"
 
 
 def without_port(host: str) -> str:
@@ -237,7 +246,10 @@ def field(record: dict[str, Any], name: str, kind: type, default: Any = None) ->
 
 
 def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
-    """The entities of an answer: {"spans": [{"start": 0, "end": 2, "label": "PER"}]}, in tokens."""
+    """The entities of an answer: {"spans": [{"start": 0, "end": 2, "label": "PER"}]}, in tokens.
+
+    RAISES (RefusedError): If the spans are not of this form.
+    """
     spans: list[ProposedSpan] = []
     for json_span in field(record, "spans", list, []):
         if not isinstance(json_span, dict):
@@ -271,14 +283,14 @@ class Handlers:
         return HTMLResponse(html, headers=headers)
 
     async def next_text(self, request: Request) -> Response:
-        """The next text to annotate, but for the one that is shown."""
-        return await self._next(request.query_params.getlist("without"))
+        """The next text to annotate."""
+        return await self._next()
 
-    async def _next(self, without: list[str], **more: Any) -> Response:
-        """A response with the next text, and how far the session is."""
+    async def _next(self, **more: Any) -> Response:
+        """A response with the next text, how far the session is, and more fields."""
 
         def find() -> dict[str, Any]:
-            proposal = self.session.next_text(without)
+            proposal = self.session.next_text()
             return {"text": as_json(proposal), "status": self.session.status(), **more}
 
         return JSONResponse(await run_in_threadpool(find))
@@ -286,15 +298,20 @@ class Handlers:
     async def text(self, request: Request) -> Response:
         """A text, to look at an answer again, or to change it."""
         key = request.query_params.get("key", "")
-        proposal = await run_in_threadpool(self.session.proposal, key)
-        return JSONResponse({"text": as_json(proposal), "status": self.session.status()})
+
+        def find() -> dict[str, Any]:
+            proposal = self.session.proposal(key)
+            return {"text": as_json(proposal), "status": self.session.status()}
+
+        return JSONResponse(await run_in_threadpool(find))
 
     async def status(self, request: Request) -> Response:
         """How far the session is."""
         return JSONResponse(await run_in_threadpool(self.session.status))
 
     async def answer(self, request: Request) -> Response:
-        """Save an answer, and respond with the next text."""
+        """Save an answer. Respond with the next text, and whether an answer that wasn't shown was
+        replaced."""
         record = await read_json(request)
         key = field(record, "key", str)
         spans = read_spans(record)
@@ -307,7 +324,7 @@ class Handlers:
             )
 
         is_replaced = await run_in_threadpool(save)
-        return await self._next([key], replaced=is_replaced)
+        return await self._next(replaced=is_replaced)
 
     async def remove(self, request: Request) -> Response:
         """Remove the answer to a text."""
@@ -329,5 +346,5 @@ class Handlers:
 
 
 def as_json(proposal: Proposal | None) -> dict[str, Any] | None:
-    """A text for the page; None if all have answers."""
+    """A text for the page; None if there is none."""
     return None if proposal is None else proposal.as_dict()

@@ -24,6 +24,7 @@ from .support.commands import run
 
 starlette_testclient = pytest.importorskip("starlette.testclient")
 Client = starlette_testclient.TestClient
+Starlette = pytest.importorskip("starlette.applications").Starlette
 
 LOCAL = "http://127.0.0.1:8765"
 JSON = {"Content-Type": "application/json"}
@@ -211,6 +212,23 @@ def test_with_a_token_nobody_else_is_served(session: AnnotationSession) -> None:
         assert client.get("/status").status_code == 200  # by the cookie
         foreign = client.get("/status", headers={"Origin": "http://evil.example"})
         assert foreign.status_code == 403
+
+
+def test_a_mounted_app_takes_the_token_from_the_address_of_its_page(
+    session: AnnotationSession,
+) -> None:
+    outer_app = Starlette()
+    outer_app.mount("/annotate", make_app(session, token="s3cret"))
+    with Client(outer_app, base_url="http://box:9000") as client:
+        page = client.get("/annotate/", params={"token": "s3cret"})
+        assert page.status_code == 200
+        assert str(page.url) == "http://box:9000/annotate/"
+        assert client.get("/annotate/status").status_code == 200  # by the cookie
+
+
+def test_an_empty_token_is_none(session: AnnotationSession) -> None:
+    with Client(make_app(session, token=""), base_url="http://box:9000") as client:
+        assert client.get("/status").status_code == 403
 
 
 # The command

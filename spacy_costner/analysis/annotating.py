@@ -53,7 +53,7 @@ list has, by their keys. The other values are empty: there, an attribute of each
 list it belongs to."""
 
 N_COUNTS = 3
-"""How many numbers a label has in `Counts`."""
+"""How many numbers a label has in `Counts`: see there."""
 
 Record = dict[str, Any]
 """An answer as a dictionary: a line of JSON, or a row of Parquet. See `to_record`."""
@@ -63,7 +63,7 @@ class PartMeasures(NamedTuple):
     """What a component measured of the docs of a part. The test for a shift needs it."""
 
     scores: list[float]  # the score of each doc that has tokens to predict
-    counts: Counts  # expected numbers of entities by label
+    counts: Counts  # three numbers of entities for each label, summed over the docs
 
 
 class Entry(NamedTuple):
@@ -71,10 +71,10 @@ class Entry(NamedTuple):
 
     file: str  # the output file, relative to the folder
     key: str  # the fingerprint of the part, the model and the settings
-    bytes: int
-    docs: int
-    failed: int
-    tokens: int
+    bytes: int  # the size of the output file
+    docs: int  # the number of docs, also of those with an error
+    failed: int  # the number of docs with an error
+    tokens: int  # the number of tokens of the other docs
     shift: dict[str, PartMeasures]  # by component
     warnings: list[str]
 
@@ -115,20 +115,21 @@ class PartSettings(NamedTuple):
 
 
 class PartCounts(NamedTuple):
-    """The number of parts by what happened to them."""
+    """The number of parts, by what earlier runs have done of them."""
 
-    kept: int  # finished before
-    changed: int  # finished before with another model, other settings or another input
-    new: int
+    kept: int  # annotated by an earlier run, and not again
+    changed: int  # annotated again: model, settings or input are others, or the output is damaged
+    new: int  # annotated for the first time
 
 
 class Summary(NamedTuple):
-    """What was done, and what the output folder has now."""
+    """What was done. Docs and tokens are those of all parts of the inputs, also of those that were
+    kept, but without the parts in `errors`."""
 
     parts: PartCounts
-    docs: int  # the number of docs in all of the output, also in parts that were kept
+    docs: int  # the number of docs, also of those with an error
     failed: int  # the number of docs with an error
-    tokens: int  # the number of tokens in all of the output
+    tokens: int
     seconds: float  # how long the annotation of the new and changed parts took
     tokens_per_second: float  # the speed of that
     errors: dict[str, str]  # why a part was not written, by the name of its output file
@@ -152,7 +153,8 @@ def annotate(
     make_executor: MakeExecutor | None = None,
 ) -> Summary:
     """Annotate files with a trained pipeline. Parts that an earlier run has annotated are kept if
-    their model, settings and input are the same.
+    their model, settings and input are the same. The output of parts that the inputs no longer have
+    is removed.
 
     model (str | Path): The pipeline, a package or a folder.
     inputs (Sequence[str | Path]): Files, or folders of files: see `readers.texts`.
@@ -171,8 +173,9 @@ def annotate(
     make_executor (MakeExecutor | None): Makes the executor, such as `ray_cluster("auto")`;
         `jobs` local processes if None: see `runs.run_all`.
     RETURNS (Summary): What was done.
-    RAISES (ValueError): If an argument is wrong, an input is not there, another process writes to
-        the folder or, with `on_error = "raise"`, a doc fails.
+    RAISES (ValueError): If an argument is wrong, the model is no pipeline, an input is not there or
+        not a file of texts, another process writes to the folder or, with `on_error = "raise"`, a
+        doc or a part fails.
     RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
     """
     folder = Path(output_path)
@@ -607,7 +610,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
 
 def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
     """The components of a pipeline that measure docs for the test for a shift, by name. They write
-    confidences, and have calibration docs to compare other docs with."""
+    probabilities, and have scores of calibration docs to compare those of other docs with."""
     components: dict[str, CostSensitiveNER] = {}
     for name, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:
@@ -701,7 +704,7 @@ def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
 
 
 def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Exception]:
-    """Annotate rows together. Returns the doc or the error of each row.
+    """Annotate rows together. Returns the doc or the error of each row; no error is raised.
 
     If the pipeline fails, the first half of the rows is annotated by itself, and then the second,
     and so on, until the row that fails is alone. The halves get new docs, as the old ones may be
@@ -717,7 +720,7 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
     try:
         for doc, i in nlp.pipe(docs_and_indices, as_tuples=True):
             results[i] = doc
-        if len(results) < len(rows):
+        if len(results) < len(rows):  # A component of the user has left docs out.
             raise ValueError("expected a doc of the pipeline, got none")
         return [results[i] for i in range(len(rows))]
     except Exception as error:
@@ -841,8 +844,8 @@ def write_jsonl(path: Path, lines: Iterable[str], *_: Any) -> None:
 def write_parquet(
     path: Path, records: Iterable[Record], span_lists: SpanLists, with_text: bool
 ) -> None:
-    """Write answers to a Parquet file. The column of ids has numbers if all ids are numbers, and
-    strings otherwise.
+    """Write answers to a Parquet file. The column of ids has integers of 64 bits if all ids are
+    such integers, and strings otherwise.
 
     records (Iterable[Record]): The rows: see `to_record`.
     span_lists (SpanLists): The lists of spans, each of which is a column.
@@ -854,8 +857,8 @@ def write_parquet(
     rows = list(records)
     text = pyarrow.string()
     number = pyarrow.int64()
-    # The type of a boolean is not int. Larger numbers don't fit into 64 bits; those that are too
-    # low were refused when the rows were read.
+    # The type of a boolean is not int. Larger integers don't fit into 64 bits with a sign; those
+    # that are too low were refused when the rows were read.
     has_number_ids = all(type(row["id"]) is int and row["id"] < 2**63 for row in rows)
     for row in rows:
         if not has_number_ids:

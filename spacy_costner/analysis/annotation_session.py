@@ -3,8 +3,8 @@
 A text to train on is chosen by its words or, from 50 texts on, by the model. Between them come
 texts that measure: without proposals, as people accept what they see. Whenever there are new
 answers, a thread trains a linear model from scratch on all of them but those of texts that measure,
-while the one before proposes. Its inputs are also vectors of words that were learned from the
-texts. F is measured on the texts that measure, and only there.
+while the model before proposes. Vectors of words that were learned from the texts are among its
+inputs. F is measured on the texts that measure, and only there.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ TURN_TO_MEASURE = 5
 """One of so many texts that are shown measures, as long as there are some."""
 
 MOST_CANDIDATES = 2000
-"""The next texts are chosen among so many, drawn at random."""
+"""The next texts are chosen among at most so many, drawn at random."""
 
 N_EXPECTED = 500
-"""F is expected of so many texts without an answer, drawn at random."""
+"""F is expected of at most so many texts without an answer, drawn at random."""
 
 N_CHOSEN = 100
 """How many texts are chosen ahead. They last until the next model is there."""
@@ -66,7 +66,7 @@ N_AT_ONCE = 64
 """So many texts of another tool are predicted at once. Answers wait meanwhile."""
 
 ENOUGH_MEASURING = 30
-"""Annotated texts that measure, from which on a command can calibrate on them."""
+"""From so many annotated texts that measure on, the page advises to calibrate on them."""
 
 MODEL = "model"
 """The folder of the last pipeline, in the folder of the session."""
@@ -109,9 +109,9 @@ class Point:
     """What a training has brought."""
 
     n_texts: int  # annotated texts that it was trained on
-    n_entities: int
+    n_entities: int  # entities of these texts
     n_measured: int  # annotated texts that measure
-    f: float | None  # on those that measure; None: none of them has an entity
+    f: float | None  # on those that measure; None: no entity is annotated or predicted there
     expected_f: float | None  # what the model expects of the texts that nobody annotated
     seconds: float
 
@@ -121,7 +121,7 @@ class Trained(NamedTuple):
 
     nlp: Language
     training: dict[str, Any]  # the block [training] of its config, resolved
-    loss: float
+    loss: float  # the last loss of its training: see `training.online.Trained`
     point: Point
 
 
@@ -133,8 +133,10 @@ class AnnotationSession:
     lang (str): Code of the language, for the tokenizer and the model.
     start_model (Language | None): A trained pipeline to begin with. It stays until a model of the
         session has a higher F on the texts that measure.
-    seed (int): Seed of the order of texts.
-    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` by the name `ner`.
+    seed (int): Seed of the draws of texts that the next ones are chosen among, and of those that F
+        is expected of.
+    RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` by the name `ner`, or its
+        entities can't be used to choose texts: see `suggest`.
     """
 
     def __init__(
@@ -155,14 +157,15 @@ class AnnotationSession:
         self.is_training = False
         self._tokenizer = spacy.blank(lang)
         self._random = numpy.random.default_rng(seed)
-        self._lock = threading.RLock()  # for the store and everything below
+        # For the store and everything below. Training replaces `_nlp` and `_chosen` as a whole,
+        # which needs no lock.
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._n_changes = 0  # of answers, in this process
         self._n_learned = -1  # the changes before the last training; -1: there was none
         self._is_stopped = False
         self._nlp = start_model
         self._start_model = start_model
-        self._chosen: list[str] = []  # keys of the next texts, the best first
         self._measuring = [text.key for text in store.texts.values() if text.is_measuring]
         self._others = [text.key for text in store.texts.values() if not text.is_measuring]
         self._thread: threading.Thread | None = None
@@ -171,20 +174,19 @@ class AnnotationSession:
             self._nlp = spacy.load(model_path)
         n_train = len(store.accepted(is_measuring=False))
         chooses = start_model is not None or n_train >= ENOUGH_TO_CHOOSE
+        # The keys of the next texts, the best first
         self._chosen = self._choose(self._nlp if chooses else None)
 
     # The texts
 
-    def next_text(self, without: Iterable[str] = ()) -> Proposal | None:
-        """The next text to annotate. None: all have answers, or are shown already.
-
-        without (Iterable[str]): Keys of texts that are shown already.
-        """
+    def next_text(self) -> Proposal | None:
+        """The next text to annotate. None: all have answers."""
         with self._lock:
-            shown = {*without, *self.store.answers}
-            waiting = [key for key in self._measuring if key not in shown]
-            not_shown = (key for key in [*self._chosen, *self._others] if key not in shown)
-            key = next(not_shown, None)
+            answers = self.store.answers
+            waiting = [key for key in self._measuring if key not in answers]
+            # If all chosen texts have answers, the first of the others comes.
+            others = (key for key in [*self._chosen, *self._others] if key not in answers)
+            key = next(others, None)
             if waiting and (key is None or self._is_turn_to_measure()):
                 key = self._next_to_measure(waiting)
             if key is None:
@@ -283,7 +285,9 @@ class AnnotationSession:
         docs: list[Doc] = []
         # Also without a model, so that a text that spaCy can't read is refused.
         for place, text in enumerate(texts):
-            doc = nlp.make_doc(text) if len(text) <= nlp.max_length else Doc(nlp.vocab)
+            if len(text) > nlp.max_length:
+                continue
+            doc = nlp.make_doc(text)
             if len(doc):
                 places.append(place)
                 docs.append(doc)
@@ -363,7 +367,7 @@ class AnnotationSession:
             return was_there
 
     def _note_change(self) -> None:
-        """Wake the thread that trains."""
+        """Count a change of the answers, and wake the thread that trains."""
         self._n_changes += 1
         self._changed.notify_all()
 
@@ -405,7 +409,7 @@ class AnnotationSession:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop training after the current one."""
+        """Stop the thread that trains. It ends after a training that is running."""
         with self._lock:
             self._is_stopped = True
             self._changed.notify_all()
@@ -422,7 +426,7 @@ class AnnotationSession:
         return not self.is_training and self._n_learned == self._n_changes
 
     def _train_forever(self) -> None:
-        """Train whenever there are new answers."""
+        """Train once at the start, and then whenever there are new answers."""
         # Vectors are learned while the first texts are annotated. If that fails, the first training
         # tries again, and says why.
         with suppress(Exception):
@@ -446,10 +450,10 @@ class AnnotationSession:
                 self._changed.notify_all()
 
     def train(self) -> Trained | None:
-        """Train a model from scratch on all answers but those of texts that measure. Measure it,
-        choose the next texts, save it, and propose with it from now on. A `start_model` that is not
-        worse proposes further, and the new model isn't saved. None: there are too few answers, or
-        none of them has an entity."""
+        """Train a model from scratch on all answers but those of texts that measure. Measure it on
+        these, choose the next texts, save it, and propose with it from now on. A `start_model` that
+        is not worse proposes further, and the new model isn't saved. None: there are too few
+        answers to train on, or none of them has an entity."""
         with self._lock:
             train_answers = self.store.accepted(is_measuring=False)
             measure_answers = self.store.accepted(is_measuring=True)
@@ -526,8 +530,8 @@ class AnnotationSession:
             self.store.add_to_history(asdict(point))
 
     def _fit(self, answers: Sequence[Answer]) -> tuple[Language, dict[str, Any], float]:
-        """Train the model that `fit` trains on answers. Returns the pipeline, the block [training],
-        and the loss."""
+        """Train the model of `fit`, but without a hidden layer, on answers. Returns the pipeline,
+        the block [training], and the loss."""
         with tempfile.TemporaryDirectory(prefix="costner-") as folder:
             # The corpus itself may get answers while it is read.
             snapshot = Path(folder, "train.jsonl")
@@ -536,7 +540,7 @@ class AnnotationSession:
             text = init(
                 Path(folder, "config.cfg"), lang=self.lang, train_path=snapshot, vectors=vectors
             )
-            # Without a hidden layer over the vectors: it takes twice as long.
+            # A hidden layer over the vectors would take twice as long.
             overrides = {"components.ner.model.hidden": 0}
             linear = load_linear(Config().from_str(text, overrides=overrides))
             corpus, _ = find_corpora(linear.nlp)
@@ -547,7 +551,7 @@ class AnnotationSession:
         return linear.nlp, linear.training, outcome.value
 
     def _measure(self, nlp: Language, answers: Sequence[Answer]) -> float | None:
-        """F on the texts that measure; None if there is no entity."""
+        """F of a pipeline on answers; None if no entity is annotated or predicted there."""
         if not answers:
             return None
         with tempfile.TemporaryDirectory(prefix="costner-") as folder:
@@ -558,7 +562,8 @@ class AnnotationSession:
         return None if f is None else float(f)
 
     def _draw_unanswered(self, n: int) -> list[str]:
-        """Keys of `n` texts that have no answer, at random. None of them measures."""
+        """Keys of `n` texts that have no answer, or of all if there are fewer, at random. None of
+        them measures."""
         with self._lock:
             keys = [key for key in self._others if key not in self.store.answers]
             order = self._random.permutation(len(keys))[:n]
@@ -607,6 +612,8 @@ class AnnotationSession:
                 "annotated": len(accepted),
                 "entities": sum(len(answer.task.spans or ()) for answer in accepted),
                 "left_out": len(left_out),
+                # Of the texts that measure: how many are annotated, how many there are, and how
+                # many are left out
                 "measured": len(measured),
                 "measuring": len(self._measuring),
                 "measuring_left_out": sum(answer.is_measuring for answer in left_out),

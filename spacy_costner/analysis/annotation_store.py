@@ -6,9 +6,10 @@ annotated/train.jsonl    answers to texts to train on, in Prodigy's form: a corp
 annotated/measure.jsonl  answers to texts that measure: a corpus, too
 history.jsonl            the scores of each training
 
-A text that measures is drawn before anything else, and nobody trains on it. An answer is in its
-file when `save` returns: a new one is appended and flushed, a change writes the file beside, and
-renames it. A line that was cut off by a crash was never acknowledged, and is removed at the start.
+A text that measures is drawn before anything else, and the session trains no model on it that it
+measures. An answer is in its file when `save` returns: a new one is appended and flushed, a change
+writes the file beside, and renames it. A line that was cut off by a crash was never acknowledged,
+and is removed at the start.
 """
 
 import json
@@ -76,7 +77,7 @@ class AnnotationStore:
     """The texts and answers of a session, in memory and in its folder.
 
     folder (Path): The folder. It is made if it isn't there.
-    RAISES (CorpusError): If a file in it can't be read.
+    RAISES (ValueError): If a file in it can't be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -225,7 +226,7 @@ class AnnotationStore:
         return self.measure_path if answer.is_measuring else self.train_path
 
     def _rewrite(self, answers: dict[str, Answer], path: Path) -> None:
-        """Write the answers that belong to a file beside it, and rename."""
+        """Save a file of answers anew: those of these answers that belong in it."""
         lines: list[bytes] = []
         for answer in answers.values():
             if self._path_of(answer) == path:
