@@ -1,9 +1,9 @@
 """Check whether docs can measure a component: they are annotated with its labels, and it wasn't
 trained on them.
 
-A component keeps the hashes of the sentences that it was trained on. A sentence of a doc is known
-if its hash is one of these. Only long sentences count, as short ones are often equal by chance: see
-`training.known_text`.
+A component keeps the hashes of the sentences that it was trained on, and of the raw text that its
+static vectors were learned from. A sentence of a doc is known if its hash is one of these. Only
+long sentences count, as short ones are often equal by chance: see `training.known_text`.
 """
 
 from collections import Counter
@@ -36,10 +36,10 @@ class KnownSentences(NamedTuple):
 
     n_known: int
     n_sentences: int  # the number of all long sentences of the docs
-    has_raw_text: bool = False  # whether sentences of raw text are known, too
+    has_raw_text: bool = False  # whether the component also knows sentences of raw text
 
     def as_text(self) -> str:
-        """Say in words how many sentences are known."""
+        """Say in words how many sentences are known. There has to be at least one."""
         share = 100 * self.n_known / self.n_sentences
         text = (
             f"{self.n_known:,} of {self.n_sentences:,} sentences of {LONG} tokens and more "
@@ -60,7 +60,7 @@ def find_faults(
     must_share: bool = True,
 ) -> list[str]:
     """Find out why scores of a component on docs may be misleading: the docs have labels that the
-    component doesn't know, or sentences that it was trained on.
+    component doesn't know, or too many sentences that it knows (see `MAX_KNOWN_SHARE`).
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component.
@@ -170,7 +170,8 @@ def find_unknown_labels(
     """Name the labels in the annotation of docs that a component doesn't know. See `find_faults`
     for the arguments and the error.
 
-    RETURNS (list[str]): One sentence with these labels. Empty if the component knows all labels.
+    RETURNS (list[str]): One sentence with the most frequent of these labels. Empty if the component
+        knows all labels.
     """
     key = ner.annotation.spans_key
     known_labels = {*ner.labels, *inner_nodes}

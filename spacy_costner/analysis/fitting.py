@@ -84,8 +84,8 @@ class Fitted:
 
     path (Path): The folder with the pipeline.
     outcomes (Mapping[str, Trained]): How training ended for each component, by its name.
-    scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning.
-        Empty if evaluation was interrupted.
+    scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning;
+        without one, those of no docs. Empty if evaluation was interrupted.
     nlp (Language): The pipeline.
     ners (Sequence[CostSensitiveNER]): The components that were trained. They are several if these
         share a `spans_key`.
@@ -113,14 +113,15 @@ class Fitted:
     @property
     def is_interrupted(self) -> bool:
         """Whether training or evaluation was interrupted."""
-        # Even without a development corpus there are scores: `nlp.evaluate` scores no docs.
+        # Even without a development corpus there are scores: see `scores`.
         if not self.scores:
             return True
         return any(outcome.reason == INTERRUPTED for outcome in self.outcomes.values())
 
     @property
     def n_weights(self) -> int:
-        """The number of weights of all components."""
+        """The number of weights of all components. Those of first passes and hidden layers don't
+        count."""
         n_weights = 0
         for ner in self.ners:
             _, weights = linear_part(ner.model)
@@ -242,7 +243,7 @@ def fit(
     dev_path (Path | None): Development corpus, as --paths.dev.
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from the
-        training corpus, which are inputs. See `costner vectors`.
+        training corpus, and take them as inputs. See `costner vectors`.
     calibrate (bool): Calibrate on --dev, or without it on held-out folds.
     tune (str | None): Tune on the same docs: f, precision=0.9 or recall=0.9. See `costner tune`.
     n_seeds (int): Train so many times, and average weights.
@@ -253,7 +254,9 @@ def fit(
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     RETURNS (Fitted): The saved pipeline and the results.
-    RAISES (ValueError): If the component of the config can't be trained, or not with these options.
+    RAISES (ValueError): If the component of the config can't be trained, or not with these options;
+        if something can't be read, or is in the way of the output; or if a trained pipeline can't
+        be calibrated or tuned, which is saved nevertheless.
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
@@ -368,8 +371,8 @@ def note_sentence_starts(
     scores: Mapping[str, Any],
 ) -> list[str]:
     """Say how much better a pipeline would be if it had a component that sets sentence starts. That
-    is only of interest if it was trained on docs with sentence starts and has no such component.
-    The pipeline is then evaluated again, with the sentence starts of the annotation.
+    is only of interest if its chain is cut at sentence starts, and only the annotation of the docs
+    has some. The pipeline is then evaluated again, with these.
 
     nlp (Language): The pipeline.
     ners (Sequence[CostSensitiveNER]): The components that were trained.
@@ -413,7 +416,7 @@ def train_components(
     linear (LinearPipeline): The pipeline and its settings of training.
     ners (Sequence[CostSensitiveNER]): The components to train.
     examples (Iterable[Example]): The training docs.
-    path (Path): The folder for the pipeline.
+    path (Path): The folder for the pipeline. It is only used if there is a cache.
     n_seeds (int): How often each component is trained. The weights are averaged.
     cache (Path | None): Folder for features and targets. With a cache training takes long, so the
         pipeline is saved after each epoch.
@@ -472,6 +475,8 @@ def improve(
     dev_source (str): The name of the development docs, with which the scores are recorded.
     RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
         the scores on these.
+    RAISES (ValueError): If it can't be calibrated or tuned on these docs: see `calibrate_on`,
+        `check_parameter` and `tune_on`. It may be changed by then.
     """
     nlp = fitted.nlp
     (ner,) = fitted.ners  # `check_options` refuses several
@@ -594,8 +599,10 @@ def learn_for_corpus(
     train_path: Path | None,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the training corpus, and save them in the output folder. The
-    language and the corpus are those of the config, if there is one. See `fit` for the
-    arguments."""
+    language and the corpus are those of the config, if there is one. See `fit` for the arguments.
+
+    RAISES (ValueError): If there is neither a config nor a corpus. See also `learn_beside`.
+    """
     if config is None:
         if train_path is None:
             raise ValueError(NO_CORPUS)
@@ -660,7 +667,7 @@ def write_config(
 
     RETURNS (Path): The config.
     RAISES (ValueError): If there is no training corpus, or if the folder has another config, which
-        is not overwritten.
+        is not overwritten. See also `init`.
     """
     if train_path is None:
         raise ValueError(NO_CORPUS)
@@ -745,7 +752,7 @@ def check_options(
     file_tokens (bool): Whether development docs have the tokens of their file.
     has_cache (bool): Whether `fit` has a cache.
     n_seeds (int): How often the components are trained.
-    RAISES (ValueError): If they don't.
+    RAISES (ValueError): If they don't fit.
     """
     if len(ners) > 1 and (is_improved or has_cache):
         raise ValueError(

@@ -64,8 +64,8 @@ MIN_THRESHOLD = 1e-6
 """The lowest threshold that is chosen. With it the set has all spans that are searched for."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The thresholds of these limits are saved, too, beside the threshold of the promise. `report`
-plots them."""
+"""The thresholds of these limits are saved, too, beside the threshold of a promise that isn't one
+for each label. `report` plots them."""
 
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
@@ -198,16 +198,18 @@ def guarantee(
         entity). Docs without entities don't count.
     per_label (bool): A promise and a threshold for each label.
     by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
-        Labels and groups share what may fail.
+        With --confidence, labels and groups share what may fail.
     drawn (bool): The docs are all those that `estimate --draw` drew from new texts: the promise is
         for these texts, on average over drawings, and replaces one that is broken there.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the promise.
     RETURNS (Guarantee): The promise, and what else can be promised.
-    RAISES (ValueError): If a term is out of its range, no docs are left, or nothing can be
-        promised.
+    RAISES (ValueError): If there is no such component, a term is out of its range, the docs were
+        trained on or aren't drawn as `drawn` says, no docs with entities are left, none of their
+        labels is known, or the limit can't be promised of any part.
     """
+    # On average over calibration docs, only misses can be limited: see `conformal`.
     if miss is None and confidence is None:
         confidence = 0.95
     terms = Terms(
@@ -420,8 +422,8 @@ def leave_out(
 ) -> tuple[list[Example], dict[str, int]]:
     """Leave out docs that a promise can't be based on. They are of three kinds:
 
-    - "training docs". They are recognised by their sentences or, if the model has label memory,
-      by their whole text;
+    - "training docs". They are recognised by their sentences or, if the model has label memory
+      (see `features.memory`), by their whole text;
     - "docs with missing tags": some tokens have no annotation, or there are no tokens;
     - docs without a value of the key `by_group`.
 
@@ -430,9 +432,9 @@ def leave_out(
     by_group (str | None): The key of `doc.user_data` whose value is the group of a doc.
     keep_known (bool): Whether training docs stay. The texts that docs are drawn from may have
         training docs, and all drawn docs are needed.
-    RETURNS (tuple[list[Example], dict[str, int]]): The docs that stay, and the number of docs of
-        each kind. "docs without entities" are a fourth kind: they stay, but a miss rate doesn't
-        count them.
+    RETURNS (tuple[list[Example], dict[str, int]]): The docs that stay, with the entities of the
+        component in `doc.ents`; and the number of docs of each kind. "docs without entities" are a
+        fourth kind: they stay, but a miss rate doesn't count them.
     """
     without_group = f"docs without {by_group!r}"
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
@@ -891,6 +893,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         for all groups, ascending. Docs of other groups don't count. Empty if the component
         promises no miss rate, or one for each label, or if no docs with entities count: see
         `leave_out`.
+    RAISES (ValueError): If there is no such component.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee

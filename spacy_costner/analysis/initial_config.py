@@ -202,8 +202,8 @@ class Settings:
 
     # The pipeline
     transformer_name: str
-    transformer_size_factor: int
-    components: Mapping[str, Sequence[str] | None]  # the labels of each component; None: all
+    transformer_size_factor: int  # over how many batches gradients are summed, as spaCy recommends
+    components: Mapping[str, Sequence[str] | None]  # the own labels of each component; None: all
     lossy_components: Sequence[str]  # the components that can't predict all of their spans
 
     # The blocks of each component
@@ -289,7 +289,7 @@ def init(
     elif vectors is not None:
         check_vectors_option(vectors, model)
     if aim is not None:
-        parse_aim(aim, "cost", "guarantee", option="--aim")
+        parse_aim(aim, "cost", "guarantee", option="--aim")  # raises an error if it is no aim
 
     # Read the corpus and the files.
     if spans_key is None and groups_path is not None:
@@ -323,8 +323,9 @@ def init(
 
     # Write the files that the config refers to.
     if tree_by_prefix is not None:
-        if train_path is None or tree_path is None:
+        if train_path is None:
             raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
+        assert tree_path is not None  # it was chosen above
         if not force:
             refuse_existing(tree_path)
         write_tree(tree_path, sorted(corpus.label_counts), tree_by_prefix)
@@ -461,7 +462,7 @@ def measure_corpus(
     lang (str): Code of the language.
     spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
         `doc.ents` are counted.
-    RAISES (ValueError): If the corpus has no such spans.
+    RAISES (ValueError): If the corpus can't be read, or has no such spans.
     """
     if path is None:
         return TrainingCorpus()
@@ -564,8 +565,9 @@ def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
         n_overlaps: list[int] = []
         for group in groups:
             n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
-        if groups and min(n_overlaps) <= MAX_OVERLAP * n_spans:
-            best_group = groups[n_overlaps.index(min(n_overlaps))]
+        fewest_overlaps = min(n_overlaps, default=0)
+        if groups and fewest_overlaps <= MAX_OVERLAP * n_spans:
+            best_group = groups[n_overlaps.index(fewest_overlaps)]
             best_group.append(label)
         else:
             groups.append([label])
@@ -573,7 +575,7 @@ def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
 
 
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
-    """Choose the value of the setting `labels` of each component.
+    """Choose the value of the setting `own_labels` of each component.
 
     groups (Mapping[str, list[str]]): The labels of each component, by its name. Empty: there is one
         component, "ner".
@@ -788,6 +790,7 @@ def parse_losses(text: str, option: str = "--loss") -> list[str]:
 
     option (str): The option with the text, for errors.
     RETURNS (list[str]): The short names of the losses: see `find_name`.
+    RAISES (ValueError): If there is no such loss.
     """
     losses = [find_name("Loss", name, option=option) for name in text.split(",")]
     if build_loss(losses[0]).needs_start:
@@ -883,6 +886,8 @@ def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
     parameters = signature(registry.losses.get(name)).parameters
     block: Block = {"@losses": name}
     for parameter in parameters.values():
+        # None is the default of the cost and of the two settings of Mixed, of which only one may be
+        # set: they are added below.
         if parameter.default is not None:
             block[parameter.name] = parameter.default
     block.update(RECOMMENDED.get(loss, {}))

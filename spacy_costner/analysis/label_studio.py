@@ -1,9 +1,9 @@
 """An annotation session as a machine learning backend of Label Studio.
 
 Label Studio asks for predictions of its tasks, and tells what people annotate (webhooks). Values
-are those of its JSON. A fixed share of the texts measures: see `is_drawn`. They have no
-predictions, and their scores are spread over those of the other tasks, so that they come between
-them.
+are those of its JSON. A fixed share of the texts measures the model, and is not trained on: see
+`is_drawn`. They have no predictions, and their scores are spread over those of the other tasks, so
+that they come between them.
 
 With "Uncertainty sampling", the task with the lowest score comes next, among the predictions whose
 version is the name that the backend has in the project. So all predictions have the version
@@ -36,7 +36,8 @@ NAME = "spacy_costner"
 """The version of all predictions. The backend has to have this name in Label Studio."""
 
 N_CERTAINTIES = 1000
-"""The scores of measuring texts are spread over those of so many other texts, the last ones."""
+"""The scores of measuring texts are spread over those of so many other texts, the last ones that
+were predicted."""
 
 DELETED = ("ANNOTATIONS_DELETED", "ANNOTATION_DELETED")
 SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")
@@ -113,7 +114,10 @@ class LabelStudioBackend:
         return f"{history[-1]['n_texts']} texts, {history[-1]['n_measured']} measure"
 
     def setup(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Connect a project: its labels become those of the session."""
+        """Connect a project: its labels become those of the session.
+
+        RAISES (SessionError): If the labeling config of the project has no labels of a text.
+        """
         self.session.labels = read_labeling_config(request.get("schema")).labels
         return {"model_version": self.model_version}
 
@@ -134,7 +138,10 @@ class LabelStudioBackend:
     def _predict_texts(
         self, texts: Sequence[str], interface: LabelingInterface
     ) -> list[dict[str, Any]]:
-        """The prediction of each text, as Label Studio's JSON has it."""
+        """The prediction of each text, as Label Studio's JSON has it.
+
+        RAISES (SessionError): If spaCy can't make a doc of a text.
+        """
         n_trainings = len(self.session.store.history)
         if n_trainings != self._n_trainings_before:
             self._certainties.clear()
@@ -145,8 +152,9 @@ class LabelStudioBackend:
         except ValueError as error:
             raise SessionError(f"expected a text that spaCy can read: {error}") from None
         for text, (_, certainty) in predicted.items():
-            # Without a model the order is random.
-            self._certainties.append(random_share(text) if certainty is None else certainty)
+            if certainty is None:
+                certainty = random_share(text)  # Without a model, for example, the order is random.
+            self._certainties.append(certainty)
         certainties = sorted(self._certainties)
 
         predictions: list[dict[str, Any]] = []
@@ -157,8 +165,10 @@ class LabelStudioBackend:
                 certainty = random_share(text)
                 if is_drawn(text) and certainties:
                     # It gets the certainty of another text, at a random rank.
-                    certainty = certainties[int(certainty * len(certainties))]
-            (prediction,) = TASK_FORMS["label-studio"].to_json(task)["predictions"]
+                    rank = int(certainty * len(certainties))
+                    certainty = certainties[rank]
+            task_as_json = TASK_FORMS["label-studio"].to_json(task)
+            (prediction,) = task_as_json["predictions"]
             for result in prediction["result"]:
                 result["from_name"] = interface.labels_name
                 result["to_name"] = interface.text_name
@@ -187,7 +197,11 @@ class LabelStudioBackend:
         return {"action": str(action)}
 
     def _save(self, task: Any, annotation: Any) -> None:
-        """Save an annotation of a task, unless a later state of it was saved."""
+        """Save an annotation of a task, unless a later state of it was saved.
+
+        RAISES (SessionError): If one of both has no id, or the annotation can't be read.
+        RAISES (OSError): If it can't be saved.
+        """
         task_id = id_of(task, "task")
         annotation_id = id_of(annotation, "annotation")
         key = f"task-{task_id}-annotation-{annotation_id}"
@@ -278,14 +292,15 @@ def id_of(record: Any, name: str) -> int:
 
 
 def random_share(text: str) -> float:
-    """A number from 0 to 1 that is as good as random, and the same each time. `is_drawn` uses other
-    bytes of the digest."""
+    """A number of at least 0 and below 1 that is as good as random, and the same each time.
+    `is_drawn` uses other bytes of the digest."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[4:8], "big") / 2**32
 
 
 def time_of(value: Any) -> datetime:
-    """A time that Label Studio has written; without one, a time before all others."""
+    """A time that Label Studio has written, with its time zone or in UTC; without one, a time
+    before all others."""
     try:
         # Python 3.10 doesn't read "Z".
         time = datetime.fromisoformat(value.replace("Z", "+00:00"))

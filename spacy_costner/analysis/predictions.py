@@ -1,9 +1,10 @@
 """Predict annotated docs. Their posterior is computed once, and may then be decoded and scored in
 several ways.
 
-Two things don't count in scores: tokens without annotation, and tokens whose entity an earlier
-component has set (they have a preset). So an entity counts if all of its tokens count.
-`DevPredictions` keeps the posterior with what counts.
+Two kinds of tokens don't count in scores: tokens without annotation, and tokens whose entity an
+earlier component has set (they have a preset). So an entity counts if all of its tokens count, and
+if the component writes entities with its label. `DevPredictions` keeps the posterior with what
+counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +39,8 @@ class DevPredictions(NamedTuple):
     gold (Entities): The annotated entities that count. The label is -1 if the component doesn't
         have it.
     is_counted (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
-    other_labels (Sequence[int]): Labels whose entities don't count, as indices.
+    other_labels (Sequence[int]): Labels whose entities don't count, as the component learns but
+        doesn't write them. Indices of its labels.
     originals (Sequence[Example]): The same docs, whose entities and spans are still those that were
         read. Without a `spans_key` they are `examples`.
     """
@@ -56,7 +58,8 @@ class DevPredictions(NamedTuple):
 
     def entropies(self) -> Floats1d:
         """The scores of the docs in the test for a shift: see `pipeline.annotations.measure`. Call
-        this before `predict` writes to the docs. Shape: (B,)"""
+        this before `predict` writes entities to the docs, which would count as presets.
+        Shape: (B,)"""
         tokens = read_presets([eg.predicted for eg in self.examples])
         entropies, _ = measure(self.posterior, tokens)
         return entropies
@@ -195,7 +198,8 @@ def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
 
 
 def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
-    """Join the posteriors of several batches to one. Its arrays are in the memory of the CPU."""
+    """Join the posteriors of several batches, at least one, to one. Its arrays are in the memory of
+    the CPU."""
     emissions: list[Floats2d] = []
     lengths: list[Ints1d] = []
     is_space: list[Array1d] = []

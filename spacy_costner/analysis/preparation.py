@@ -96,8 +96,8 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
     config (Config): The config. If it has several linear models, the first one is taken.
     vocab (Vocab | bool): The vocab of the pipeline. True: a new one.
-    RAISES (ValueError): If there is a setting that nothing reads, if another component than ours
-        would have to be trained, or if training has no end.
+    RAISES (ValueError): If there is a setting that nothing reads, if `fit` can't train the
+        components (see `components_to_fit`), or if training has no end.
     """
     check_settings(config)
     seed = config.interpolate()["training"].get("seed")
@@ -112,10 +112,11 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
 
 
 def check_end(training: Mapping[str, Any]) -> None:
-    """Check that training ends after some number of epochs or steps.
+    """Check that training ends after some number of epochs or steps. spaCy's -1 epochs, for a
+    corpus that is a stream, are refused.
 
     training (Mapping[str, Any]): The settings of the block [training].
-    RAISES (ValueError): If it doesn't end.
+    RAISES (ValueError): If it doesn't end, or a limit is below 0.
     """
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
     if max(limits.values()) <= 0 or min(limits.values()) < 0:
@@ -130,7 +131,8 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
     have the same `spans_key`.
 
     frozen (Iterable[str]): The names of components that are not trained.
-    RAISES (ValueError): If other components would have to be trained, or a model is not linear.
+    RAISES (ValueError): If there is none, if other components would have to be trained, or if a
+        model is not linear.
     """
     trainable: list[str] = []
     ners: list[CostSensitiveNER] = []
@@ -166,8 +168,9 @@ def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
 
 
 def can_be_fitted(config: Config) -> bool:
-    """Whether `fit` can train the pipeline of a config: all models to train are linear, and
-    training has an end. Only the config is read: no pipeline is built."""
+    """Whether `fit` can train the pipeline of a config: all models to train are linear and can be
+    fitted together, training has an end, and all settings are known. Only configs are read: no
+    pipeline is built."""
     try:
         check_settings(config)
         complete = Config(Language.default_config).merge(config).interpolate()
@@ -283,6 +286,7 @@ def initialize_components(
     if resumed:
         with nlp.select_pipes(enable=resumed):
             nlp.resume_training(sgd=training["optimizer"])
+    # This training doesn't evaluate, so `eval_frequency` needn't be set.
     with nlp.select_pipes(disable=[*frozen, *resumed]), without_evaluation(nlp):
         nlp.initialize(get_examples, sgd=training["optimizer"])
 
@@ -360,7 +364,7 @@ def train_linear(
 
     The model may have a hidden layer. Normally it is trained alone, after the weights: see
     `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
-    the docs have many words.
+    the docs have many words or are in a cache.
 
     linear (LinearPipeline): The pipeline, which `prepare` has initialized.
     examples (Iterable[Example]): The docs, as `prepare` returns them.
@@ -370,7 +374,8 @@ def train_linear(
     cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
         memory.
     is_small (bool | None): Whether docs are few. None: they are counted here.
-    RETURNS (Trained): How the last training ended.
+    RETURNS (Trained): How the last training of the weights ended. The reason is `INTERRUPTED`, too,
+        if that of the layer was interrupted.
     """
     if cache is not None:
         return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
@@ -429,11 +434,13 @@ def train_by_updates(
 ) -> Trained:
     """Train the linear model of a pipeline by updates. See `train_linear` for the arguments.
 
-    Long docs are cut into pieces: see `read_pieces`. The batcher of the config makes batches of
+    Long docs are cut into pieces: see `batch_pieces`. The batcher of the config makes batches of
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are made slim.
 
     trains_hidden_layer (bool): Whether a hidden layer is trained, too.
+    RETURNS (Trained): How the last training ended.
+    RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
@@ -527,6 +534,7 @@ class FoldTraining:
 
         examples (Sequence[Example]): All docs.
         is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
+        RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
         """
         linear = load_linear(self.config)
         nlp, ner, _ = linear
@@ -550,7 +558,8 @@ class FoldTraining:
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
         """Make examples with the same annotation and with new predicted docs, which have the vocab
-        of the pipeline and only the tokens and the user data of the old ones."""
+        of the pipeline and only the tokens, the user data and, with `keeps_starts`, the sentence
+        starts of the old ones."""
         for eg in examples:
             doc = copy_without_annotation(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
             doc.user_data.update(eg.predicted.user_data)
@@ -573,8 +582,8 @@ def hold_out(
 ) -> list[Fold]:
     """Divide docs into folds. For each fold, train the linear model of a config on all other docs,
     and predict the docs of the fold. Each model is trained as one on all docs would be: see
-    `train_linear`. Features, label memory and first pass are made anew for each fold, so that they
-    don't know its docs.
+    `train_linear`. Features, label memory (`features.memory`) and first pass are made anew for each
+    fold, so that they don't know its docs.
 
     config (Config): The config.
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data of
@@ -591,8 +600,8 @@ def hold_out(
     code_path (Path | None): Python file that workers import.
     desc (str): The text beside the progress bar.
     RETURNS (list[Fold]): The folds.
-    RAISES (ValueError): If the component of the config can't be fitted, there are too few docs, or
-        a worker failed.
+    RAISES (ValueError): If the component of the config can't be fitted, there are too few folds or
+        docs (see `assign_folds`), no token of a fold is annotated, or a worker failed.
     """
     fold_of_doc = assign_folds(len(examples), n_folds, seed)
     training = FoldTraining(
@@ -682,7 +691,7 @@ def fit_in_worker(
     code_path: Path | None,
 ) -> Fold:
     """Train and predict a fold in a worker: see `FoldTraining.fit`. The fold is returned without
-    examples, as the command has them.
+    examples, as `hold_out` has them.
 
     training (FoldTraining): How the model is trained.
     predicted, reference (bytes): The docs of all examples: see `pack_docs`.

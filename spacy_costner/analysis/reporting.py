@@ -156,7 +156,7 @@ class Report(NamedTuple):
 
     pipeline, version (str): The name and the version of the pipeline.
     facts (dict[str, str]): What the head of the page says of the corpus and the component.
-    docs, tokens (int): The number of docs and of annotated tokens.
+    docs, tokens (int): The number of docs that have annotation, and of annotated tokens.
     total (PRFScore): True positives, false positives and false negatives of all entities.
     labels (dict[str, PRFScore]): Those of each label, or inner node of the label tree.
     levels (dict[str, PRFScore]): Those of each level of the label tree.
@@ -171,7 +171,7 @@ class Report(NamedTuple):
     setting (Point): The value of this parameter now, with precision and recall. The value is NaN
         if there is no parameter.
     guarantee (list[Observed]): Promised and observed miss rates: see `observe`.
-    promised (float | None): The miss rate that the pipeline promises.
+    promised (float | None): The miss rate that the pipeline promises. None: it promises none.
     shift (str): Whether the docs are like the calibration docs. Empty if there are none.
     cost (str): The registered name of the cost. Empty if the config has none; then each wrong tag
         costs 1.
@@ -307,8 +307,8 @@ def report(
 
 
 def find_intervals(pairs_of_docs: EntityPairs) -> ScoreIntervals | None:
-    """The confidence intervals of the scores: how much they would differ on other docs like these.
-    None if there are too few docs to say that."""
+    """The confidence intervals of the scores, by the bootstrap over docs: how much they would
+    differ on other docs like these. None if there are too few docs to say that."""
     if len(pairs_of_docs) < MIN_DOCS:
         return None
     counts_of_docs: list[tuple[int, int, int]] = []

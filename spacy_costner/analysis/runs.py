@@ -187,6 +187,7 @@ def run_until_broken(
                     # pickled, or a worker with other versions or files.
                     yield run, n_deaths, describe_failure(error)
                 else:
+                    # This raises other errors, such as a KeyboardInterrupt of the worker.
                     yield run, n_deaths, future.result()
     finally:
         executor.shutdown(cancel_futures=True)

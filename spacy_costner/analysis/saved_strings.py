@@ -53,7 +53,7 @@ def save_pipeline(path: str | Path, nlp: Language) -> None:
 
 def keeps_strings(nlp: Language) -> bool:
     """Whether a pipeline is saved with all its strings. It is, if it has a component or vectors
-    that may need them, or a linear model with the setting `keep_all`."""
+    that may need them, or a linear model whose user wants to keep all (`keep_all`)."""
     for name in nlp.component_names:
         if nlp.get_pipe_meta(name).factory not in WITHOUT_STRINGS:
             return True

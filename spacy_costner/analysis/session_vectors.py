@@ -1,7 +1,7 @@
 """Static vectors of words for the models of an annotation session, learned from its texts.
 
-A model of 50 to 300 annotated texts gains from them: see docs/serve.md.
-Texts that measure are left out, so that the models have never met them.
+A model of 50 to 300 annotated texts gains from them: see docs/serve.md. Texts that measure the
+models are left out, so that these have never met them.
 """
 
 import json

@@ -127,11 +127,11 @@ class Candidate(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """A doc to annotate, with the entities that the model predicts."""
+    """A doc to annotate."""
 
     place: int  # the index of the doc among all docs
-    score: float  # how unsure the model is of the doc
-    doc: Doc
+    score: float  # how unsure the model is of the doc; without a model see `suggest_first`
+    doc: Doc  # with the entities that the model predicts, if there is one
 
     def task(self) -> Task:
         """Make a task of the doc, which proposes the predicted entities to annotators. If there is
@@ -151,6 +151,7 @@ def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
     if task.spans is None:  # Nothing was predicted, as there is no model yet.
         return task
     spans: list[TaskSpan] = []
+    # The spans of the task are the entities of the doc, in the same order.
     for span, ent in zip(task.spans, doc.ents):
         prob = prob_of(ent)
         if prob is None:  # The entity is preset.
@@ -184,8 +185,8 @@ def suggest(
     name (str): Name of the component.
     annotated (Iterable[Doc]): Docs that are annotated: their texts are left out.
     RETURNS (list[Suggestion]): The docs, in the order in which they were chosen.
-    RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
-        something is out of its range.
+    RAISES (ValueError): If there is no such component, or it isn't trained or has a `spans_key`; if
+        there is no doc, or something is out of its range.
     """
     check_other_components(nlp, name)
     ner = get_component(nlp, name)
@@ -218,10 +219,12 @@ def suggest(
     for i in choose_diverse(worth, shares, n, decay=decay):
         chosen_doc = pool[i]
         suggestions.append(Suggestion(chosen_doc.doc_index, chosen_doc.score, chosen_doc.doc))
-    # Write the predicted entities to the docs. `Suggestion.task` proposes them to annotators.
+    # Write the predicted entities to the docs. `Suggestion.task` proposes them to annotators, with
+    # the probabilities that are written because of `Confidence`.
     chosen_docs = [suggestion.doc for suggestion in suggestions]
     for batch in minibatch(chosen_docs, nlp.batch_size):
-        predict(ner, batch, ner.posterior(batch, preset=True), Confidence())
+        posterior = ner.posterior(batch, preset=True)
+        predict(ner, batch, posterior, Confidence())
     return suggestions
 
 

@@ -129,10 +129,11 @@ def tune(
     source: str = "development docs",
 ) -> Tuning:
     """Choose the value of a parameter with the best scores on development docs, and set it. The
-    decoding stays as it is if you name no parameter, the aim is F-beta, and no value is as good.
+    decoding stays as it is if you name no parameter, the aim is F-beta, and the chosen value is
+    worse.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
-        updated.
+        updated. With another decoding its guarantee is dropped.
     examples (Iterable[Example]): The docs. They should not be training docs.
     name (str): Name of the component.
     parameter (str | None): What to tune, "threshold" or "bias". Its decoding replaces that of the
@@ -144,8 +145,9 @@ def tune(
         file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Tuning): The scores at each value, and the value chosen.
-    RAISES (ValueError): If there is no such parameter or component, no entity in the docs, no
-        value with the required precision or recall, or both are required.
+    RAISES (ValueError): If there is no such parameter or component, no entity in the docs or only
+        ones with other labels, no value with the required precision or recall, or both are
+        required.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
@@ -197,7 +199,8 @@ def tune_on(
     recall: float | None = None,
     may_keep: bool = True,
 ) -> Tuning:
-    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept.
+    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept. With
+    another decoding a guarantee is dropped.
 
     predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
         the model of each fold for the docs of the fold.
@@ -210,6 +213,7 @@ def tune_on(
     may_keep (bool): Keep the decoding of the component if the aim is F-beta, and its F-beta is
         higher than with the chosen value.
     RETURNS (Tuning): The scores at each value, and the value chosen.
+    RAISES (ValueError): If no doc has an entity, or no value can be chosen: see `choose_point`.
     """
     # Count the correct, predicted and annotated entities of each doc with each value.
     values: list[float] = []
@@ -231,8 +235,8 @@ def tune_on(
     notes = []
     if chosen_point in (points[0], points[-1]):
         notes.append(
-            f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: a further one "
-            "may be better, or none"
+            f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: one outside of "
+            f"it, or no {parameter}, may be better"
         )
 
     # Compute the scores of the present decoding, and replace it if it isn't better.
@@ -376,7 +380,10 @@ def choose_point(
     recall: float | None = None,
 ) -> Point:
     """Choose the point with the best F-beta. With a required precision, choose the point with the
-    best recall among those that have it, and the other way round. See `tune` for the arguments."""
+    best recall among those that have it, and the other way round. See `tune` for the arguments.
+
+    RAISES (ValueError): If no point has the required score, or both scores are required.
+    """
     if precision is not None and recall is not None:
         raise ValueError("precision, recall: expected only one of them, got both")
     # Of several points with the best recall, the one with the highest precision is chosen, and the

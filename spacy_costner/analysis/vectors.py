@@ -108,8 +108,9 @@ def learn_vectors(
     min_count (int): Minimum number of times that a word occurs.
     seed (int): Random seed.
     RETURNS (LearnedVectors): The folder, and what was learned.
-    RAISES (ValueError): If something can't be read, or has too few words.
-    RAISES (ImportError): If SciPy is missing.
+    RAISES (ValueError): If something can't be read, has too few words, or is in the way of the
+        folder.
+    RAISES (ImportError): If SciPy is missing, or spaCy has no such language.
     """
     # What would make an error at the end is checked before the texts are read.
     require_scipy()
@@ -141,12 +142,11 @@ def learn_vectors(
 
 class RawText:
     """Files of raw text. Iterating over them yields the words of one sentence after another. They
-    are to be read only once.
+    are to be read only once, as standard input may be among them. The attribute `sentence_ids` has
+    the hashes of the long sentences that were read so far: see `training.known_text.sentence_ids`.
 
     nlp (Language): A pipeline, for its tokenizer.
     paths (Iterable[Path]): The files.
-    sentence_ids (array): The hashes of the long sentences that were read so far: see
-        `training.known_text.sentence_ids`.
     """
 
     def __init__(self, nlp: Language, paths: Iterable[Path]) -> None:
@@ -189,7 +189,8 @@ def learn_beside(
     train_path (Path | None): The training corpus, if there is one.
     folder (Path): The output folder of the other command, which the folder `vectors` is in.
     lang (str): Code of the language.
-    RAISES (ValueError): If there is already such a folder that doesn't have learned vectors.
+    RAISES (ValueError): If there is already such a folder that doesn't have learned vectors. See
+        also `learn_vectors`.
     """
     path = folder / DIR_VECTORS
     if path.exists() and not are_learned_vectors(path):

@@ -82,7 +82,8 @@ def watch(
     in_order (bool): Whether to test docs in their order. That finds changes in the course of them,
         too.
     RETURNS (Watched): The tests, whether there is an alarm, and the scores to expect.
-    RAISES (ValueError): If the component has no scores of calibration docs, or none for the key.
+    RAISES (ValueError): If the component has no scores of calibration docs, or none for the key, or
+        writes no confidences; or if it hasn't predicted a doc.
     """
     refuse_doc(docs)
     # The expected numbers of entities of no docs yet. `shift` raises an error if the component has
@@ -108,7 +109,8 @@ def watch(
             continue
         scores.append(score)
         if key is not None:
-            value = str(doc.user_data.get(key))  # The values in `calibration.keys` are strings.
+            # The values in `calibration.keys` are strings. A doc without the key has "None".
+            value = str(doc.user_data.get(key))
             scores_by_value.setdefault(value, []).append(score)
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:

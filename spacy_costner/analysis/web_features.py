@@ -169,7 +169,7 @@ def describe_clusters(column: ClusterColumn, arrays: dict[str, ArrayXd]) -> Desc
 
 def describe_memory(column: MemoryColumn, arrays: dict[str, ArrayXd]) -> Description:
     """Describe a column of label memory: a table with the features of each value, found by its
-    hash. The counts by doc are left out: only training needs them."""
+    hash. The counts of the single units are left out: only training needs them."""
     value_keys, feature_ids = column.values_with_features
     _add_table(column.name, value_keys, feature_ids, arrays)
     return {"kind": "memory", "attribute": _word_attribute(column.attribute)}
@@ -304,7 +304,10 @@ def key_of(word: str) -> int:
 
 
 def _word_attribute(name: str) -> str:
-    """Return the name of an attribute, after a check that a page can compute it from the word."""
+    """Return the name of an attribute, after a check that a page can compute it from the word.
+
+    RAISES (ValueError): If a page can't.
+    """
     if name not in WORD_ATTRIBUTES:
         raise refusal(f"the attribute {name} of tokens")
     return name
@@ -318,6 +321,7 @@ def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd
     keys (Array1d): The hashes of words. Shape: (n,)
     ids (ArrayXd): The row of ids of each word. Shape: (n, ids of a word)
     arrays (dict[str, ArrayXd]): The arrays of the column, which are changed.
+    RAISES (ValueError): If a hash has more than 32 bits.
     """
     if (keys > LOWEST_32_BITS).any():
         raise ValueError(

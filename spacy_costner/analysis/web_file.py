@@ -36,8 +36,10 @@ def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes
     """Make a model file. The same arguments give the same bytes.
 
     header (Mapping[str, Any]): What is not in arrays, as JSON.
-    arrays (Mapping[str, ArrayXd]): The arrays, by name. Their types are some of `DTYPES`.
+    arrays (Mapping[str, ArrayXd]): The arrays, by name.
     RETURNS (bytes): The file.
+    RAISES (ValueError): If the type of an array is not one of `DTYPES`, or a number of the header
+        is not finite.
     """
     entries: dict[str, dict[str, Any]] = {}
     parts: list[bytes] = []
@@ -63,7 +65,9 @@ def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
     """Turn an array into bytes.
 
     RETURNS (tuple[bytes, bool]): The bytes; and whether they are those of the differences of
-        neighbouring numbers. These are used where they take less space, as for ascending numbers.
+        neighbouring numbers. These are used where they take less space, as for ascending numbers,
+        but only for whole numbers in one dimension.
+    RAISES (ValueError): If the type is not one of `DTYPES`.
     """
     if array.dtype.name not in DTYPES:
         raise ValueError(f"expected an array of {' or '.join(DTYPES)}, got {array.dtype}")

@@ -38,6 +38,7 @@ HARMLESS = frozenset(["attribute_ruler", "doc_cleaner"])
 """Factories of components that don't say what they set, and change nothing that a page does."""
 
 CHANGES_ENTITIES = frozenset(["doc.ents", "token.ent_iob", "token.ent_type"])
+"""What a component `assigns`, as spaCy calls it, if it changes entities."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class WebModel:
     data (bytes): The file.
     info (dict[str, Any]): What the page knows of the pipeline, as JSON: see `describe_pipeline`.
     n_words (int): The number of whole words that anybody can read in the file.
-    n_remembered (int): The number of words of label memory, which are there as hashes: whether a
-        given word is one of them can be found.
+    n_remembered (int): The number of words of label memory (see `features.memory`), which are there
+        as hashes: whether a given word is one of them can be found.
     """
 
     data: bytes
@@ -117,6 +118,7 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): Its component.
+    RAISES (ValueError): If the decoding is not one of this package.
     """
     settings = ner.cfg["decoding"]
     return {
