@@ -65,7 +65,7 @@ class Annotation:
         eg (Example): The example.
         labels (Labels): The labels of spans that become entities. None: all.
         RETURNS (Example): The same predicted doc, with such a reference.
-        RAISES (ValueError): If spans overlap, and `filter_spans` is not set.
+        RAISES (ValueError): If spans with own labels overlap, and `filter_spans` is not set.
         """
         if self.spans_key is None:
             return eg
@@ -126,7 +126,8 @@ class Annotation:
         begin = 0
         for eg in examples:
             end = begin + len(eg.predicted)
-            # The reader with the setting `sentences = false` marks docs that aren't cut here.
+            # The reader with the setting `sentences = false` marks docs that aren't to be cut at
+            # the sentences of their reference.
             if WITHOUT_SENTENCES not in eg.predicted.user_data:
                 is_border[begin:end] |= sentence_starts(eg)
             begin = end

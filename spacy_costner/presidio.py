@@ -50,8 +50,8 @@ class CostnerNlpEngine(SpacyNlpEngine):
     def load(self) -> None:
         """Load the pipelines. Presidio calls this.
 
-        RAISES (ValueError): If a model is neither installed nor a folder, or has no
-            `cost_sensitive_ner`.
+        RAISES (ValueError): If a model has no language or no name, if it is neither installed nor a
+            folder, or if it has no `cost_sensitive_ner`.
         """
         for model in self.models:
             self._validate_model_params(model)
@@ -131,6 +131,7 @@ class CostnerRecognizer(LocalRecognizer):
         entities (list[str]): The kinds of entities to find, by Presidio's names.
         nlp_artifacts (Any): The results of Presidio's NLP engine, which are not needed.
         RETURNS (list[RecognizerResult]): The entities of these kinds, with their scores.
+        RAISES (ValueError): If the pipeline finds a label that can't be mapped: see `entity_of`.
         """
         metadata = {
             RecognizerResult.RECOGNIZER_NAME_KEY: self.name,
@@ -180,9 +181,9 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
         if has_guaranteed_set:
             continue  # The guaranteed set, another group, counts in place of these entities.
         for span, score in spans_of_group:
-            presidio_score = max(score, MIN_SCORE)
-            if isnan(score):  # The span has no probability.
-                presidio_score = default_score
+            presidio_score = default_score
+            if not isnan(score):  # NaN: the span has no probability.
+                presidio_score = max(score, MIN_SCORE)
             scored_spans.append((span, presidio_score))
 
     # The entities of other components
@@ -228,7 +229,7 @@ def prepare(nlp: Language) -> set[str]:
     """Prepare a pipeline for Presidio. Its components of the factory `cost_sensitive_ner` are set
     to write the probabilities of entities, but not the alternatives to them.
 
-    RETURNS (set[str]): The labels of all components that set entities.
+    RETURNS (set[str]): The labels of all components that set `doc.ents`.
     RAISES (ValueError): If the pipeline has no such component.
     """
     components = [pipe for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]

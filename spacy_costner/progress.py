@@ -34,5 +34,5 @@ def progress(
         disable=True if is_silent else None,  # None disables the bar if stderr isn't a terminal.
         leave=False,
         ncols=size.columns - 1,
-        nrows=size.lines - 1,
+        nrows=size.lines,
     )

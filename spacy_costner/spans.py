@@ -180,7 +180,8 @@ def replace_spans(
 ) -> None:
     """Write the spans that a component has predicted to a key of `doc.spans`. They replace all
     spans there with labels of the component. Spans with other labels stay, with their scores, or
-    with NaN if they have none.
+    with NaN if they have none. (Such a span is lost if tokens were merged since, so that it ends
+    within a token.)
 
     doc (Doc): The doc.
     key (str): The key.

@@ -130,7 +130,9 @@ class Tags:
     """
 
     def __init__(self, labels: Iterable[str], scheme: str = "BILUO", outside: str = SINGLE) -> None:
-        """labels (Iterable[str]): The labels, without repetition.
+        """Make the tags.
+
+        labels (Iterable[str]): The labels, without repetition.
         scheme (str): "BILUO" or "IOB2".
         outside (str): "single" or "before".
         RAISES (ValueError): If the scheme or `outside` is unknown.
@@ -317,8 +319,8 @@ class Tags:
         begin, end, label = entities
         scheme = self.scheme
         tags = numpy.zeros(n_tokens, dtype="int32")
-        # At each token, the number of entities that begin there, less the number of entities that
-        # end before it. The sum up to a token is 1 if it is in an entity, else 0.
+        # At each token 1 if an entity begins there, less 1 if one ends just before it. The sum up
+        # to a token is 1 if it is in an entity, else 0.
         steps = numpy.zeros(n_tokens + 1, dtype="int8")
         steps[begin] = 1
         steps[end] -= 1

@@ -185,8 +185,11 @@ def possible_paths(
 
     - The tags follow each other as the scheme allows.
     - A token with preset annotation has a tag that agrees with it.
-    - An entity neither begins nor ends with white space, and has no untrained label. This doesn't
-      hold for preset entities, so that their path is always possible.
+    - An entity doesn't begin with white space and, in BILUO, doesn't end with it. (In IOB2, I-x may
+      be its last tag or not. White space there is taken off later: see `Entities.trim`.)
+    - An entity has no untrained label.
+
+    The last two don't hold for preset entities, so that their path is always possible.
 
     tokens (TokenAttrs): The tokens, with their preset annotation.
     tags (Tags): The tags of the chain.

@@ -66,9 +66,10 @@ class Gold(NamedTuple):
         token. It is 0 for the gold tag. None if the loss has no cost. Shape: (N, K)
     token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
     weights (Floats1d | None): The weight of each sequence. None: 1. Shape: (B,)
-    opening (Array1d | None): True for the tags that begin an entity. Shape: (K,)
-    continuing (Array1d | None): True for the tags that go on with the entity of the token before.
-        Shape: (K,)
+    opening (Array1d | None): True for the tags that begin an entity, for losses that count
+        entities. Shape: (K,)
+    continuing (Array1d | None): True for the tags that go on with the entity of the token before,
+        for the same losses. Shape: (K,)
     tied_to (Ints1d | None): If the chain has copies of tags, for incorrect spans: for each tag the
         tag of the model that it has its scores from. None: there are no copies. Shape: (K,)
     features (Ints2d | None): The features of each token, for losses that use them. Each has the
@@ -242,7 +243,8 @@ class Loss:
     forget: Callable[[], None] = nothing_to_forget
 
     def stage_at(self, progress: Progress) -> "Loss":
-        """Return the loss to minimise at this point of training."""
+        """Return the loss to minimise at this point of training: this one, at any point. (A
+        `LossSchedule` has several.)"""
         return self
 
     @property

@@ -1,8 +1,9 @@
 """Check values of a config: numbers, names, costs and parameters of losses. Also check that
 optional packages are installed.
 
-Losses are computed in float32, so a parameter must not be larger than its largest number. Checks
-return the value as a number.
+Losses are computed in float32, so a parameter must not be above the largest number of float32.
+Checks of numbers return the value as a number, as a config may have it as a string. A value that is
+refused is a ValueError.
 """
 
 import configparser
@@ -54,6 +55,8 @@ def check_cost(cost: float, where: str) -> float:
     """Check that a cost is at least 0, finite, and not too large for float32.
 
     where (str): The name of the cost, for the message of the error.
+    RETURNS (float): The cost as a number.
+    RAISES (ValueError): If it isn't so.
     """
     if not 0 <= number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
@@ -62,8 +65,9 @@ def check_cost(cost: float, where: str) -> float:
     return number(cost)
 
 
-# Each of the following functions checks a parameter of a loss, and returns its value as a number.
-# `loss` and `name` are the names of the loss and of the parameter, for the message of the error.
+# Each of the following functions checks a parameter of a loss, and returns its value: as a number,
+# unless it is one of some choices. `loss` and `name` are the names of the loss and of the
+# parameter, for the message of the ValueError.
 
 
 def at_least(least: float, loss: str, name: str, value: float | None) -> float:

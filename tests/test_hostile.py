@@ -102,6 +102,11 @@ def test_log_probs_of_another_number_of_tags_are_refused() -> None:
         chain.best_of_tied(POTENTIALS, numpy.zeros((5, 3)), 1e-6)
 
 
+def test_a_gradient_of_no_query_is_refused() -> None:
+    with pytest.raises(ValueError, match="vjps: expected at least one callback"):
+        chain.forward_backward(POTENTIALS).backprop()
+
+
 def test_a_callback_of_other_messages_is_refused() -> None:
     messages = chain.forward_backward(POTENTIALS)
     _, backprop_of_other = chain.forward_backward(POTENTIALS).log_partition()

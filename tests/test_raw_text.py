@@ -251,9 +251,10 @@ def test_other_vectors_have_no_raw_text(folder: Path) -> None:
     assert not len(read_raw_sentences(None))
 
 
-def test_damaged_hashes_are_named(folder: Path) -> None:
+@pytest.mark.parametrize("damaged", ["[]", '{"sentences": "packed:bm90IGNvbXByZXNzZWQ="}'])
+def test_damaged_hashes_are_named(folder: Path, damaged: str) -> None:
     learn_vectors([folder / "raw.txt"], folder / "vectors", lang="xx")
     assert len(read_raw_sentences(str(folder / "vectors")))
-    (folder / "vectors" / FILE).write_text("[]", encoding="utf8")
+    (folder / "vectors" / FILE).write_text(damaged, encoding="utf8")
     with pytest.raises(ValueError, match=r"raw_text.json: expected what `costner vectors` writes"):
         read_raw_sentences(str(folder / "vectors"))

@@ -5,8 +5,8 @@ Messages are what the forward and backward recursions compute for each token and
 answered from them. `ForwardBackward` and `MaxMessages` compute the messages of a batch once and
 have a method for each query. If you need only one query, call the function of the same name with
 potentials, such as `log_partition`. Values and scores are in float64, gradients in the type of the
-potentials.
-
+potentials. If arrays don't have the shapes and types that are described, or have tags that there
+aren't, a ValueError is raised.
 In shapes, B is the number of sequences, N of the tokens in all of them, K of tags, S of segments
 and E of entities. In formulas, s(y) is the score of the path y.
 """
@@ -64,7 +64,7 @@ class BestPath(NamedTuple):
 
     tags (Array): The tag of each token. Shape: (N,) or (k, N)
     scores (Array): The score of the path in each sequence, minus infinity if there is no such path.
-        Shape: (B,) or (k, B)
+        The tags then have no meaning. Shape: (B,) or (k, B)
     """
 
     tags: Any
@@ -213,6 +213,7 @@ class ForwardBackward:
         n (int): The number of paths, at least 1.
         rng (Generator): The generator of random numbers.
         RETURNS (Ints2d): The tags of the paths. Shape: (n, N)
+        RAISES (ValueError): If `n` is not an integer of at least 1.
         """
         _check_count("n", n)
         # One random number for each token of each path.
@@ -223,9 +224,12 @@ class ForwardBackward:
         over the batch, not one for each query.
 
         *vjps (VjpWithDerivative): The callback of each query, and the derivative with respect to
-            its values.
+            its values. There is at least one.
         RETURNS (Potentials): The gradient with respect to the potentials.
+        RAISES (ValueError): If there is none, or if a callback is from a query of other messages.
         """
+        if not vjps:
+            raise ValueError("vjps: expected at least one callback with its derivative, got none")
         return self._messages.backprop(*vjps)
 
 
@@ -268,6 +272,7 @@ class MaxMessages:
         log_probs (Floats2d): log p(y_t) of each tag at each token. Shape: (N, K)
         tolerance (float): The highest regret that counts as about as good.
         RETURNS (Ints1d): The tags of the path. Shape: (N,)
+        RAISES (ValueError): If `tolerance` is not a number of at least 0.
         """
         if not (_is_number(tolerance) and tolerance >= 0):
             raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance!r}")
@@ -346,7 +351,7 @@ def best_path(potentials: Potentials) -> BestPath:
     """Find the path with the highest score in each sequence (Viterbi). If several paths have the
     highest score, it is one of them.
 
-    argmax_y s(y)
+        argmax_y s(y)
     """
     return BestPath(*native.best_path(potentials))
 
@@ -376,7 +381,10 @@ def best_path_excluding(potentials: Potentials, allowed: Allowed) -> BestPath:
 
 @on_host
 def k_best(potentials: Potentials, k: int) -> BestPath:
-    """Find the k different paths with the highest scores, in each sequence. k is at least 1."""
+    """Find the k different paths with the highest scores, in each sequence.
+
+    RAISES (ValueError): If `k` is not an integer of at least 1.
+    """
     _check_count("k", k)
     return BestPath(*native.k_best(potentials, k))
 
@@ -400,7 +408,10 @@ def _check_count(name: str, count: Any) -> None:
 
 def set_threads(n_threads: int) -> None:
     """Set the number of threads over which the sequences of a batch are distributed. The default is
-    one thread. A small batch uses fewer."""
+    one thread. A small batch uses fewer.
+
+    RAISES (ValueError): If the number is below 1.
+    """
     if n_threads < 1:
         raise ValueError(f"expected at least 1 thread, got {n_threads}")
     native.set_threads(n_threads)

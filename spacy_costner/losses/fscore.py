@@ -5,8 +5,8 @@ The F-score comes from the numbers of true positives (TP), false positives (FP) 
 With psi = inf, they are counted on the best paths, and smoothed by a sigmoid.
 
 For the chain, entities are segments (see `chain.Segments`): `begin` has the first token of each,
-    `end` the one after its last, `tags` the tags of all of them, concatenated, and `after` the tags
-    that may follow each of them.
+`end` the one after its last, `tags` the tags of all of them, concatenated, and `after` the tags
+that may follow each of them.
 
 In shapes, B is the number of sequences, N of tokens, K of tags, and S of segments.
 """

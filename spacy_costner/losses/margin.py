@@ -96,6 +96,8 @@ def max_margin(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -
 
     Taskar, Guestrin & Koller (2003); Gimpel & Smith (2010), eq 4.
     """
+    # It is enough to look at the paths that are not gold: for gold itself the difference is 0,
+    # which is the least that the hinge returns.
     augmented = cost_augment(potentials, gold, multiplier)
     _, competitor_score = best_competitor(augmented, gold)
     _, gold_path_score = best_gold(potentials, gold)

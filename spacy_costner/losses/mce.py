@@ -52,6 +52,7 @@ def make_mce(
         normalise=normalise,
     )
     # With the best competitor alone, the loss has a kink where another path becomes the best one.
+    # The sigmoid is not convex, so the loss needs a start.
     return Loss(compute, is_smooth=not only_best, needs_start=True)
 
 

@@ -177,7 +177,7 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
     RETURNS (Floats1d): The distances. Shape: (G,)
     """
     xp = get_array_module(groups)
-    if len(groups) == 0:  # no array of CuPy that is empty has a maximum
+    if len(groups) == 0:  # an empty array has no maximum
         return xp.zeros(n_groups)
     features = xp.concatenate(pair)
     # Make one number, the key, of a group and a feature: group * base + feature.

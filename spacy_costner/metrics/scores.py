@@ -33,7 +33,7 @@ def f_beta(p: FloatsXd, r: FloatsXd, beta: float = 1.0) -> FloatsXd:
     """Compute F-beta from precision and recall. It is their weighted harmonic mean, and the same
     number as `f_score` computes from counts.
 
-    F = (1 + beta^2) P R / (beta^2 P + R)
+        F = (1 + beta^2) P R / (beta^2 P + R)
     """
     return ratio((1 + beta**2) * p * r, beta**2 * p + r)
 
@@ -76,7 +76,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
 
     n_id is how often sample i has doc d.
 
-    counts (Floats2d): M counts of each doc. Shape: (D, M)
+    counts (Floats2d): M counts of each doc. There is at least one doc. Shape: (D, M)
     n_samples (int): The number of samples.
     seed (int): The seed of the random numbers.
     RETURNS (Floats2d): The sums. Shape: (n_samples, M)
@@ -107,7 +107,7 @@ def bootstrap_intervals(counts: Floats2d, *, n_samples: int = 2_000) -> ScoreInt
     would differ on other docs like the test docs. They are percentiles of the scores of bootstrap
     samples.
 
-    counts (Floats2d): For each doc tp, fp and fn. Shape: (D, 3)
+    counts (Floats2d): For each doc tp, fp and fn. There is at least one doc. Shape: (D, 3)
     n_samples (int): The number of samples.
     RETURNS (ScoreIntervals): The intervals.
 
@@ -173,7 +173,7 @@ def paired_differences(
         over docs. Shape: (..., columns) to (scores, ...)
     baseline (int): The number of the system that the others are compared with.
     n_samples (int): The number of bootstrap samples.
-    RETURNS (list[list[Difference]]): For each score, the difference of each system.
+    RETURNS (list[list[Difference]]): For each score, how far each system is ahead of the baseline.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
     # One row for each doc, with the counts of all systems and seeds, so that they have the same

@@ -49,8 +49,8 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
-    a_t is the score of doc t, and n_t the number of docs before it. p-values are above 0 and at
-    most 1. They stay the same if more docs follow.
+    a_t is the score of doc t, and n_t the number of calibration docs and earlier docs, which are
+    the docs i. p-values are above 0 and at most 1. They stay the same if more docs follow.
 
     pool (list[float]): The scores of the calibration docs and of earlier docs, sorted. The scores
         of the new docs are added to it.
@@ -73,8 +73,9 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 
 
 def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
-    """Compute the logarithm of what each bet has made of 1 after each doc. A bet with exponent b
-    multiplies its money by b p^(b - 1) at a doc with the p-value p. That is above 1 if p is small.
+    """Compute the logarithm of the money of each bet after each doc. A bet begins with 1. With the
+    exponent b, it multiplies its money by b p^(b - 1) at a doc with the p-value p. That factor is
+    above 1 if p is small.
 
         log prod_{s <= t} b p_s^(b - 1),  b in BETS
 
@@ -90,8 +91,8 @@ def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
 
 
 def log_martingale(products: Floats2d) -> Floats1d:
-    """Compute the logarithm of the martingale after each doc. It is the mean over the bets of what
-    `log_products` returns the logarithm of. Shapes: (T, bets) to (T,)
+    """Compute the logarithm of the martingale after each doc. The martingale is the mean of the
+    money of all bets: see `log_products`. Shapes: (T, bets) to (T,)
 
     Vovk et al. (2021), section 3: the simple mixture, over a grid.
     """
@@ -159,7 +160,7 @@ class Shift(NamedTuple):
     level (float): The martingale at which the test alarms.
     alarm (int | None): The number of the doc, counted from 1, at which the test first alarms. None:
         it doesn't.
-    counts (Counts): Expected numbers of entities by label.
+    counts (Counts): The numbers of entities by label: see `Counts`.
     approximate (bool): Whether the temperature was fitted on the calibration docs. Then false
         alarms may be more frequent than 1 / level.
     """
@@ -174,7 +175,7 @@ class Shift(NamedTuple):
 
     @property
     def scores(self) -> Floats1d:
-        """The score of each doc: the entropy of its path, divided by the expected number of
+        """The score of each doc: the entropy of its path, divided by 1 + the expected number of its
         entities. Shape: (T,)"""
         return numpy.asarray(self.stream.scores[: self.n_docs])
 
@@ -313,7 +314,8 @@ def find_shift(
         `Counts`.
     earlier (Shift | None): The test of the earlier docs, if there are any.
     seed (int): Chooses the shares of ties: see `Stream`.
-    level (float): The martingale at which the test alarms.
+    level (float): The martingale at which the test alarms. It is that of the test of the earlier
+        docs, too: an alarm in these is not looked for again.
     RETURNS (Shift): The test of the earlier and the new docs.
     RAISES (ValueError): If the earlier docs had another seed or other calibration docs.
     """

@@ -42,7 +42,7 @@ def build_linear_chain_crf(
 
 
 def Transitions(nO: int | None = None) -> Model[Ragged, Potentials]:
-    """Build the output layer of a CRF, which takes ragged emissions to potentials. Shape of the
+    """Build the output layer of a CRF, which maps ragged emissions to potentials. Shape of the
     emissions: (N, K)"""
     return Model(
         "transitions",

@@ -47,6 +47,8 @@ class FirstPass(Shim):
     read_labels (ReadLabels | None): If you set this function, the labels that the second pass sees
         are read from docs by it, and the first pass is neither trained nor used. It is not saved.
     boundaries (Boundaries): Where the chain of a doc is cut. The component sets it.
+    tags (Tags): The tags of its chain. Training sets them. Before that there is only O.
+    weights (SparseWeights): The weights for new docs, which were trained on all training docs.
     """
 
     def __init__(
@@ -89,8 +91,10 @@ class FirstPass(Shim):
         """Predict the probability of O and of each label at each token. In training, each doc is
         predicted by weights that were not trained on it.
 
-        batch (FeatureBatch): The features of the docs. In training it has the hashes of the texts.
-        docs (Sequence[Doc]): The docs.
+        batch (FeatureBatch): The features of the docs. In training it has the hashes of the texts,
+            as `text_ids`.
+        docs (Sequence[Doc]): The docs. (They are always given. The default is there because Thinc
+            declares `Shim.predict` with a single argument.)
         RETURNS (Floats2d): The probabilities. Shape: (N, L + 1)
         """
         if self.read_labels is not None:
@@ -109,7 +113,7 @@ class FirstPass(Shim):
             # True for the tokens of these docs. Shape: (N,)
             is_in_fold = numpy.repeat(numpy.asarray(fold_of_doc) == fold, batch.lengths)
             if fold == -1:
-                # These docs were in no fold, so the weights of all folds have not seen them.
+                # These docs were in no fold, so the weights of all docs have not seen them either.
                 weights = self.weights
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:

@@ -268,7 +268,7 @@ class HiddenLayer(Shim):
     def copy(self) -> "HiddenLayer":
         """Make a copy with a new id, as optimizers keep averages by id."""
         copied = super().copy()  # this one has the same id
-        copied.id = HiddenLayer(0).id
+        copied.id = HiddenLayer(0).id  # each new shim gets the next id
         return copied
 
     def to_device(self, device_type: str, device_id: int) -> None:

@@ -133,7 +133,7 @@ def init(
     X: list[Doc] | None = None,
     Y: Potentials | None = None,
 ) -> None:
-    """Initialize both parts with the docs `X`. `Y` is not used."""
+    """Initialize both parts with the docs `X`: see `sparse.init`. `Y` is not used."""
     sparse, dense = model.layers
     sparse.initialize(X=X)
     dense.initialize(X=X)

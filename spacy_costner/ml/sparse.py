@@ -64,7 +64,8 @@ def build_sparse_crf(
         and, if it has them, `FirstPass` and `HiddenLayer`. Its attributes are functions that take
         the model as their first argument: see `build_vocab`, `find_features`, `score_features`
         and, as "resize_output", `resize_sparse_crf`.
-    RAISES (ValueError): If a number is out of its range.
+    RAISES (ValueError): If a number is out of its range, or if there is a hidden layer, and the
+        features don't include static vectors.
     """
     features = features or Template()
     where = "spacy_costner.SparseCRF"
@@ -116,7 +117,10 @@ def has_linear_part(model: Model) -> bool:
 
 
 def linear_part(model: Model) -> tuple[Features, SparseWeights]:
-    """The features and the weights of a linear CRF, or of the linear part of a hybrid."""
+    """The features and the weights of a linear CRF, or of the linear part of a hybrid.
+
+    RAISES (ValueError): If the model is neither.
+    """
     linear_model = _find_linear(model)
     if linear_model is None:
         raise ValueError(f"expected a model with sparse features, got {model.name}")
@@ -224,8 +228,8 @@ def init(
     Y: Potentials | None = None,
 ) -> None:
     """Build the vocabulary of features from the docs `X`, unless `build_vocab` has done so. Then,
-    if the number of tags is known, make the sparse weights, which are all 0, and the weights of the
-    hidden layer, if there is one."""
+    if the number of tags is known, make the sparse weights, which are all 0, and those of the
+    hidden layer, if there is one: see `HiddenLayer.allocate`. `Y` is not used."""
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
         features.build_vocab(X)
@@ -255,8 +259,8 @@ def find_features(
 
     model (Model): The model.
     docs (Sequence[Doc]): The docs.
-    is_train (bool): Whether the model learns from the labels of these docs. Label memory then
-        ignores the labels that it has counted in them.
+    is_train (bool): Whether the model learns from the labels of these docs. The label memory (see
+        `features.memory`) then ignores the labels that it has counted in them.
     by_word (bool): Whether the batch has the ids of words in place of the rows that depend on the
         word alone.
     RETURNS (FeatureBatch): The features.

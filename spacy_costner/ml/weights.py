@@ -30,7 +30,7 @@ from .vector_inputs import VectorInputs
 from .word_sums import WordSums
 
 AVERAGE = "average"
-
+"""The name under which an optimizer's `averages` say that the weights have an average."""
 AVERAGE_POWER = 3.0
 """The default of p: in averages the weights after step t count t^p. Chosen on development data: see
 docs/linear.md."""
@@ -573,7 +573,7 @@ class SparseWeights(Shim):
     def copy(self) -> "SparseWeights":
         """Make a copy with a new id, as optimizers keep averages by id."""
         copied = super().copy()  # this one has the same id
-        copied.id = SparseWeights().id
+        copied.id = SparseWeights().id  # each new shim gets the next id
         return copied
 
     def to_device(self, device_type: str, device_id: int) -> None:
@@ -642,7 +642,10 @@ class SparseWeights(Shim):
 
 def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
     """Load weights in the format of versions up to 0.3.0: floats of 16 bits, times a scale. They
-    are written into `weights`, an array of 0. Shape: (V + M + K + 2, K)"""
+    are written into `weights`, an array of 0. Shape: (V + M + K + 2, K)
+
+    RAISES (ValueError): If they are damaged or not finite. Other errors may be raised, too.
+    """
     n_rows, n_tags = weights.shape
     scale = saved["scale"]
     used_rows = numpy.frombuffer(saved["used"], dtype="<i4")

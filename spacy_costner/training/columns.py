@@ -79,7 +79,7 @@ class Column:
     def write(self, first_row: int, rows: ArrayXd) -> None:
         """Write rows, from row `first_row` on.
 
-        RAISES (OSError): If the disk is full.
+        RAISES (OSError): If they can't be written, for example because the disk is full.
         """
         n_bytes_of_row = self.dtype.itemsize * int(numpy.prod(self.shape))
         try:

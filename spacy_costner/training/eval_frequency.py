@@ -31,7 +31,8 @@ class Evaluations(NamedTuple):
     """When training evaluates: at step 0 and every `frequency` steps.
 
     steps_per_epoch (int): The number of steps of the shortest epoch.
-    n_steps (int | None): The number of steps after which training ends. None: there is no limit.
+    n_steps (int | None): The number of steps after which training ends, if it doesn't stop early.
+        None: there is no limit.
     frequency (int): The setting `eval_frequency`, in steps.
     """
 
@@ -68,8 +69,9 @@ class Evaluations(NamedTuple):
         )
 
     def in_each_epoch(self) -> "Evaluations":
-        """Lower the frequency so that there is at least one evaluation in each epoch. If it has to
-        be lowered, the last evaluation is at the end of training."""
+        """Lower `frequency`, the steps between two evaluations, so that there is at least one
+        evaluation in each epoch. If it has to be lowered, the last evaluation is close to the end
+        of training."""
         if self.are_enough:
             return self
         # The most steps that may lie between two evaluations: at least 1, also without examples.
@@ -77,9 +79,9 @@ class Evaluations(NamedTuple):
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
             return self._replace(frequency=highest_frequency)
-        # The fewest evaluations that are enough, at equal distances up to the last step. The last
-        # step may come a little earlier than `n_steps` says, if other orders have fewer steps.
-        # Training of a single step has only step 0, and the lowest frequency will do.
+        # The fewest evaluations that are enough, at equal distances up to the last step. (Steps are
+        # numbered from 0.) The last step may come a little earlier than `n_steps` says, if other
+        # orders have fewer steps. Training of a single step has only step 0: any frequency will do.
         last_step = max(self.n_steps - 1 - self.n_steps // UNCERTAIN, 1)
         n_evaluations = ceil(last_step / highest_frequency)
         return self._replace(frequency=last_step // n_evaluations)
@@ -150,6 +152,7 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
     nlp (Language | None): The pipeline that reads the corpus. None: the one of the config, without
         components.
     RETURNS (Evaluations | None): When training evaluates. None if the corpus is a stream.
+    RAISES (ValueError, OSError): If the config is wrong, or the corpus can't be read.
     """
     config = Config(Language.default_config).merge(config).interpolate()
     if nlp is None:

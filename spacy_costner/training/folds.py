@@ -80,6 +80,8 @@ def train_first_pass(
     objective (Objective): The objective of the component. It reads the annotation of docs.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
+    RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
+        finite.
     """
     first_pass = first_pass_of(model)
     if first_pass is None:
@@ -110,6 +112,8 @@ def train_first_pass(
             likelihood,
             find_features_of_batches(recounted_features, batches),
             max_epochs=first_pass.n_epochs,
+            # Not by the global generator, so that a first pass doesn't change the order in which
+            # the rest of the model is trained.
             shuffle=random.Random(0).shuffle,
             desc=f"first pass {number}/{N_FIRST_PASS_FOLDS + 1}",
         )
@@ -131,6 +135,7 @@ def divide_for_first_pass(
     examples (Sequence[Example]): The examples. Each has tokens.
     RETURNS (tuple[list[list[FoldBatch]], dict[int, int]]): The batches of each fold; and the fold
         of each text, by the hash of the text.
+    RAISES (ValueError): As `Objective.targets`.
     """
     n_words = sum(len(eg.predicted) for eg in examples)
     words_of_batch = min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
@@ -206,13 +211,15 @@ def train_linear_part(
 ) -> None:
     """Train the linear part of a hybrid model: on all docs, for new text, and once without each
     fold, for the docs of that fold. The model's setting `linear_epochs` says how long; if it is 0,
-    nothing is trained here.
+    or the model is no hybrid, nothing is trained here.
 
     model (Model): The model, whose vocabulary of features is built, and whose first pass is
         trained.
     objective (Objective): The objective of the component.
     tags (Tags): The tags of the chain.
     get_examples (GetExamples): Returns the training examples.
+    RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
+        finite.
     """
     max_epochs = model.attrs.get("linear_epochs")
     if not max_epochs:
@@ -222,7 +229,8 @@ def train_linear_part(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples, n_words)
-    words_of_batch = max(min(N_WORDS, n_words // LEAST_LINEAR_STEPS), 1)  # a step has a word
+    words_of_batch = min(N_WORDS, n_words // LEAST_LINEAR_STEPS)
+    words_of_batch = max(words_of_batch, 1)  # few words divided by the number of steps may be 0
     batcher = partial(minibatch_by_words, size=words_of_batch)
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
@@ -244,8 +252,8 @@ def train_linear_part(
 
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
-    # A fold has only weights of features and vectors. All folds use the transitions, start and end
-    # that were trained on all docs.
+    # Of the weights of a fold, those of features and vectors are kept. All folds use the
+    # transitions, start and end that were trained on all docs.
     n_emission_rows = weights.n_features + weights.n_vector_rows
     emissions_of_folds = [rows[:n_emission_rows] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
@@ -287,9 +295,10 @@ def _train_from_zero(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average, rounded as in a saved model. For the
-    arguments see `train`. Shape: (V + M + K + 2, K)
+    """Train weights from 0, and return their average, rounded as in a saved model (see
+    `SparseWeights.slim`). For the arguments see `train`. Shape: (V + M + K + 2, K)
 
+    RAISES (ValueError): If a score is not finite.
     RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:
         initialization needs the weights of all folds.
     """

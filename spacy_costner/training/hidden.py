@@ -54,6 +54,8 @@ def train_hidden_layer(
         in the end.
     progress (Progress): The progress of training so far, when the weights were trained.
     RETURNS (Trained): How training ended.
+    RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
+        finite.
     """
     _, weights = linear_part(model)
     layer = hidden_layer_of(model)

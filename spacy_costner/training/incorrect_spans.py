@@ -54,15 +54,15 @@ class IncorrectSpan(NamedTuple):
 def read_incorrect_spans(
     examples: Sequence[Example], key: str, tags: Tags, lengths: Ints1d
 ) -> list[IncorrectSpan]:
-    """Read the spans that are known not to be entities. A span without a label is an entity of no
-    label: it becomes one incorrect span for each label.
+    """Read the spans that are known not to be entities. A span without a label is not an entity of
+    any label: it becomes one incorrect span for each label of the tags.
 
     examples (Sequence[Example]): The examples.
     key (str): The key of the spans in `doc.spans` of the reference docs.
     tags (Tags): The tags of the chain.
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
     RETURNS (list[IncorrectSpan]): The spans, without those that don't align with tokens of the
-        predicted docs.
+        predicted docs, and without those of labels that the tags don't have.
     """
     # The first token of each doc, counted over the batch.
     first_tokens = (numpy.cumsum(lengths) - lengths).tolist()

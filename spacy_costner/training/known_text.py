@@ -76,7 +76,8 @@ def pack_ids(ids: Iterable[int]) -> str:
 
 
 def unpack_ids(packed: str) -> Array1d:
-    """Read the hashes from a text that `pack_ids` wrote. A damaged text raises an error."""
+    """Read the hashes from a text that `pack_ids` wrote. A damaged text raises an error of any
+    kind."""
     packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
     if packed.startswith(PACKED):
         return unpack_hashes(packed_bytes)

@@ -61,6 +61,7 @@ MOST_ITERATIONS = 60
 """The most iterations of `train_at_once`. More iterations make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
+"""`Trained.reason` after `train_at_once`, unless it was interrupted."""
 
 MEMINFO = Path("/proc/meminfo")
 """The file in which Linux says how much memory is free."""
@@ -142,6 +143,7 @@ class TotalLoss:
     c2 (float): The penalty of the weights.
     c2_of_vectors (float | None): The penalty of the weights of static vectors. None: `c2`.
     inputs (Inputs | None): The features and vectors of the examples. None: they are found here.
+    RAISES (ValueError): As `Objective.targets`.
     """
 
     def __init__(
@@ -317,7 +319,9 @@ def train_at_once(
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The examples.
     RETURNS (Trained): How training ended. Each evaluation of the loss counts as an epoch of one
-        step. The value is the loss with its penalty, per token, at the end of the last training.
+        step. The value is the loss with its penalty, per token, at the end of the last training
+        whose weights are used.
+    RAISES (ValueError): As `Objective.targets`.
     """
     penalty = PENALTY if len(tags.labels) <= MANY_LABELS else PENALTY_OF_MANY_LABELS
     n_tokens = sum(len(eg.predicted) for eg in examples)
@@ -446,7 +450,8 @@ def minimise_by_lbfgs(
         n_evaluations += 1
         return Point(vector, value, gradient)
 
-    point = Point(start, float("nan"), start)  # only if there is no time to evaluate the function
+    # The result of an interruption before the function is evaluated. Its gradient isn't used.
+    point = Point(start, float("nan"), gradient=start)
     values: list[float] = []  # at the start and after each iteration
     reason = "converged"
     steps: list[Step] = []

@@ -49,7 +49,8 @@ class Objective:
     loss (Loss | LossSchedule): The loss, or several losses that follow each other.
     weights (Weights): How much tokens and examples count.
     annotation (Annotation): Where the annotation stands in docs.
-    RAISES (ValueError): If tokens have weights, and no stage of the loss uses them.
+    RAISES (ValueError): If `weights` are not `Weights`, or if tokens have weights, and no stage of
+        the loss uses them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Objective:
     annotation: Annotation = field(default_factory=Annotation)
 
     def __post_init__(self) -> None:
+        """Check that the weights fit the loss. Errors: see the class."""
         if not isinstance(self.weights, Weights):
             raise ValueError(
                 f"{self.name}: weights: expected a block of spacy_costner.Weights.v1, got "
@@ -87,8 +89,9 @@ class Objective:
             `Gold.features`. Shape: (N, S)
         RETURNS (Segmentations[Targets]): The targets of whole docs and, if some docs have borders,
             those of docs that are cut at their borders.
-        RAISES (ValueError): If there are soft targets with labels that the tags don't have, or soft
-            targets and a loss that is a ratio over the batch.
+        RAISES (ValueError): If the annotation can't be learned (see `read_annotation`), or if there
+            are soft targets with labels that the tags don't have, or soft targets and a loss that
+            is a ratio over the batch.
         """
         batch = self._read_annotation(examples, tags)
         is_border = self.annotation.find_training_borders(examples)
@@ -125,7 +128,8 @@ class Objective:
         return targets
 
     def _read_annotation(self, examples: Sequence[Example], tags: Tags) -> AnnotatedBatch:
-        """Read the annotation of a batch with the settings of the component."""
+        """Read the annotation of a batch with the settings of the component: see
+        `read_annotation`."""
         return read_annotation(
             examples, tags, self.strings, self.annotation, self.weights, self._warned
         )
@@ -161,7 +165,7 @@ class Objective:
         value, gradient = loss.compute(potentials, gold)
 
         if targets.gold.tied_to is not None:
-            # With incorrect spans the loss saw several copies of each tag: sum their gradients.
+            # With incorrect spans the loss saw copies of tags: sum the gradients of copies.
             gradient = sum_over_copies(gradient, targets.gold.tied_to, len(targets.tags))
         if targets.soft is not None:
             from_teacher = divergence(sequence_scores, targets.soft)
@@ -214,7 +218,11 @@ class Objective:
 
     def cost_table(self, loss: Loss, tags: Tags) -> CostTable | None:
         """Return the cost table of a loss for some tags, (K, K). None if the loss has no cost. A
-        table is computed only once, as a cost may read a file."""
+        table is computed only once, as a cost may read a file.
+
+        RAISES (ValueError): If the cost can't be computed, for example because it is for a label
+            that the tags don't have.
+        """
         if loss.cost is None:
             return None
         key = (id(loss), tags.names)

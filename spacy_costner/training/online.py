@@ -100,6 +100,7 @@ def read_batches(
     tags (Tags): The tags of the chain.
     batches (Iterable[list[Example]]): The examples, divided into batches.
     RETURNS (Batches): The batches, in both segmentations.
+    RAISES (ValueError): As `Objective.targets`.
     """
     training_batches: list[Batches] = []
     for examples in batches:

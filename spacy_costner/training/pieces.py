@@ -69,7 +69,10 @@ class Piece:
         return self.n_tokens
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the example. A batcher with a `get_length` may ask for docs."""
+        """Return an attribute of the example. A batcher with a `get_length` may ask for docs.
+
+        RAISES (ValueError): If docs are not kept.
+        """
         if self.example is None:
             raise ValueError(
                 "cache: expected a training.batcher that needs the lengths of docs only, as docs "
@@ -98,6 +101,7 @@ def batch_pieces(
     shuffle (Callable): Shuffles a list in place.
     cache (Path | None): A folder for files, if memory is too small: see `read_pieces`.
     RETURNS (Batches): The batches, in both segmentations.
+    RAISES (ValueError): As `read_pieces`, or if there is a cache, and the batcher looks at docs.
     """
     if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
@@ -137,7 +141,7 @@ def read_pieces(
     cache (Path | None): A folder for files with the features and targets of tokens. Docs are not
         kept in memory then.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
-    RAISES (ValueError): If there is a cache, and a doc has soft targets.
+    RAISES (ValueError): As `Objective.targets`, or if there is a cache, and a doc has soft targets.
     """
     features, _ = linear_part(model)
     token_store = TokenStore(features, cache)
@@ -306,7 +310,8 @@ class TokenStore:
         """Add the tokens of docs.
 
         batch (FeatureBatch): The features of the docs.
-        targets (Targets): The targets of the docs, in either segmentation.
+        targets (Targets): The targets of the docs, in either segmentation: weights of tokens and
+            possible tags are the same in both.
         RETURNS (int): The number of the first of these tokens in the corpus.
         """
         first_token = self.n_tokens

@@ -44,7 +44,7 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
     path = pipeline_folder(vectors) / FILE
     try:
         return unpack_ids(json.loads(path.read_text(encoding="utf8"))["sentences"])
-    except (ValueError, LookupError, TypeError) as error:
+    except Exception as error:  # damaged hashes may raise any: see `unpack_ids`
         raise ValueError(f"{path}: expected what `costner vectors` writes: {error}") from error
 
 

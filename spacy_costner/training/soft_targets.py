@@ -104,6 +104,7 @@ def expectations(
     """
     if doc_of_sequence is None:
         doc_of_sequence = numpy.arange(len(potentials.lengths))
+    # Sorted, so that teachers with the same labels have the same tags here: see `mean`.
     finest = Tags(sorted(tags.labels)).finest
     # Each of the finest tags has the scores of the teacher's tag that it counts as, so that a set
     # of entities has the same score in both tag schemes. In float64, as expected counts are sums of

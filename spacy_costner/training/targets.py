@@ -145,6 +145,7 @@ class Weights:
         tags (Tags): The tags of the path.
         examples (Sequence[Example]): The examples, for the factors of their tokens.
         RETURNS (Floats1d | None): The weights; None if all are 1. Shape: (N,)
+        RAISES (ValueError): If the extension attribute `token` is not registered.
         """
         if not self.weighs_tokens:
             return None
@@ -181,7 +182,10 @@ class Weights:
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
         """Compute the weight of each example: the value of its extension attribute, times the
         weight that `costner distill` left in `doc.user_data` under `WEIGHT`. None if all weights
-        are 1. Shape: (D,)"""
+        are 1. Shape: (D,)
+
+        RAISES (ValueError): If the extension attribute `example` is not registered.
+        """
         docs = [eg.reference for eg in examples]
         has_weights = any(WEIGHT in doc.user_data for doc in docs)
         if self.example is None and not has_weights:
@@ -275,7 +279,9 @@ def read_annotation(
     warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
         added to it.
     RETURNS (AnnotatedBatch): The annotation.
-    RAISES (ValueError): If a label begins with "!", as of a span that is not an entity in spaCy 2.
+    RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
+        extension attribute of the weights is not registered, or if a label begins with "!", as of a
+        span that is not an entity in spaCy 2.
     """
     examples = [annotation.as_entities(eg, tags.labels) for eg in examples]
     presets = annotation.read_presets([eg.predicted for eg in examples])
