@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -24,7 +25,7 @@ from spacy.tokens import DocBin, Span
 from spacy_costner.analysis.annotating import PartCounts, Summary, annotate
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import divide, read_rows
-from spacy_costner.saving import locked
+from spacy_costner.saving import locked, save_file
 
 from .support import annotating
 from .support.annotating import SENTENCES, Saved, files, places, plain, rows, write_lines
@@ -576,14 +577,50 @@ def test_a_folder_that_cannot_be_locked_is_written_to(
     assert annotate_in_tens(model, inputs, tmp_path / "out").docs == N_DOCS
 
 
-def test_what_is_frozen_for_the_garbage_collector_is_unfrozen(
-    model: Path, inputs: list[Path], tmp_path: Path
+def is_frozen(an_object: object) -> bool:
+    """Whether the garbage collector skips an object. It doesn't list those that it skips."""
+    return all(listed is not an_object for listed in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [(["fine"], nullcontext()), (["poison"], pytest.raises(ValueError, match="poisoned"))],
+    ids=["until its end", "until an error"],
+)
+def test_objects_are_frozen_only_while_docs_are_annotated(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    error: AbstractContextManager[Any],
 ) -> None:
-    """While it annotates, `annotate` freezes all objects that exist, such as those of the
-    pipeline."""
-    n_frozen = gc.get_freeze_count()
-    annotate_in_tens(model, inputs, tmp_path / "out")
-    assert gc.get_freeze_count() == n_frozen
+    """The garbage collector then skips all objects that exist, such as those of the pipeline."""
+    object_before = ["existed before"]
+    was_frozen: list[bool] = []
+
+    def save_and_record(path: Path, write: Callable[[Path], None]) -> None:
+        was_frozen.append(is_frozen(object_before))
+        save_file(path, write)
+
+    monkeypatch.setattr("spacy_costner.analysis.annotating.save_file", save_and_record)
+    texts = write_lines(tmp_path / "a.txt", words)
+
+    with error:
+        annotate(model, [texts], tmp_path / "out", on_error="raise")
+
+    assert was_frozen == [True]
+    assert not is_frozen(object_before)
+
+
+def test_what_the_program_itself_has_frozen_stays_frozen(model: Path, tmp_path: Path) -> None:
+    texts = write_lines(tmp_path / "a.txt", SENTENCES)
+    object_of_program = ["frozen by the program"]
+    gc.freeze()
+    try:
+        annotate(model, [texts], tmp_path / "out")
+        assert is_frozen(object_of_program)
+    finally:
+        gc.unfreeze()
 
 
 # The command

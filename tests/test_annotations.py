@@ -208,7 +208,7 @@ def test_the_name_of_another_extension_is_refused(unsure: Path) -> None:
         ({"spans_key": ""}, "spans_key: expected a name"),
         ({"extension": ""}, "extension: expected a name"),
         ({"alternatives": 1.5}, f"alternatives: expected null or a probability from {LEAST_PROB}"),
-        ({"alternatives": 0.0}, "alternatives: expected"),
+        ({"alternatives": 0.0}, f"alternatives: expected null or a probability from {LEAST_PROB}"),
     ],
 )
 def test_bad_settings_of_confidence_are_refused_by_name(

@@ -127,7 +127,12 @@ def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
             2,
             "expected section.setting=value,value, got 'training.dropout'",
         ),
-        (["--sweep", "training.dropuot=1"], 1, "dropuot"),
+        (
+            ["--sweep", "training.dropuot=1"],
+            1,
+            "training.dropuot: expected a setting of [training], got 'dropuot': did you mean "
+            "'dropout'?",
+        ),
         ([], 1, "losses and sweeps: expected at least 1, got 0"),
     ],
     ids=["no value", "misspelt setting", "nothing to compare"],

@@ -113,16 +113,33 @@ def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experi
 
 
 def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
-    """Risk needs a trained model to start from, so 5 epochs of Sequential come before it."""
-    experiment_by_name = experiment._replace(loss_paths=["sequential", "Risk", "MIRA"])  # type: ignore[list-item]
+    """In place of the path of a config. A loss has the defaults of its factory. Risk needs a
+    trained model to start from, so 5 epochs of Sequential come before it."""
+    names = ["sequential", "Risk", "MIRA"]
+    experiment_by_name = experiment._replace(loss_paths=names)  # type: ignore[arg-type]
 
-    sequential, risk, mira = make_variants(*experiment_by_name, seeds=[0])
+    variants = make_variants(*experiment_by_name, seeds=[0])
 
-    assert [variant.loss for variant in (sequential, risk, mira)] == ["sequential", "Risk", "MIRA"]
-    assert sequential.config["components"]["ner"]["loss"] == SEQUENTIAL
-    schedule = risk.config["components"]["ner"]["loss"]
-    assert schedule["epochs"] == [5.0]
-    assert schedule["*"] == {"first": SEQUENTIAL, "then": RISK}
+    assert [variant.loss for variant in variants] == names
+    sequential, risk, mira = [variant.config["components"]["ner"]["loss"] for variant in variants]
+    assert sequential == SEQUENTIAL
+    assert risk == {
+        "@losses": "spacy_costner.Schedule.v1",
+        "epochs": [5.0],
+        "*": {"first": SEQUENTIAL, "then": RISK},
+    }
+    assert mira == {
+        "@losses": "spacy_costner.MIRA.v1",
+        "cost": HAMMING,
+        "multiplier": 1.0,
+        "aggressiveness": 0.01,
+    }
+
+
+def test_a_name_of_no_loss_is_refused(experiment: Experiment) -> None:
+    experiment_by_name = experiment._replace(loss_paths=["Rsk"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"--losses: expected any of .*Risk.*, got 'Rsk'"):
+        make_variants(*experiment_by_name, seeds=[0])
 
 
 def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> None:

@@ -511,7 +511,7 @@ def test_answers_of_all_tools_are_read(
     refused."""
     path = save_drawn(drawn, tmp_path, form)
     unanswered = list(read_docs(nlp, path, info=CorpusInfo()))
-    with pytest.raises(ValueError, match="missing annotation"):
+    with pytest.raises(ValueError, match=r"expected docs that are annotated .* got missing"):
         estimate(nlp, unanswered, make_docs(nlp))
     answer_tasks(path, form)
     result = estimate(nlp, read_docs(nlp, path), make_docs(nlp))

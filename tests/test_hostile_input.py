@@ -174,7 +174,7 @@ def test_a_doc_that_can_not_be_saved_is_an_error_row_among_the_others(
 def test_on_error_raise_stops_at_a_doc_that_can_not_be_saved(
     leaving: Leaving, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=r"a\.txt: id 2: "):
+    with pytest.raises(ValueError, match=r"a\.txt: id 2: TypeError: can not serialize"):
         annotate(
             leaving.model,
             [leaving.texts],
@@ -447,4 +447,4 @@ def test_watch_says_why_it_could_read_no_text(unsure: Path, tmp_path: Path) -> N
 
     assert result.exit_code == 1
     assert "watch: expected texts, could read none: " in result.output
-    assert "line 1" in result.output
+    assert "a.jsonl, line 1: expected JSON, got 'not JSON'" in result.output

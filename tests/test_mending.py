@@ -143,13 +143,13 @@ def test_the_miss_rate_of_the_earlier_promise_is_estimated(
 
 
 def test_drawn_docs_are_known_and_all_needed(nlp: Language, answers: list[Example]) -> None:
-    with pytest.raises(ValueError, match="add --drawn"):
+    with pytest.raises(ValueError, match=r"docs that `estimate --draw` drew, .*: add --drawn"):
         guarantee(nlp, answers, miss=LIMIT)
-    with pytest.raises(ValueError, match="all 80 drawings"):
+    with pytest.raises(ValueError, match="expected all 80 drawings with the seed 1, got"):
         guarantee(nlp, answers[1:], miss=LIMIT, drawn=True)
-    with pytest.raises(ValueError, match="without a confidence"):
+    with pytest.raises(ValueError, match="drawn: expected a miss rate without a confidence"):
         guarantee(nlp, answers, miss=LIMIT, confidence=0.95, drawn=True)
-    with pytest.raises(ValueError, match="without a confidence"):
+    with pytest.raises(ValueError, match="drawn: expected a miss rate without a confidence"):
         guarantee(nlp, answers, false_alarm=LIMIT, drawn=True)
     nlp.get_pipe("ner").cfg["temperature"]["overall"] = 2.0
     with pytest.raises(ValueError, match="expected the pipeline that the docs were drawn for"):

@@ -103,7 +103,7 @@ def test_fit_saves_calibration_and_tuning(folder: Path, fitted: Any) -> None:
     ("options", "message"),
     [
         (["--tune", "fast"], "--tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
-        (["--tune", "recall=2"], "got 'recall=2'"),
+        (["--tune", "recall=2"], "expected f, precision=0.9 or recall=0.9, got 'recall=2'"),
         (["--lang", "xyz"], "import language xyz"),
         (["config.cfg", "--lang", "es"], "fit: --lang: expected no config with it"),
     ],

@@ -696,9 +696,9 @@ def test_init_makes_a_component_of_each_group(init_with_groups: Callable[..., Co
     [
         ({"a": ["ORG", "GPE"], "b": ["PER", "GPE"]}, r"each label in one component, got \['GPE'\]"),
         ({"a": ["ORG", "GPE"]}, r"all labels of the corpus, got none of \['PER'\]"),
-        ({"a.b": ["ORG"]}, "expected {component: "),
-        ([], "expected {component: "),
-        ({"a": [["ORG"]]}, "expected {component: "),
+        ({"a.b": ["ORG"]}, r"groups.json: expected {component: \[labels\]}, got "),
+        ([], r"groups.json: expected {component: \[labels\]}, got "),
+        ({"a": [["ORG"]]}, r"groups.json: expected {component: \[labels\]}, got "),
     ],
     ids=["a label twice", "a label missing", "a name with a dot", "a list", "a list of lists"],
 )

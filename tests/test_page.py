@@ -276,7 +276,19 @@ SPANS = (
     "[...document.querySelectorAll('#entities mark')].map((mark) => "
     "[mark.firstChild.textContent, mark.lastChild.firstChild.textContent])"
 )
+"""The entities on the page, in order, as text and label."""
+
+PARAGRAPHS = "document.querySelectorAll('#entities p').length"
+"""The number of texts that are shown."""
+
+PROMISED = (
+    "[...byId('promised-rows').children].map((row) => "
+    "[row.children[0].textContent, row.children[1].textContent])"
+)
+"""The spans of the promised set on the page, in order, as text and label."""
+
 ENTITIES = [["Ana", "PER"], ["Rome", "LOC"]]
+"""Those of `TEXT`, the first example of the page."""
 
 
 def open_page(tab: Browser, path: Path, **options: Any) -> None:
@@ -290,6 +302,27 @@ def type_text(tab: Browser, text: str) -> None:
     tab.run("byId('text').focus(); byId('text').select(); byId('facts').textContent = ''")
     tab.call("Input.insertText", text=text)
     tab.wait("byId('facts').textContent !== ''")
+
+
+def choose_file(tab: Browser, path: Path) -> None:
+    """Choose a file in the field of the page for files. The facts are cleared, so that one can wait
+    for those of the new texts."""
+    tab.run("byId('facts').textContent = ''")
+    tab.call("DOM.enable")
+    document = tab.call("DOM.getDocument")["root"]["nodeId"]
+    field = tab.call("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
+    tab.call("DOM.setFileInputFiles", nodeId=field, files=[str(path)])
+
+
+def drop_file(tab: Browser, name: str, content: str) -> None:
+    """Drop a file on the page, and clear the facts, as `choose_file` does. The content is an
+    expression of JavaScript."""
+    tab.run(
+        "(() => { byId('facts').textContent = ''; const dropped = new DataTransfer();"
+        f" dropped.items.add(new File([{content}], {json.dumps(name)}));"
+        " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}));"
+        " })()"
+    )
 
 
 def saved_file(folder: Path) -> Path:
@@ -346,45 +379,61 @@ def test_type_slide_and_save(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs_chromium
-def test_files_lines_and_the_promised_set(page: Path, tmp_path: Path) -> None:
+def test_files_are_read_or_refused(page: Path, tmp_path: Path) -> None:
+    """The texts of a JSONL file are not put into the field, where they could not be told apart. An
+    error names the file and the line. The entities that are shown then stay."""
     (tmp_path / "two.jsonl").write_text('{"text": "Bo left Lima ."}\n{"text": "Rome"}\n')
     (tmp_path / "bad.jsonl").write_text("[]")
-    (tmp_path / "lines.txt").write_text("Bo left Lima .\n\nAna left Oslo .\n")
     with browser(tmp_path) as tab:
         open_page(tab, page)
-        tab.call("DOM.enable")
-        document = tab.call("DOM.getDocument")["root"]["nodeId"]
-        field = tab.call("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
-
-        def open_file(name: str) -> None:
-            tab.call("DOM.setFileInputFiles", nodeId=field, files=[str(tmp_path / name)])
-
-        open_file("two.jsonl")
-        tab.wait("byId('facts').textContent.includes('2 texts')")
+        choose_file(tab, tmp_path / "two.jsonl")
+        tab.wait("byId('facts').textContent.includes(' 2 texts,')")
         assert tab.run("byId('text').value") == ""
-        open_file("bad.jsonl")
+        assert tab.run(PARAGRAPHS) == 2
+        entities = [["Bo", "PER"], ["Lima", "LOC"], ["Rome", "LOC"]]
+        assert tab.run(SPANS) == entities
+
+        choose_file(tab, tmp_path / "bad.jsonl")
         tab.wait("byId('said').textContent.startsWith('bad.jsonl, line 1: expected an object')")
+        assert tab.run(SPANS) == entities
 
-        # A dropped file of lines, first as one text
-        drop = (
-            "const dropped = new DataTransfer();"
-            " dropped.items.add(new File(['Bo left Lima .\\nAna left Oslo .'], 'lines.txt'));"
-            " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}))"
-        )
-        tab.run(drop)
-        tab.wait("byId('facts').textContent.includes('1 text,')")
+
+@pytest.mark.slow
+@needs_chromium
+def test_a_dropped_file_is_one_text_or_one_of_each_line(page: Path, tmp_path: Path) -> None:
+    entities = [["Bo", "PER"], ["Lima", "LOC"], ["Ana", "PER"], ["Oslo", "LOC"]]
+    with browser(tmp_path) as tab:
+        open_page(tab, page)
+        drop_file(tab, "lines.txt", json.dumps("Bo left Lima .\n\nAna left Oslo .\n"))
+        tab.wait("byId('facts').textContent.includes(' 1 text,')")
+        assert tab.run(PARAGRAPHS) == 1
+        assert tab.run(SPANS) == entities
+
+        # The empty line is no text.
         tab.run("byId('lines').click()")
-        tab.wait("byId('facts').textContent.includes('2 texts')")
-        assert tab.run("document.querySelectorAll('#entities p').length") == 2
+        tab.wait("byId('facts').textContent.includes(' 2 texts,')")
+        assert tab.run(PARAGRAPHS) == 2
+        assert tab.run(SPANS) == entities
 
+
+@pytest.mark.slow
+@needs_chromium
+def test_the_promised_set_is_shown_with_its_promise(
+    fitted: Path, page: Path, tmp_path: Path
+) -> None:
+    """It is shown when somebody asks for it, with the spans that Python finds. They are more than
+    the entities."""
+    doc = spacy.load(fitted)(TEXT)
+    expected = [[str(span), span.label_] for span in doc.spans["confidence_guaranteed"]]
+    assert len(expected) > len(doc.ents) == len(ENTITIES)
+    with browser(tmp_path) as tab:
+        open_page(tab, page)
         assert tab.run("byId('promised-set').hidden")
         tab.run("byId('promised').click()")
         tab.wait("!byId('promised-set').hidden")
-        n_rows = tab.run("byId('promised-rows').children.length")
-        assert n_rows >= 4
-        assert "at most 0.05 of the entities of a doc are missed" in tab.run(
-            "document.body.innerText"
-        )
+        assert sorted(tab.run(PROMISED)) == sorted(expected)
+        promise = "at most 0.05 of the entities of a doc are missed"
+        assert promise in tab.run("document.body.innerText")
 
 
 @pytest.mark.slow
@@ -393,11 +442,8 @@ def test_long_texts_show_progress_and_stop(page: Path, tmp_path: Path) -> None:
     with browser(tmp_path) as tab:
         open_page(tab, page)
         lines = "'Yesterday Ana left Rome with bag 7 .\\n'.repeat(30000)"
-        tab.run(
-            "byId('lines').checked = true; const dropped = new DataTransfer();"
-            f" dropped.items.add(new File([{lines}], 'long.txt'));"
-            " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}))"
-        )
+        tab.run("byId('lines').checked = true")
+        drop_file(tab, "long.txt", lines)
         tab.wait("byId('progress').value > 0 && byId('progress').value < byId('progress').max")
         tab.run("byId('stop').focus()")
         tab.press("Enter")
@@ -470,12 +516,7 @@ def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
         type_text(tab, "\n".join(texts))
         shown = tab.run(SPANS)
         assert len({label for _, label in shown}) > len(HOSTILE) // 2
-        name = f"<img src=x onerror={RUN}>.jsonl"
-        tab.run(
-            "const dropped = new DataTransfer();"
-            f" dropped.items.add(new File(['<b>'], {json.dumps(name)}));"
-            " document.dispatchEvent(new DragEvent('drop', {dataTransfer: dropped, bubbles: true}))"
-        )
+        drop_file(tab, f"<img src=x onerror={RUN}>.jsonl", "'<b>'")
         tab.wait("byId('said').textContent.includes('line 1')")
         for i in range(len(HOSTILE)):
             tab.run(f"byId('examples').children[{i}].click()")

@@ -151,7 +151,7 @@ def test_init_writes_vectors_beside_the_config(folder: Path) -> None:
 
     again = run("init", folder / "configs" / "other.cfg", *corpora, *options)
     assert again.exit_code == 1
-    assert "vectors" in again.output
+    assert f"{folder / 'configs' / 'vectors'}: expected a new file, got one that" in again.output
     assert run("init", config_path, *corpora, *options, "--force").exit_code == 0
 
 
@@ -197,8 +197,9 @@ def test_fit_refuses_raw_text_before_it_is_read(folder: Path) -> None:
 
 @pytest.fixture
 def transductive(folder: Path) -> Path:
-    """The folder, whose raw text also has the sentences of the development corpus."""
-    lines = [" ".join(words_of_annotated(i)) for i in range(12, N)]
+    """The folder with a second file of raw text: the sentences of the development corpus, but in
+    capitals, and with a full stop."""
+    lines = [" ".join(words_of_annotated(i)).upper() + " ." for i in range(12, N)]
     (folder / "dev.txt").write_text("\n".join(lines), encoding="utf8")
     return folder
 

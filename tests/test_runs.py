@@ -229,7 +229,7 @@ def test_the_executor_is_shut_down_if_the_caller_stops_reading() -> None:
     ended_runs = run_all([Run("two", square, {"x": 2})] * 3, lambda: executor)
     next(ended_runs)
     ended_runs.close()
-    with pytest.raises(RuntimeError, match="after shutdown"):
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
         executor.submit(square, 2)
 
 

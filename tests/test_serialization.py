@@ -464,7 +464,9 @@ def test_a_tree_that_lacks_a_label_is_refused_and_the_decoding_stays(
     tree.write_text('{"LOC": {}}')
     ner = spacy.load(saved / "sparse").get_pipe("ner")
 
-    with pytest.raises(ValueError, match=r"tree: .*'PERSON'"):
+    with pytest.raises(
+        ValueError, match=r"tree: .*expected a node for every label, got none for 'PERSON'"
+    ):
         ner.set_decoding(spacy.registry.resolve({"decoding": min_cost})["decoding"])
 
     assert ner.cfg["decoding"] == {"bias": 0.0, "labels": {}}
@@ -473,7 +475,9 @@ def test_a_tree_that_lacks_a_label_is_refused_and_the_decoding_stays(
 def test_a_label_that_the_tree_lacks_is_not_added(saved: Path, min_cost: dict[str, Any]) -> None:
     ner = load(saved / "sparse", decoding=min_cost).get_pipe("ner")
 
-    with pytest.raises(ValueError, match=r"tree: .*'GPE'"):
+    with pytest.raises(
+        ValueError, match=r"tree: .*expected a node for every label, got none for 'GPE'"
+    ):
         ner.add_label("GPE")
 
 
@@ -499,7 +503,7 @@ def test_a_tree_is_saved_with_the_model(
 
     assert entities_of_texts(loaded) == expected
     assert entities_of_texts(through_disk(loaded, tmp_path / "second copy")) == expected
-    with pytest.raises(ValueError, match=r"another\.json"):
+    with pytest.raises(ValueError, match=r"another\.json.*could not read it: .*No such file"):
         load(tmp_path / "model", decoding={**min_cost, "tree": str(tmp_path / "another.json")})
 
 

@@ -73,7 +73,7 @@ def test_settings_of_functions_that_take_any_or_are_unknown_are_not_refused() ->
     ("path", "message"),
     [
         ("paths.trian", r"\[paths\], got 'trian': did you mean 'train'"),
-        ("system.sed", "mean 'seed'"),
+        ("system.sed", r"\[system\], got 'sed': did you mean 'seed'"),
         ("components.nre.scheme", r"\[components\], .* mean 'ner'"),
         ("trainig.seed", "expected a setting of the config, .* mean 'training'"),
     ],

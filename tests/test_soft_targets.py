@@ -261,12 +261,23 @@ def test_gold_of_taught_docs_does_not_count() -> None:
 
 def test_docs_of_other_tokens_keep_their_gold() -> None:
     """Soft targets are by token. Here the reference, which has them, ends with the token "Rome",
-    and the predicted doc with the tokens "Ro" and "me". So there are no soft targets."""
+    and the predicted doc with the tokens "Ro" and "me". So the loss is that of the gold, in which
+    the entity "Rome" has both tokens."""
     nlp, ner, examples = taught(1)
-    words = [*(token.text for token in examples[0].reference[:-1]), "Ro", "me"]
-    other = Example(Doc(nlp.vocab, words=words), examples[0].reference)
+    reference = examples[0].reference
+    words = ["Ana", "saw", "Ro", "me"]
+    other = Example(Doc(nlp.vocab, words=words), reference)
+    gold = Doc(nlp.vocab, words=words, ents=["B-X", "O", "B-X", "I-X"])
+    with_gold_alone = Example(Doc(nlp.vocab, words=words), gold)
     assert is_taught(examples[0]) and not is_taught(other)
     assert ner.objective.targets([other], ner.chain_tags).finest.soft is None
+
+    scores = ner.model.predict([other.predicted])
+    value, gradient = ner.get_loss([other], scores)
+    expected, expected_gradient = ner.get_loss([with_gold_alone], scores)
+
+    assert value == expected > 0
+    assert_allclose(gradient.emissions, expected_gradient.emissions)
 
 
 def test_weights_of_docs_are_read() -> None:

@@ -1,6 +1,7 @@
 """Training of the linear model, by L-BFGS and online: objective, optimum, steps, pipelines."""
 
 import random
+import shutil
 from itertools import count
 from math import ceil
 from pathlib import Path
@@ -561,10 +562,15 @@ def test_online_training_on_no_batches_ends_at_once(ner_and_batches: tuple[Any, 
     assert train(ner, [], Adam(), max_epochs=0, max_steps=5).n_steps == 0
 
 
+@pytest.mark.parametrize("n_few", [0, FEW_SENTENCES], ids=["trained by updates", "trained at once"])
 def test_fit_reads_each_corpus_once(
-    monkeypatch: pytest.MonkeyPatch, experiment: Experiment
+    monkeypatch: pytest.MonkeyPatch, experiment: Experiment, n_few: int
 ) -> None:
-    """The training corpus and the development corpus."""
+    """The training corpus for initialization and training, the development corpus for its check
+    and for the scores. Here it is a copy at another path. Corpora of fewer than `FEW_SENTENCES`
+    sentences are trained at once, by L-BFGS."""
+    dev_path = experiment.test_path.with_name("dev.spacy")
+    shutil.copy(experiment.test_path, dev_path)
     paths: list[Path] = []
     read = Corpus.__call__
 
@@ -573,8 +579,14 @@ def test_fit_reads_each_corpus_once(
         return read(corpus, nlp)
 
     monkeypatch.setattr(Corpus, "__call__", recorded_read)
-    fit(sparse_config(experiment, **ONLINE), experiment.output_path)
-    assert len(paths) == 2
+    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", n_few)
+
+    fitted = fit(
+        sparse_config(experiment, paths={"dev": str(dev_path)}, **ONLINE), experiment.output_path
+    )
+
+    assert paths == [experiment.test_path, dev_path]
+    assert fitted.outcomes["ner"].reason == ("trained" if n_few == 0 else AT_ONCE)
 
 
 @pytest.mark.usefixtures("online")

@@ -31,7 +31,7 @@ from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.promises import Promise, Thresholds
 
 from .support.node import NODE, Node, needs_node, node
-from .support.pipelines import pipeline, train
+from .support.pipelines import pipeline, promise_of, train
 from .support.vocabs import blank_vocab
 from .support.web_models import (
     ANSWER,
@@ -245,14 +245,31 @@ def test_info(words_model: WebModel) -> None:
 
 
 @needs_node
-def test_hidden_and_untrained_labels(browser: Node, tmp_path: Path) -> None:
-    """The label "team" was added after the weights were set."""
+def test_untrained_labels_are_not_predicted(browser: Node, tmp_path: Path) -> None:
+    """The label "team" was added after the weights were set. Its own are 0, so it would be likely
+    where the weights of other labels are negative. The threshold is so low that they are found."""
     nlp = make_pipeline(decoding={**THRESHOLD, "threshold": 0.1})
     ner = nlp.get_pipe("ner")
     ner.add_label("team")
     ner.from_bytes(ner.to_bytes())
     load_in_node(browser, make_web_model(nlp).data, tmp_path)
     check_same(nlp, browser, TEXTS)
+
+
+@needs_node
+def test_labels_that_the_component_does_not_write_are_hidden(browser: Node, tmp_path: Path) -> None:
+    """Of the labels city, paper and person, which all compete, only city is its own. The others are
+    in neither the labels nor the entities nor the guaranteed set."""
+    nlp = make_pipeline(
+        decoding={**THRESHOLD, "threshold": 0.1}, spans_key="sc", own_labels=["city"]
+    )
+    promise = promise_of({"": Thresholds(0.05, {})}, miss=0.1)
+    nlp.get_pipe("ner").set_guarantee(promise)
+
+    loaded = load_in_node(browser, make_web_model(nlp).data, tmp_path)
+
+    assert loaded["labels"] == ["city"]
+    check_same(nlp, browser, TEXTS, guaranteed=True)
 
 
 # What a page can't have

@@ -78,14 +78,14 @@ def make_pipeline(
     spread: The standard deviation of weights.
     n_copies: How often each sentence is in the training corpus.
     lang: The language of the tokenizer. That for many languages is made in the shortest time.
-    settings: Other settings of the component.
+    settings: Other settings of the component. The entities are in `doc.spans["sc"]`, too.
     """
     model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": features}
     nlp = spacy.blank(lang)
     config = {"model": model, "confidence": CONFIDENCE, **settings}
     nlp.add_pipe("cost_sensitive_ner", name="ner", config=config)
     examples = [
-        Example.from_dict(nlp.make_doc(text), {"entities": entities})
+        Example.from_dict(nlp.make_doc(text), {"entities": entities, "spans": {"sc": entities}})
         for text, entities in SENTENCES * n_copies
     ]
     nlp.initialize(lambda: examples)
@@ -109,12 +109,13 @@ def predict_in_python(nlp: Language, text: str) -> dict[str, Any]:
     """The tokens of a text, its entities and the guaranteed set, as JavaScript returns them."""
     doc = nlp(text)
     places = utf16_places(text)
+    key = nlp.get_pipe("ner").confidence.spans_key
     guaranteed = None
-    if "confidence_guaranteed" in doc.spans:
-        guaranteed = _entities(doc, "confidence_guaranteed", places)
+    if f"{key}_guaranteed" in doc.spans:
+        guaranteed = _entities(doc, f"{key}_guaranteed", places)
     return {
         "tokens": [[places[token.idx], places[token.idx + len(token)]] for token in doc],
-        "entities": _entities(doc, "confidence", places),
+        "entities": _entities(doc, key, places),
         "guaranteed": guaranteed,
     }
 
