@@ -477,6 +477,19 @@ def test_rejected_spans_become_incorrect_spans(tmp_path: Path) -> None:
     assert (span.text, span.label_) == ("Ann", "PER")
 
 
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_each_rejected_span_of_a_text_becomes_a_doc(is_binary: bool, tmp_path: Path) -> None:
+    """Also those with the same tokens. The same answer twice is read once."""
+    places = [(0, 3, "PER"), (0, 3, "ORG"), (8, 11, "LOC"), (8, 11, "LOC")]
+    tasks = [prodigy([place], answer="reject", _is_binary=is_binary) for place in places]
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
+
+    docs = read_corpus(path, incorrect_spans_key="wrong")
+
+    spans = [(span.text, span.label_) for doc in docs for span in doc.spans["wrong"]]
+    assert spans == [("Kim", "PER"), ("Kim", "ORG"), ("Ann", "LOC")] and len(docs) == 3
+
+
 def studio_result(spans: list[Any]) -> dict[str, Any]:
     """The annotation of an annotator in Label Studio."""
     values = [{"start": start, "end": end, "labels": [label]} for start, end, label in spans]

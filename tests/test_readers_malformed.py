@@ -407,7 +407,8 @@ def test_a_damaged_file_of_tag_names_is_refused(tmp_path: Path) -> None:
     """The names are looked for beside the corpus, in dataset_info.json."""
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
-    (tmp_path / "dataset_info.json").write_text('{\n"features": ')
-
-    with pytest.raises(CorpusError, match=r"dataset_info.json, line 2: expected JSON"):
-        read_corpus(path)
+    info_path = tmp_path / "dataset_info.json"
+    for content, line in [('{\n"features": ', 2), ("[" * 100_000, 1)]:
+        info_path.write_text(content)
+        with pytest.raises(CorpusError, match=rf"dataset_info.json, line {line}: expected JSON"):
+            read_corpus(path)

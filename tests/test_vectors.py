@@ -185,6 +185,18 @@ def test_what_is_skipped_in_folders_is_told(tmp_path: Path, monkeypatch: Any) ->
     assert f"skipped (not text, or about the texts): {folder / 'README.md'}, " in result.output
 
 
+def test_texts_of_brat_are_read_by_their_annotation(tmp_path: Path) -> None:
+    """Both files of a text count as one, even if the .ann file is empty."""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Kim Lee left\n")
+    (tmp_path / "a.ann").write_text("T1\tPER 0 7\tKim Lee\n")
+    (tmp_path / "b.ann").write_text("")
+
+    files = find_raw_files([tmp_path])
+
+    assert [path.name for path in files.paths] == ["a.ann", "b.ann"] and not files.skipped
+
+
 def test_long_lines_are_cut_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part has at most five characters, with the blank at its beginning. So " three" is cut,
     too."""

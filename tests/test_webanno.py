@@ -182,7 +182,15 @@ def test_a_word_without_a_token_and_sentences_out_of_order_are_refused(tmp_path:
     with pytest.raises(CorpusError, match=r"expected all words of the text.*got ' Lee'"):
         read_corpus(path)
     path = write(tmp_path, TWO_SENTENCES.replace("18-24", "8-14"))
-    with pytest.raises(CorpusError, match=r"line 13: expected offsets in the sentence"):
+    with pytest.raises(CorpusError, match="line 13: expected a sentence that begins at 17 or soon"):
+        read_corpus(path)
+
+
+def test_a_sentence_far_behind_the_one_before_is_refused(tmp_path: Path) -> None:
+    """The blanks between them would take all memory."""
+    offsets = f"{10**14}-{10**14 + 3}"
+    path = write(tmp_path, f"#Text=Kim\n1-1\t{offsets}\tKim\t_\t_\n")
+    with pytest.raises(CorpusError, match="line 6: expected a sentence that begins at 0 or soon"):
         read_corpus(path)
 
 

@@ -30,6 +30,8 @@ from .tasks import (
 )
 
 FRAGMENT = r"\d{1,15} \d{1,15}"
+"""Matches the offsets of a fragment. `int` refuses numbers of more than 4,300 digits."""
+
 ENTITY = re.compile(rf"T\S*\t(\S+) ({FRAGMENT}(?:;{FRAGMENT})*)\t(.*)")
 """Matches the line of an entity. The groups are its label, its fragments and its text."""
 
@@ -64,7 +66,8 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
     path (Path): The .ann file or the .txt file.
     context (Context): What the reader needs. The problems are added to its info.
     RETURNS (Iterator[Doc]): The doc.
-    RAISES (CorpusError): If one of the files can't be read, or a line isn't of the format.
+    RAISES (CorpusError): If one of the files is missing or can't be read, or a line isn't of the
+        format.
     """
     context.info.add_file("brat standoff")
     annotation_path = path.with_suffix(BRAT_ANNOTATION)
@@ -74,8 +77,8 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_task(path: Path, info: CorpusInfo) -> Task:
-    """Read an .ann file and the .txt file beside it as a task. Discontinuous entities are added to
-    `info` as problems."""
+    """Read an .ann file and the .txt file beside it as a task. The annotation of discontinuous
+    entities is missing, and they are added to `info` as problems."""
     text_path = path.with_suffix(".txt")
     if not text_path.is_file():
         raise CorpusError(f"{path}: expected its text in {text_path.name}, got no such file")
@@ -87,7 +90,8 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
     spans: list[TaskSpan] = []
     missing: list[Range] = []
     for entity in entities:
-        # Up to here, ends were allowed up to the number of code units. Now they count characters.
+        # `_read_entities` has allowed ends up to the number of code units. Now they count
+        # characters.
         last_end = max(end for _, end in entity.fragments)
         if last_end > len(text):
             expected = f"expected offsets in a text of {len(text)} characters"
@@ -98,6 +102,7 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
+        # `tasks_to_docs` compares the text with that of the doc: see `has_its_text`.
         spans.append(TaskSpan(start, end, entity.label, {"text": entity.text}))
     return Task(text, spans, missing=tuple(missing))
 
@@ -106,7 +111,8 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
     """Read the entities of an .ann file.
 
     path (Path): The file.
-    limit (int): The largest end that a fragment may have.
+    limit (int): The largest end that a fragment may have: the length of the text in UTF-16 code
+        units, as it isn't known yet what offsets count.
     YIELDS (BratEntity): The entities, with the offsets of the file.
     RAISES (CorpusError): If a line is not of the format.
     """
@@ -132,15 +138,18 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Whether the offsets of an entity fit the text that the .ann file has beside them. Differences
-    in white space don't count."""
+    """Whether the offsets of an entity fit the text that the .ann file has beside them. White space
+    between words may differ, such as a line break and a blank. It counts at the ends: otherwise
+    code units could be taken for characters. In "a 😀 c" the code units of "😀" are 2 to 4, and
+    the characters from 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
 
 def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
-    """Make the offsets of entities count characters. Some count UTF-16 code units, as browsers do.
-    They are converted if only then each entity has the text that stands beside its offsets."""
+    """Make the offsets of entities count characters. Those of some tools count UTF-16 code units,
+    as JavaScript does. They are converted if only then each entity has the text that stands beside
+    its offsets."""
     if all(_has_its_text(entity, text) for entity in entities):
         return entities
     ends = utf16_ends(text)

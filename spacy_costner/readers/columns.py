@@ -34,7 +34,8 @@ ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and cha
 others. U+3000 is the last character of white space in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
-"""Matches a token that would be read otherwise than it is written."""
+"""Matches a token that would be read otherwise than it is written. A blank before a TAB, say, is
+taken for padding."""
 
 ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
 """Matches a label that would be read otherwise than it is written."""
@@ -62,8 +63,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     path (Path): The file.
     context (Context): What the reader needs. The format and the problems are added to its info.
     RETURNS (Iterator[Doc]): The docs.
-    RAISES (CorpusError): If a line has another number of columns than the first one, or no tag in
-        the column of the tags.
+    RAISES (CorpusError): If the file isn't text in UTF-8, has lines with different numbers of
+        columns, or has something other than tags of one scheme in the column of the tags.
     """
     text = read_text(path)
     lines = text.split("\n")
@@ -109,7 +110,7 @@ def _check_tag_column(fields: list[str], layout: Layout, place: FilePlace) -> No
     fields (list[str]): The fields of all tokens.
     layout (Layout): The columns of the file.
     place (FilePlace): The place of the first token, for the error.
-    RAISES (CorpusError): If there are none.
+    RAISES (CorpusError): If it has none.
     """
     tags = fields[layout.tag_column :: layout.n_columns]
     if layout.n_columns == 2 or _has_tags(tags):
@@ -204,8 +205,8 @@ def _tag_column(column: int | None, n_columns: int, place: FilePlace) -> int:
 
 def _find_first_row(lines: list[str]) -> int | None:
     """Find the first line that has a token, and return its index. Lines that begin with "#" are
-    taken for comments. If all lines are, "#" may be a token, and it is the first line that ends
-    with a tag. None: no line has a token."""
+    taken for comments. If there are no other lines, "#" may be a token, and the first line that
+    ends with a tag is returned. None: no line has a token."""
     for i, line in enumerate(lines):
         if line.strip() and not line.startswith("#"):
             return i
@@ -224,7 +225,8 @@ def _split_at_blanks(line: str) -> list[str]:
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split a line at TABs. A line of white space has no fields.
+    """Split a line at TABs. Blanks and TABs at its end are left out. A line of white space has no
+    fields.
 
     line (str): The line.
     is_padded (bool): Whether there may be blanks beside TABs. They are left out, but a field of
@@ -251,6 +253,7 @@ def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusI
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
+        # A comment on the line before is empty by now.
         begins_sentence = i == 0 or not lines[i - 1].strip()
         fields = layout.split(line)
         is_token = len(fields) == layout.n_columns and _is_tag(fields[layout.tag_column])
@@ -280,7 +283,7 @@ def _hint_at_tags(fields: list[str], n_columns: int) -> str:
     """
     for column in range(1, n_columns):
         for field in fields[column::n_columns]:
-            if PREFIXED.match(field):
+            if PREFIXED.fullmatch(field):
                 return f"column {column + 1} has tags such as {field!r}"
     return "no column has entities"
 
@@ -346,7 +349,10 @@ def _has_several_sentences(doc: Doc) -> bool:
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
     """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2. Tokens
-    of white space are left out."""
+    of white space are left out.
+
+    RAISES (ValueError): If a token or a label would be read otherwise than it is written.
+    """
     begins_entity = False
     for token in sent:
         # If the first token of an entity is white space, which is left out, the next token gets the

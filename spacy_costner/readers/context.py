@@ -33,13 +33,14 @@ class ReadOptions:
     column (int | None): The number of the column that has the tags, for files of columns: at least
         2 from the left, where the first column is 1, or negative from the right, where the last
         column is -1. None: the last column. For WebAnno TSV, the column that has the labels, at
-        least 4. None: the column of named entities, or the only feature.
+        least 4 or negative. None: the column of named entities, or the only feature.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
         `doc.ents`. If a format has no such spans, the entities are written there.
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
-        the extension attribute of docs that has it. All texts with the same id become one doc.
+        the extension attribute of docs that has it. The texts of a file with the same id, which
+        have to follow each other, become one doc.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but in some epochs of training docs are cut there. False: they don't, and
         training doesn't cut docs there either.

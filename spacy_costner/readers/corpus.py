@@ -74,7 +74,9 @@ def read_docs(
         warnings.
     predicted (Predicted | None): The docs that the tokenizer makes are added to it: see `Context`.
     YIELDS (Doc): The docs, without empty ones.
-    RAISES (CorpusError): If a file can't be read; the message names file and line.
+    RAISES (CorpusError): If a file can't be read; the message names it and, if there are lines, the
+        line.
+    RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
     for file in corpus_files(Path(path)):
         file_info = CorpusInfo() if info is None else info
@@ -106,6 +108,7 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
     context (Context): What the reader needs.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If the file can't be read.
+    RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
     """
     if path.is_dir():
         return read_dataset(path, context)
@@ -184,7 +187,8 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
     context (Context): What the reader needs.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (ImportError): If `datasets` isn't installed.
-    RAISES (CorpusError): If it is no dataset, or a dataset of several splits.
+    RAISES (CorpusError): If it is no dataset, a dataset of several splits, or one without rows.
+        The docs are read one after another, and errors in rows raised only then.
     """
     message = f"{path}: a {DATASET} requires the library `datasets`"
     datasets = require("datasets", extra="datasets", missing=message)
@@ -201,7 +205,7 @@ def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
             yield FilePlace(path, number, "row"), row
 
     def find_names(key: str) -> list[str] | None:
-        # In a dataset a column is a "feature". That of tags is a Sequence, whose attribute
+        # In a dataset a column is a "feature". The feature of tags is a Sequence, whose attribute
         # `feature` is a ClassLabel. If tags are numbers, the ClassLabel has their names.
         feature = dataset.features[key]
         while feature is not None and not hasattr(feature, "names"):
@@ -282,7 +286,7 @@ class AnyCorpus(Corpus):
         """Read the examples of the corpus.
 
         nlp (Language): The pipeline.
-        YIELDS (Example): The examples, with those of the augmenter.
+        YIELDS (Example): What the augmenter makes of the examples: see `make_reader`.
         """
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
@@ -302,13 +306,14 @@ class AnyCorpus(Corpus):
                 yield augmented
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore what an augmented example has lost. spaCy's augmenters tokenize its text again,
-        so the tokens of the file and the sentence starts are gone.
+        """Restore what an augmented example has lost. spaCy's augmenters tokenize its text again
+        for the predicted doc, and drop the sentence starts of both docs.
 
         eg (Example): The example that the augmenter was given.
         augmented (Example): The example that it has made, which is changed.
         """
         if eg.reference.has_unknown_spaces:
+            # There is no text to tokenize: see `as_spacy_evaluates`.
             augmented.predicted = copy_without_annotation(augmented.reference)
         # Sentences can be found again only if the augmenter moved no characters.
         if len(augmented.text) == len(eg.text):
@@ -317,7 +322,7 @@ class AnyCorpus(Corpus):
 
     def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
         """Copy the sentence starts of the reference to the predicted doc if the settings ask for
-        them. If the option `sentences` is False, mark the doc, so that training ignores them."""
+        them. If the option `sentences` is False, mark the doc: see `WITHOUT_SENTENCES`."""
         if self.file_tokens or self.options.sentences:
             copy_sentences(reference, predicted)
         elif self.options.sentences is False:
@@ -360,7 +365,7 @@ def examples_to_measure(
     YIELDS (Example): The examples.
     """
     if isinstance(corpus, AnyCorpus):
-        corpus = copy(corpus)
+        corpus = copy(corpus)  # training may use the reader, too
         corpus.file_tokens = file_tokens
         yield from corpus(nlp)
         return
@@ -392,7 +397,8 @@ def make_reader(
         of the annotation.
     max_length (int): The length, in tokens, above which docs are split into sentences. 0: no limit.
     limit (int): The number of docs that are read. 0: all.
-    augmenter (Callable | None): Makes one or more examples of each example.
+    augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
+        examples stay as they are.
     n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
         `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.

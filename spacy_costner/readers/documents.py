@@ -96,8 +96,10 @@ def join(docs: list[Doc]) -> Doc:
     """Join docs, at least one, to one doc.
 
     A sentence of the joined doc begins where each doc begins. A doc whose own sentences are not
-    known is one sentence. The joined doc has the short values of `user_data` that all docs have.
+    known is one sentence. Of `user_data` the joined doc has the values that all docs have, if they
+    are short: see `short_values`.
     """
+    # `from_docs` would warn of each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
     assert joined is not None  # it is None only if there are no docs
 

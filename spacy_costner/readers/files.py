@@ -71,7 +71,7 @@ class FilePlace(NamedTuple):
     """A place in a file, for error messages.
 
     path (Path): The file, or the folder of a dataset.
-    number (int): The number of the line or row, counted from 1.
+    number (int): The number of the line or row, counted from 1; in Parquet files from 0.
     unit (str): "line" or "row".
     """
 
@@ -230,8 +230,8 @@ def read_values(path: Path) -> tuple[str, Values]:
     path (Path): The file.
     RETURNS (tuple[str, Values]): The name of the format, "JSONL" or "JSON"; and the values, each
         with its place.
-    RAISES (CorpusError): If something isn't JSON. The values are read, and errors in them raised,
-        one after another.
+    RAISES (CorpusError): If the file isn't text, or something in it isn't JSON. The values are
+        read, and errors in them raised, one after another.
     """
     text = read_text(path)
     if path.suffix in JSONL_SUFFIXES or _begins_with_record(text):
@@ -261,7 +261,7 @@ def _read_lines(text: str, path: Path) -> Values:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            column = getattr(error, "colno", 1)
+            column = getattr(error, "colno", 1)  # a RecursionError, for example, has none
             begin = max(0, column - 1 - BEFORE_ERROR)
             raise _not_json(place, line[begin:], error) from None
         yield place, value
@@ -367,7 +367,7 @@ def digest(*parts: Any) -> str:
     """Compute a digest of several parts, which changes if one of them does.
 
     *parts (Any): JSON values, bytes, or paths. A `Path` stands for the content of the file, or for
-        that of all files in the folder but hidden and .pyc files.
+        the names and contents of all files in the folder but hidden and .pyc files.
     RETURNS (str): The SHA-256 of all parts, as hexadecimal digits.
     """
     sha = sha256()

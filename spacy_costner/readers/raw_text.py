@@ -13,7 +13,16 @@ from typing import BinaryIO, NamedTuple, TypeVar
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from .files import BOM, HEAD, CorpusError, FilePlace, corpus_files, is_dataset
+from .files import (
+    BOM,
+    BRAT_ANNOTATION,
+    HEAD,
+    CorpusError,
+    FilePlace,
+    corpus_files,
+    is_dataset,
+    is_text_of_brat,
+)
 from .texts import is_text, read_texts
 
 STANDARD_INPUT = Path("-")
@@ -45,12 +54,12 @@ class RawFiles(NamedTuple):
 
 def find_raw_files(paths: Iterable[Path]) -> RawFiles:
     """List the files of raw text. In a folder, files that can't be text, or are about the corpus,
-    are skipped. A file that the user has named is always listed: if it can't be text, reading it
-    raises an error.
+    are skipped. Any other path is listed as it is: if it can't be text, or nothing is there,
+    reading it raises an error.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
     RETURNS (RawFiles): The files.
-    RAISES (CorpusError): If there is nothing under a path, or no text in a folder.
+    RAISES (CorpusError): If a folder has no text.
     """
     files = RawFiles([], [])
     for path in paths:
@@ -59,7 +68,9 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
             continue
         readable: list[Path] = []
         for file in corpus_files(path):
-            if file.is_dir() or file.suffix == ".spacy" or can_be_text(file):
+            # A folder in this list is a dataset. The annotation of a text may be empty.
+            is_corpus = file.is_dir() or file.suffix in (".spacy", BRAT_ANNOTATION)
+            if is_corpus or can_be_text(file):
                 readable.append(file)
         if not readable:
             raise CorpusError(f"{path}: expected a folder with files of text, got none in it")
@@ -70,10 +81,10 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
     """List the files of a folder, and of the folders within it, that aren't read. Hidden files are
-    not listed, and neither are the files of a dataset that can be read.
+    not listed.
 
     folder (Path): The folder.
-    readable (Iterable[Path]): The files and datasets that can be read.
+    readable (Iterable[Path]): The files and datasets that are read.
     RETURNS (list[Path]): The other files.
     """
     read_paths = {*readable}
@@ -83,6 +94,8 @@ def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
         is_hidden = any(name.startswith(".") for name in names)
         # The file itself is read, or it is in the folder of a dataset that is.
         is_read = not read_paths.isdisjoint([path, *path.parents])
+        if is_text_of_brat(path):  # it is read together with its annotation
+            is_read = path.with_suffix(BRAT_ANNOTATION) in read_paths
         if path.is_file() and not is_hidden and not is_read:
             skipped.append(path)
     return skipped
@@ -109,7 +122,9 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
         a long line several: see `cut_line`.
     YIELDS (ResultT): What the function returns for each doc.
-    RAISES (CorpusError): If it can't be read; the message names file and line.
+    RAISES (CorpusError): If it can't be read; the message names it and, if there are lines, the
+        line.
+    RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
     """
     if path == STANDARD_INPUT:
         yield from _map_lines(function, nlp, sys.stdin.buffer, STANDARD_INPUT_NAME)

@@ -198,7 +198,8 @@ def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
     """True for the tokens of `other` that begin at a character where a sentence of `doc` begins.
     Both docs have the same text. Shape: (T,)"""
     sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
-    return cast(Array1d, numpy.isin(other.to_array(IDX), first_chars[sent_start == 1]))
+    chars_of_starts = first_chars[sent_start == 1]
+    return cast(Array1d, numpy.isin(other.to_array(IDX), chars_of_starts))
 
 
 def find_tag_key(record: Any) -> str | None:
@@ -227,8 +228,8 @@ def read_tagged(
     names (Sequence[str] | None): The names of tags that are numbers.
     context (Context): What the reader needs.
     YIELDS (Doc): The docs.
-    RAISES (CorpusError): If a row has no list of words or no list of tags, or something else is in
-        these lists.
+    RAISES (CorpusError): If a row doesn't have a list of words and one of as many tags, there are
+        no words in any row, or the tags belong to several schemes.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -305,9 +306,9 @@ def _read_row(
 
 
 def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: FilePlace) -> str:
-    """Look up the name of a tag that is a number.
+    """Look up the name of a tag that is a number. It is "-" for `IGNORED`.
 
-    tag (Any): The number.
+    tag (Any): The tag, which is not a string.
     key (str): The key of the tags, for errors.
     names (Sequence[str] | None): The names in the order of their numbers, from the user's option or
         from the description of the dataset.
@@ -344,7 +345,7 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
             continue
         try:
             info = json.loads(info_path.read_text(encoding="utf8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             place = FilePlace(info_path, getattr(error, "lineno", 1))
             raise place.refuse(f"expected JSON: {error}") from None
         return _find_names(info, key)

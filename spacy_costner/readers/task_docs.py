@@ -67,14 +67,15 @@ class TokenSpan(NamedTuple):
 
 
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
-    """Make docs of tasks. Tasks that were rejected or ignored are left out. But if the options have
-    an `incorrect_spans_key`, a task with one span that was rejected becomes a doc with the span
-    under that key of `doc.spans`, and all annotation of the doc is missing.
+    """Make docs of tasks. Tasks that were rejected or ignored, and those without text, are left out
+    and reported. But if the options have an `incorrect_spans_key`, a task with one span that was
+    rejected becomes a doc with the span under that key of `doc.spans`, and all annotation of the
+    doc is missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
     context (Context): What the reader needs. The problems are added to its info.
     YIELDS (Doc): The docs.
-    RAISES (CorpusError): If spaCy can't make a doc of a text.
+    RAISES (CorpusError): If spaCy can't have a text or the id of a span.
     """
     options = context.options
     for place, task in _merge_tasks(tasks, context.info):
@@ -99,9 +100,9 @@ def _reject_entities(doc: Doc, options: ReadOptions) -> None:
     that the span is wrong, but not which entities the text has in its place. So all annotation of
     the doc becomes missing.
 
-    doc (Doc): The doc of a task with one span whose answer was "reject". The doc is changed. It
-        has no entity if spaCy can't have the span, and several if the span has several labels.
-        Entities are in `doc.ents` or, with a `spans_key`, in `doc.spans`.
+    doc (Doc): The doc of a task with one span whose answer was "reject". The doc is changed. Its
+        only entity is in `doc.ents` or, with a `spans_key`, in `doc.spans`. It has none if a doc
+        can't have the span.
     options (ReadOptions): The options, with an `incorrect_spans_key`.
     """
     assert options.incorrect_spans_key is not None
@@ -118,11 +119,12 @@ def _merge_tasks(
     tasks: Iterable[AnnotatedTask], info: CorpusInfo
 ) -> Iterator[tuple[FilePlace, Task]]:
     """Merge all annotations of the same text into one task, so that no doc contradicts another.
+    Tasks that reject different spans of a text are not merged: these spans may overlap.
 
     tasks (Iterable[AnnotatedTask]): The tasks.
     info (CorpusInfo): The problems are added to it.
-    YIELDS (tuple[FilePlace, Task]): Tasks and their places: first those without a text key, which
-        stay as they are, then the merged ones, with the place of their first annotation.
+    YIELDS (tuple[FilePlace, Task]): Tasks and their places: first those without a text key, then
+        the merged ones, with the place of their first annotation.
     """
     groups: dict[Hashable, list[tuple[FilePlace, Task]]] = {}
     for place, text_key, task in tasks:
@@ -131,8 +133,11 @@ def _merge_tasks(
             yield place, task
         else:
             # A rejected annotation is not merged with an accepted one.
-            answer = task.extra.get("answer") or "accept"
-            group_key = (text_key, task.text, answer)
+            answer = task.extra.get("answer", "accept")
+            rejected_spans: frozenset[SpanKey] = frozenset()
+            if answer == "reject":
+                rejected_spans = frozenset(_span_keys(task))
+            group_key = (text_key, task.text, answer, rejected_spans)
             groups.setdefault(group_key, []).append((place, task))
 
     for group in groups.values():
@@ -222,11 +227,11 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
     context (Context): What the reader needs. Spans that the doc can't have are added to its info as
         problems.
     RETURNS (Doc): The doc.
-    RAISES (CorpusError): If spaCy can't make a doc of the text.
+    RAISES (CorpusError): If spaCy can't have the text or the id of a span.
     """
     try:
         doc = _tokenize(task, context)
-    except ValueError as error:  # The text is too long, or has surrogates.
+    except ValueError as error:  # the text is too long, or has surrogates
         raise place.refuse(f"expected a text that spaCy can read: {error}") from None
     _set_sent_starts(doc, task.tokens or ())
     if task.spans is None:
@@ -471,7 +476,7 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
     extra (Mapping[str, Any]): Other keys and values of the task.
     spans_key (str | None): A key of `doc.spans`. If given, the spans there are written in place of
         the entities.
-    RETURNS (Task): The task. `task_to_doc` makes an equal doc of it.
+    RETURNS (Task): The task. `task_to_doc` makes a doc of it that has all these.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     has_sentences = bool(sent_start.any())

@@ -104,7 +104,7 @@ def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
 
     path (Path): The file.
     YIELDS (tuple[FilePlace, Task]): Each task, and its place.
-    RAISES (CorpusError): If something isn't a task.
+    RAISES (CorpusError): If the file isn't JSON, or something in it isn't a task.
     """
     _, records = read_values(path)
     for place, record in records:
@@ -224,7 +224,7 @@ def _spans_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> 
     """Read a span, and make a span for each of its labels.
 
     json_span (Any): What JSON has for the span: a list [start, end, label], or an object.
-    limit (int): The largest end that the span may have.
+    limit (int): The largest end that the span may have, in code units.
     key (str): The key of the list of spans, for error messages.
     place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskSpan]): The spans, with the offsets as they are in the JSON.
@@ -264,7 +264,8 @@ def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range:
     """Check that a value is a list [start, end] of two offsets in a text, and return them. The end
-    is at most `limit`, the length of the text. `key` and `place` are for error messages."""
+    is at most `limit`, the length of the text in characters or code units. `key` and `place` are
+    for error messages."""
     is_pair = isinstance(pair, list) and len(pair) == 2
     # `type` in place of `isinstance`, as True is an instance of int, too.
     if not is_pair or type(pair[0]) is not int or type(pair[1]) is not int:
@@ -357,7 +358,10 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
 
 def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
     """Check that each word of a text is in exactly one token: that tokens don't overlap, and that
-    nothing but white space is between them, before the first one and after the last one."""
+    nothing but white space is between them, before the first one and after the last one.
+
+    RAISES (CorpusError): If a word isn't.
+    """
     expected = "expected all words of the text, once each"
     end_of_text = TaskToken(start=len(text), end=len(text), sent_start=None)
     previous_end = 0
@@ -383,7 +387,7 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
-    RAISES (CorpusError): If a record is no task with a text and annotations.
+    RAISES (CorpusError): If a record is no task with a text, or its annotations can't be read.
     """
     for text_key, (place, record) in enumerate(records):
         if not is_label_studio(record):

@@ -68,7 +68,9 @@ def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
     path (str | Path): A file of text, each line of which becomes a doc, or any corpus: see
         `read_docs`.
     YIELDS (Doc): The docs, without empty ones.
-    RAISES (CorpusError): If a file can't be read; the message names file and line.
+    RAISES (CorpusError): If a file can't be read; the message names it and, if there are lines, the
+        line.
+    RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
     for file in corpus_files(Path(path)):
         if is_text(file):
@@ -131,9 +133,9 @@ class Part(NamedTuple):
     path (Path): The file.
     start (int): The first byte of the part; in Parquet, the first row group.
     stop (int): The byte or row group after the last. 0: the part is the whole file.
-    first (int): The number of its first line or row in the file.
-    digest (str): A digest of the part, or of its whole file if this is no file of lines. It changes
-        if the file has changed. `read_rows` checks it only for files of lines.
+    first (int): The number of its first line in the file, from 1, or of its first row, from 0.
+    digest (str): A digest of its lines and of `first` or, if this is no file of lines, of the whole
+        file. It changes if these have changed. `read_rows` checks it only for files of lines.
     """
 
     path: Path
@@ -149,7 +151,8 @@ class TextRow(NamedTuple):
 
     id (Any): The id, or the number of the line or row.
     text (str | None): The text. None: the row has something else in its place.
-    make_doc (Callable[[], Doc]): Makes a doc without annotation, or raises the error of the row.
+    make_doc (Callable[[], Doc]): Makes a doc without annotation. If the row can't be read, it
+        raises a ValueError.
     """
 
     id: Any
@@ -181,6 +184,7 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
         The last part of a file may have fewer.
     YIELDS (Part): The parts.
     RAISES (CorpusError): If a file with this suffix can't be divided.
+    RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
     """
     if path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
@@ -251,7 +255,8 @@ def read_rows(
         them, as in `spacy apply`. Otherwise they are made of its text, as in `spacy evaluate`: see
         `inputs`.
     YIELDS (TextRow): The rows.
-    RAISES (CorpusError): If the file can't be read.
+    RAISES (CorpusError): If the file can't be read, or its lines have changed since it was divided.
+    RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
     """
     make_input: MakeInput = as_spacy_applies
     if not file_tokens:
@@ -336,6 +341,7 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
         if place.unit == "line":  # JSON. In Parquet, a column "tokens" is metadata.
             tokens = record.get("tokens")
         if tokens is None or not isinstance(text, str):
+            # `make_doc` raises the error of a text that is no string.
             return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
         context = Context(reader.nlp, DEFAULTS, CorpusInfo())

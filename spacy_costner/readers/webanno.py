@@ -52,16 +52,21 @@ ENTITY_FEATURE = "NamedEntity.value"
 """The feature that has the labels, in the layer for named entities that every project has."""
 
 N_BEFORE_FEATURES = 3
-"""The columns with the number of a token, its offsets and its text."""
+"""The first three columns have the number of a token, its offsets and its text."""
+
+MOST_BETWEEN = 1_000_000
+"""The largest number of code units between two sentences. Each becomes a blank, so that a wrong
+offset must not be taken for a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
 """The line of a token or of a part of it. The groups are the number of the part, with a dot, and
-the offsets of start and end."""
+the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
 
 VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
 """The value of an entity, and its number."""
 
 VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
+"""One or more of these, with | between them."""
 
 ESCAPED = re.compile(r"\\(.)")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
@@ -108,7 +113,8 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     context (Context): What the reader needs. The option `column` is the column of the labels. None:
         that of named entities or, without these, the only feature.
     RETURNS (Iterator[Doc]): The doc.
-    RAISES (CorpusError): If a line isn't of the format, or it isn't clear which column has labels.
+    RAISES (CorpusError): If the file is of another version, a line isn't of the format, or it isn't
+        clear which column has labels.
     """
     begin = FilePlace(path, 1)
     lines = read_text(path).split("\n")
@@ -128,7 +134,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
                 expected = f"expected {shown(line.text)} at its offsets"
                 raise line.place.refuse(f"{expected}, got {shown(text[start:end])}")
             if not line.is_part:
-                tokens.append(TaskToken(start, end, i == 0))
+                tokens.append(TaskToken(start, end, sent_start=i == 0))
     check_all_words(tokens, text, begin)
 
     spans: list[TaskSpan] = []
@@ -149,7 +155,8 @@ def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterato
 
     path (Path): The file, for errors.
     lines (list[str]): Its lines.
-    column (int | None): The column of the labels that the user names.
+    column (int | None): The user's option for the column of the labels: see `_find_column`.
+    RAISES (CorpusError): If a line isn't of the format.
     """
     features: list[str] = []  # the name of each column after the first three
     text_lines: list[str] = []
@@ -179,7 +186,7 @@ def _read_token(place: FilePlace, line: str, features: list[str], column: int | 
     place (FilePlace): The place of the line.
     line (str): The line.
     features (list[str]): The features of the file, one for each column after the token.
-    column (int | None): The user's option for the column of the entities: see `_find_column`.
+    column (int | None): The user's option for the column of the labels: see `_find_column`.
     RAISES (CorpusError): If it isn't the line of a token with these features.
     """
     match = TOKEN.fullmatch(line)
@@ -202,7 +209,12 @@ def _read_token(place: FilePlace, line: str, features: list[str], column: int | 
 
 def _find_column(place: FilePlace, features: list[str], column: int | None) -> int:
     """The index of the column with the labels of entities. `place` is the line of a token, for the
-    error."""
+    error.
+
+    column (int | None): The user's option: the number of the column, where the first column is 1
+        and the last is -1. None: the column of `ENTITY_FEATURE` or, without it, the only feature.
+    RAISES (CorpusError): If there is no such column.
+    """
     n_columns = N_BEFORE_FEATURES + len(features)
     if column is not None:
         index = column - 1 if column > 0 else n_columns + column
@@ -218,14 +230,21 @@ def _find_column(place: FilePlace, features: list[str], column: int | None) -> i
 
 
 def _join_texts(sentences: list[Sentence]) -> str:
-    """The text of a file. What is between sentences isn't in the file: it becomes blanks."""
+    """The text of a file. What is between sentences isn't in the file: it becomes blanks.
+
+    RAISES (CorpusError): If sentences aren't in order, or a token isn't in its sentence.
+    """
     texts: list[str] = []
     n_units = 0  # of all texts so far
     for text, tokens in sentences:
-        n_between = tokens[0].start - n_units
-        n_units += n_between + utf16_length(text)
+        begin = tokens[0].start
+        n_between = begin - n_units
+        if not 0 <= n_between <= MOST_BETWEEN:
+            expected = f"expected a sentence that begins at {n_units} or soon after it"
+            raise tokens[0].place.refuse(f"{expected}, got {begin}")
+        n_units = begin + utf16_length(text)
         for line in tokens:
-            if n_between < 0 or not tokens[0].start <= line.start <= line.end <= n_units:
+            if not begin <= line.start <= line.end <= n_units:
                 expected = f"expected offsets in the sentence, which ends at {n_units}"
                 raise line.place.refuse(f"{expected}, got {line.start}-{line.end}")
         texts += [" " * n_between, text]
