@@ -268,7 +268,7 @@ FOLDERS: dict[str, tuple[dict[str, str], str]] = {
     "damaged JSON": (
         {"a.conll": GOOD_COLUMNS, "b.jsonl": f"{GOOD_TASK}{{"}, "/b.jsonl, line 2: expected JSON"),
     "a picture": (
-        {"a.conll": GOOD_COLUMNS, "b.png": "\0PNG"}, "/b.png, line 1: expected text in UTF-8"),
+        {"a.conll": GOOD_COLUMNS, "b.jpg": "\0JPG"}, "/b.jpg, line 1: expected text in UTF-8"),
 }  # fmt: skip
 
 
