@@ -4,9 +4,14 @@ import re
 from importlib.resources import files
 
 MODULES = files(__package__) / "javascript"
+"""The folder of the modules."""
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+\.js)";\n', re.MULTILINE)
+"""An import, with the names that are imported, and the module."""
+
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+"""The word `export`, with the name of the function, class or constant after it."""
+
 COMMENT = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
 """Comments that describe functions and classes, /** ... */. A page doesn't need them."""
 
@@ -59,5 +64,5 @@ def _as_constants(match: re.Match[str]) -> str:
 
 
 def _variable(name: str) -> str:
-    """The variable of a module."""
+    """The name of the variable that has what a module exports: ner_js for "ner.js"."""
     return name.replace(".", "_")

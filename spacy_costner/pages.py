@@ -14,6 +14,7 @@ def render(template: str, **values: Any) -> str:
 
     template (str): The file name of the template.
     **values (Any): The variables of the template. They are escaped, except those of type Markup.
+    RETURNS (str): The page.
     """
     filters = (number, percent, probability, cost_number, source_hash)
     page_template = get_template(template, *filters, autoescape=True)

@@ -41,8 +41,9 @@ def check_folder(path: str | Path) -> Path:
 
     path (str | Path): The path.
     RETURNS (Path): The path without symbolic links.
-    RAISES (ValueError): If something is there that must not be replaced. Only a pipeline or an
-        empty folder is replaced.
+    RAISES (ValueError): If something is there that must not be replaced, or a file is in the way.
+        Only a pipeline or an empty folder is replaced, unless it is the working directory, a folder
+        above it, or a mount.
     """
     target = Path(os.path.realpath(path))
     clear(target)
@@ -112,7 +113,8 @@ def save_file(path: str | Path, write: Write) -> None:
     """Save a file as a whole: under the path is either the old file, or the complete new one.
 
     path (str | Path): The path.
-    write (Write): Writes the file. It gets the path of an empty file.
+    write (Write): Writes the file. It gets the path of an empty file; of a terminal or a pipe, the
+        path itself.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():

@@ -68,6 +68,7 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
     block (Mapping[str, Any]): The outer block.
     path (str): The name of the outer block, such as "training"; empty for the whole config.
     source (object): See `check_settings`.
+    RAISES (ValueError): If nothing reads a setting.
     """
     for name, inner_block in block.items():
         if not isinstance(inner_block, Mapping):

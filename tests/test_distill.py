@@ -356,6 +356,15 @@ def test_answers_of_other_tools_may_have_confidences(tmp_path: Path) -> None:
     assert [token.ent_iob_ for token in doc] == ["", "O", "B", "I", "O"]
 
 
+def test_a_span_with_white_space_at_its_ends_keeps_its_confidence(tmp_path: Path) -> None:
+    ana = {"start": 0, "end": 4, "label": "PER", "score": 0.4}
+    answer = {"text": "Ana saw her", "spans": [ana]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(answer), "utf8")
+    (doc,) = module.read_answers(spacy.blank("xx"), tmp_path / "a.jsonl")
+    assert [ent.text for ent in doc.ents] == ["Ana"]
+    assert read_scores(doc) == {PERSON: 0.4}
+
+
 @pytest.mark.parametrize("confidence", ["high", 1.5, True, -0.1])
 def test_confidences_that_are_no_probabilities_are_refused(tmp_path: Path, confidence: Any) -> None:
     write_answer(tmp_path / "a.jsonl", confidence)

@@ -1,6 +1,6 @@
 """The functions that people call from Python: to train pipelines, calibrate them, make promises
-about them and more. Each command has a function of the same name here. It computes and returns the
-results; printing and pages are left to the commands in `cli/`."""
+about them and more. Most commands have a function of the same name here. It computes and returns
+the results; printing and pages are left to the commands in `cli/`."""
 
 from .annotating import annotate, annotate_texts
 from .auditing import audit

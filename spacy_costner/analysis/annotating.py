@@ -93,7 +93,8 @@ ENTRY_TYPES = {
     "tokens": int,
     "shift": dict,
 }
-"""The types that the fields of an entry must have in JSON. "warnings" may be missing."""
+"""The types that the fields of an entry must have in JSON. "warnings" may be missing: 0.3.0 wrote
+none."""
 
 
 class PlannedPart(NamedTuple):
@@ -268,6 +269,7 @@ def plan_parts(
     form (str): The suffix of output files.
     settings (Sequence[Any]): What the output depends on beside its part, as JSON.
     RETURNS (dict[str, PlannedPart]): The parts, by the names of their output files.
+    RAISES (CorpusError): If an input is of a format that can't be divided.
     """
     planned: dict[str, PlannedPart] = {}
     for source, path in sources.items():
@@ -509,9 +511,10 @@ def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) 
         for entry in entries:
             if name in entry.shift:
                 add_part(total, entry.shift[name])
-        shift[name] = find_shift(
-            ner.calibration_scores.pool(), in_random_order(total.scores), total.counts
-        )
+        calibration = ner.calibration_scores.pool()
+        # A test in the order of the docs would find changes from the first to the last.
+        scores = in_random_order(total.scores)
+        shift[name] = find_shift(calibration, scores, total.counts)
     return shift
 
 
@@ -674,6 +677,7 @@ def load_pipeline(
     code_path (str | Path | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
     RETURNS (Language): The pipeline.
+    RAISES (ValueError): If the pipeline is a file.
     """
     nlp = loading.load_pipeline(model, code_path, use_gpu)
     # That is spaCy's default, but the code of the user may have set another handler.

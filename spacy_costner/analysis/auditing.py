@@ -65,7 +65,8 @@ found that were put in at random; with a higher one, more of those that annotato
 chosen on both: see docs/audit.md."""
 
 PROBABLE = 0.5
-"""Entities with a higher probability are suggested beside the best alternative of their place."""
+"""Entities with a higher probability are suggested beside the best alternative of their place. They
+don't overlap, as of overlapping entities only one can be more probable than this."""
 
 LEAVE = "leave"
 ACCEPT = "accept"
@@ -193,8 +194,9 @@ def audit(
         `local_processes(2)`. None: one fold after another, in this process.
     code_path (Path | None): Python file with registered functions to be imported.
     RETURNS (Audit): All suspects, and their numbers by kind.
-    RAISES (ValueError): If the component of the config can't be fitted, there are too few docs or
-        no entities, or a worker failed.
+    RAISES (ValueError): If the config hasn't one component that can be fitted and writes
+        `doc.ents`, has a setting that nothing reads, there are too few docs or no entities, or a
+        worker failed.
     """
     name = component_name(config, Path("config"))  # The path is only for an error.
     make_table, _, cost_name = find_cost(config.interpolate()["components"][name])
@@ -300,8 +302,8 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Array2d:
 
 
 def find_temperature(fold: Fold) -> float:
-    """Fit the temperature of a fold: with it, the probabilities of the predicted entities are as
-    high as the share of them that is correct. It is 1 if no entity is predicted."""
+    """Find the temperature of a fold with which the log loss of its predicted entities is lowest:
+    see `fit_temperature`. It is 1 if no entity is predicted."""
     predicted = predict_best(fold.dev)
     if not len(predicted.is_correct):
         return 1.0
@@ -312,8 +314,8 @@ def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
     """For each fold the geometric mean of the temperatures of all other folds, so that its own
     docs have no effect on the temperature that is used for it.
 
-    temperatures (Sequence[float]): The temperatures of at least two folds. They are first limited
-        to `TEMPERATURES`.
+    temperatures (Sequence[float]): The temperatures of at least two folds. Those outside of the
+        range `TEMPERATURES` count as its nearest end.
     """
     logs = numpy.log(numpy.clip(temperatures, *TEMPERATURES))
     sums_of_others = logs.sum() - logs
@@ -768,7 +770,8 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
     docs (Sequence[Doc]): The docs that were audited.
     task (Task): The suggestion, as `suspect_to_task` has made it and people may have edited it.
     place (FilePlace): The line with the suggestion, for errors.
-    RAISES (CorpusError): If the line is not of an audit of these docs.
+    RAISES (CorpusError): If the line is not of an audit of these docs, or a span that is removed or
+        added isn't made of whole tokens.
     """
     doc_index = task.extra.get("doc")
     start = task.extra.get("start")  # the character of the doc that the text begins with
@@ -790,7 +793,10 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
     corrected_keys = {(span.start, span.end, span.label) for span in task.spans or ()}
 
     def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
-        """Make spans of the doc of spans of the text of the task."""
+        """Make spans of the doc of spans of the text of the task.
+
+        RAISES (CorpusError): If one isn't made of whole tokens.
+        """
         doc_spans: list[Span] = []
         for span_start, span_end, label in sorted(text_spans):
             span = doc.char_span(start + span_start, start + span_end, label=label)

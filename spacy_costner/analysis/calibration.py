@@ -45,7 +45,7 @@ MIN_SHARE = 1e-4
 """A step has to lower the value at least by this share of what the gradient promises."""
 
 PRECISION = 1e-4
-"""Minimisation ends when no derivative is larger, in nats for a unit of the logarithm of a
+"""Minimisation ends when all derivatives are smaller, in nats for a unit of the logarithm of a
 temperature."""
 
 MAX_LOG = float(numpy.log(100))
@@ -67,9 +67,9 @@ class Calibration(NamedTuple):
     """The result of a calibration."""
 
     temperature: Temperature
-    error_before: float  # the expected calibration error with the earlier temperature, or 1
+    error_before: float  # the expected calibration error with the old temperature
     error: float  # the expected calibration error with the new temperature
-    log_loss_before: float  # the mean log loss of predicted entities with the earlier one, in nats
+    log_loss_before: float  # the mean log loss of predicted entities with the old one, in nats
     log_loss: float  # the log loss with the new temperature, which minimises it
     reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
     notes: Sequence[str] = ()  # what may make the result misleading
@@ -113,7 +113,8 @@ def calibrate(
     source: str = "development docs",
 ) -> Calibration:
     """Fit the temperature of a component on development docs, and set it. From then on the
-    component writes the confidences of its entities.
+    component writes the confidences of its entities. A guarantee of the component is dropped, with
+    a warning.
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. Its config and the scores in its meta are updated.
@@ -124,7 +125,8 @@ def calibrate(
         file. That is kept with the pipeline: `watch` reads in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
-    RAISES (ValueError): If there is no such component, or no entity is predicted.
+    RAISES (ValueError): If there is no such component, the docs have no annotation or none of its
+        labels, or no entity is predicted.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
@@ -148,8 +150,8 @@ def calibrate_on(
     *,
     per_label: bool = False,
 ) -> Calibration:
-    """Fit the temperature of a component on predictions, and set it. The scores of the docs are
-    kept, too: `watch` compares other docs with them.
+    """Fit the temperature of a component on predictions, and set it. A guarantee of the component
+    is dropped. The scores of the docs are kept: `watch` compares other docs with them.
 
     predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
         the model of each fold for the docs of the fold.
@@ -360,7 +362,7 @@ def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
         is_held_low = (parameters <= -MAX_LOG) & (gradient > 0)
         is_held_high = (parameters >= MAX_LOG) & (gradient < 0)
         is_free = ~(is_held_low | is_held_high)
-        if not (numpy.abs(gradient[is_free]) >= PRECISION).any():
+        if (numpy.abs(gradient[is_free]) < PRECISION).all():
             return parameters
 
         if (is_free != was_free).any():

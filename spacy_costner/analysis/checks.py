@@ -56,7 +56,7 @@ token earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 t
 GENIA 0.8."""
 
 MIN_NAME_TOKENS = 3
-"""A word with fewer tokens isn't taken for a name: see `check_lost_annotation`."""
+"""A word that occurs less often isn't taken for a name: see `check_lost_annotation`."""
 
 MIN_NAME_SHARE = 0.9
 """A word is taken for a name if at least this share of its tokens is in entities."""
@@ -219,7 +219,8 @@ def check(
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
     name (str | None): The name of the component, if the config has several.
     RETURNS (Check): The counts of the corpora, and what was found.
-    RAISES (ValueError): If there is no such component, or an unknown setting.
+    RAISES (ValueError): If there is no such component or an unknown setting, or the config or a
+        corpus can't be read.
     """
     config = read_config(config_path, overrides)
     check_settings(config, config_path)
@@ -308,6 +309,7 @@ def check_static_vectors(
     ner (CostSensitiveNER): The component.
     vectors (str | None): The package or folder with the vectors: `initialize.vectors`.
     docs (Sequence[Doc]): The training docs.
+    YIELDS (Finding): An error if there are no vectors, a warning if too few words have one.
     """
     # Only linear models and hybrids have this attribute, and features.
     if "build_vocab" not in ner.model.attrs:
@@ -354,6 +356,7 @@ def check_corpora(
     # With a `spans_key`, spans take the place of entities in all later checks.
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
+        # The labels of the spans that are the component's own. None: all labels.
         own_labels = ner.annotation.own_labels or labels
         severity = WARNING if ner.annotation.filter_spans else ERROR
         findings += check_overlaps(corpora, spans_key, own_labels, severity)
@@ -606,8 +609,8 @@ def check_docs(
             ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
             first_doc = first_doc_with_words.setdefault(words, AnnotatedDoc(i, ents))
             if ents != first_doc.ents:
-                only_in_this_doc = [*ents - first_doc.ents]
-                only_in_first_doc = [*first_doc.ents - ents]
+                only_in_this_doc = sorted(ents - first_doc.ents)
+                only_in_first_doc = sorted(first_doc.ents - ents)
                 text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
                 problems.append(Problem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:

@@ -182,8 +182,9 @@ def compare(
     make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
     on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
     RETURNS (list[ComparedLoss]): The scores of each loss and combination of values.
-    RAISES (ValueError): If the configs don't fit each other, if a training would evaluate only its
-        first step or, after all others are finished, if a variant failed.
+    RAISES (ValueError): If there is nothing to train; if a config can't be read, has an unknown
+        setting or doesn't fit the others; if a training would evaluate only its first step; after
+        all others are finished, if a variant failed; or if no test doc is annotated.
     """
     if not losses and not sweep:
         raise ValueError("compare: losses and sweeps: expected at least 1, got 0")
@@ -272,7 +273,10 @@ def log_failure(variant: Variant, failed: Failed) -> None:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Read the seeds of the command line: whole numbers, separated by commas."""
+    """Read the seeds of the command line: whole numbers, separated by commas.
+
+    RAISES (ValueError): If they are something else.
+    """
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
@@ -335,13 +339,15 @@ def make_variants(
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
     sweep (Mapping[str, Sequence[Any]]): Values of settings, by the names of the settings.
     RETURNS (list[Variant]): The variants.
-    RAISES (ValueError): If the configs don't fit each other.
+    RAISES (ValueError): If a config can't be read, has an unknown setting, or doesn't fit the
+        others.
     """
     base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
     component = component_name(base, config_path)
-    component_block = fill_in(base, overrides)["components"][component]
+    filled_in_base = fill_in(base, overrides)
+    component_block = filled_in_base["components"][component]
     scorer = component_block.get("scorer")
     scorer_cost = None
     if scorer and scorer.get("@scorers") == COST_SCORER:
@@ -371,10 +377,10 @@ def make_variants(
     for seed, loss, values in product(seeds, changes_of_losses, combinations):
         name = variant_name(loss, dict(zip(shown_settings, values)))
         changes_of_seed = {"system": {"seed": seed}, "training": {"seed": seed}}
-        variant_config = change_config(
-            change_config(base, changes_of_losses[loss]), changes_of_seed
-        )
-        config = fill_in(variant_config, {**overrides, **dict(zip(sweep, values))})
+        variant_config = change_config(base, changes_of_losses[loss])
+        variant_config = change_config(variant_config, changes_of_seed)
+        swept_settings = dict(zip(sweep, values))
+        config = fill_in(variant_config, {**overrides, **swept_settings})
         check_settings(config, name)
         # A value in the name, such as a path, may have slashes.
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
@@ -407,7 +413,8 @@ def read_losses(
     cost (dict[str, Any] | None): The block of the cost that named losses get. None: the Hamming
         cost.
     RETURNS (dict[str, dict[str, Any]]): The blocks of each loss, by the name of the loss.
-    RAISES (ValueError): If two losses have the same name, or there is no loss with a name.
+    RAISES (ValueError): If two losses have the same name, there is no loss with a name, or a config
+        can't be read or doesn't have the component.
     """
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
@@ -446,7 +453,7 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
     [training] except `SAME_FOR_ALL`, and the callbacks in its [initialize], except one that says
     how often to evaluate.
 
-    RAISES (ValueError): If the config doesn't have the component.
+    RAISES (ValueError): If the file isn't a config, or doesn't have the component.
     """
     config = open_config(path)
     if component not in config.get("components", {}):
@@ -454,9 +461,11 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
     training = config.get("training", {})
     initialize = config.get("initialize", {})
     # How often to evaluate is the same for all losses: the base config says it.
+    before_init = initialize.get("before_init")
+    says_how_often = before_init == {"@callbacks": CALLBACK}
     callbacks: dict[str, Any] = {}
-    if initialize.get("before_init") not in (None, {"@callbacks": CALLBACK}):
-        callbacks["before_init"] = initialize["before_init"]
+    if before_init is not None and not says_how_often:
+        callbacks["before_init"] = before_init
     if "after_init" in initialize:
         callbacks["after_init"] = initialize["after_init"]
     return {
@@ -508,8 +517,8 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     )
     counts = remembered(path / "counts.json", counts_key, lambda: count_predictions(variant))
 
-    # spaCy also evaluates the model after the first step, and that may be the best model. The
-    # component counts its updates. If gradients are accumulated, several of them are one step.
+    # spaCy also evaluates the model after the first step, and that may be the best model. The saved
+    # component says how many updates it had. If gradients are accumulated, several are one step.
     component_settings = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
     n_updates = component_settings["progress"]["steps"]
     updates_per_step = variant.config["training"].get("accumulate_gradient", 1)
@@ -580,6 +589,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
     n_samples (int): Number of bootstrap samples.
     RETURNS (list[ComparedLoss]): A row for each loss, in the order of its first variant.
+    RAISES (ValueError): If no test doc is annotated.
     """
     runs_of_loss: dict[str, list[Finished]] = {}
     for run in finished:
@@ -621,6 +631,8 @@ def score_losses(
     runs_of_loss (Mapping[str, Sequence[Finished]]): The trained variants of each loss, one for each
         seed.
     n_samples (int): Number of bootstrap samples.
+    RETURNS (dict[str, ScoredLoss]): The scores by loss.
+    RAISES (ValueError): If no test doc is annotated.
     """
     if not runs_of_loss:
         return {}

@@ -62,7 +62,8 @@ def convert(
     doc_id (str | None): Key of the id of the document that a text or sentence is from.
     lang (str): Language of the tokenizer for texts without tokens.
     RETURNS (Converted): What the corpus has.
-    RAISES (ValueError): If there is no such output format, or a file can't be read.
+    RAISES (ValueError): If there is no such output format, the format can't have the annotation,
+        the output is a file of the input, or a file can't be read.
     """
     check_suffix(output_path)
     if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
@@ -91,7 +92,7 @@ def convert(
 
 
 def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRead) -> Converted:
-    """Count what a corpus has.
+    """Count the sentences, tokens, entities and missing values of a corpus.
 
     docs (Sequence[Doc]): The docs, none of them empty.
     spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
@@ -142,6 +143,7 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
     spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: those of
         `doc.ents` are written.
     RETURNS (int): The number of tokens that are left out: columns can't have tokens of white space.
+    RAISES (ValueError): If columns can't have a token or a label.
     """
     n_left_out = 0
 

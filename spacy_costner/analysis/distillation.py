@@ -129,7 +129,8 @@ def distill(
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
     n_seeds (int): Train a linear student so many times, and average weights.
     RETURNS (Distilled): Where the student is, and scores.
-    RAISES (ValueError): If arguments don't go together, or with the teachers or the student.
+    RAISES (ValueError): If arguments, teachers and the student's config don't go together; if
+        something in the output folder must not be replaced; if a text or an answer can't be read.
     """
     # Check all that can be checked before teachers are asked
     has_file = check_teachers(
@@ -168,7 +169,7 @@ def distill(
     path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
     rows = evaluate_all(teacher_names, pipelines, path)
-    return Distilled(path, *counts, rows)
+    return Distilled(path, **counts._asdict(), rows=rows)
 
 
 def evaluate_all(
@@ -261,6 +262,7 @@ def check_dev(config: Config) -> None:
     """Check, before anything is trained, that there are docs to compare teachers and student on.
 
     config (Config): The student's config, complete and interpolated.
+    RAISES (ValueError): If the path of the development corpus is null.
     """
     name = config["training"]["dev_corpus"]
     if lacks_path(config, name):
@@ -279,8 +281,11 @@ def load_without_components(config: Config) -> Language:
 
 
 def load_teacher(name: str | Path) -> Language:
-    """Load a pipeline. Its components write the probability of each predicted and each likely
-    entity to docs: see `MIN_PROB`."""
+    """Load a teacher. Our components in it write the probability of each predicted and each likely
+    entity to docs: see `MIN_PROB`.
+
+    RAISES (ValueError): If one of them writes to `doc.spans`, and not to `doc.ents`.
+    """
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
@@ -308,7 +313,8 @@ def save_answers(
     soft (bool): Whether answers have soft targets.
     YIELDS (Doc): The answers.
     RAISES (ValueError): If answers are to have soft targets, and a teacher can't compute them, or
-        teachers have different labels.
+        teachers have different labels; if a teacher merges or splits tokens; if a text can't be
+        read.
     """
     if soft:
         label_sets = {frozenset(chain_of(teacher).labels) for teacher in teachers}
@@ -484,7 +490,12 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
             # A boolean is an int for `isinstance`.
             if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            span = doc.char_span(task_span.start, task_span.end, label=task_span.label)
+            # The entity of the doc doesn't have the white space at the ends of the span.
+            span_text = task.text[task_span.start : task_span.end]
+            start = task_span.start + len(span_text) - len(span_text.lstrip())
+            end = start + len(span_text.strip())
+            span = doc.char_span(start, end, label=task_span.label)
+            # If it isn't made of whole tokens, `task_to_doc` has made these missing annotation.
             if span is not None:
                 scores[as_entity(span)] = float(score)
         write_scores(doc, scores)
@@ -554,6 +565,8 @@ def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
     is below `min_confidence`. Or it is in a likely entity that the teacher doesn't predict, and
     whose absence has a confidence below `min_confidence`. Tokens of the entities that stay keep
     their annotation.
+
+    RETURNS (EntityCounts): How many of the predicted entities stay, and how many don't.
     """
     scores = read_scores(doc)
     predicted = entities_of(doc)

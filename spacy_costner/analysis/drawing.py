@@ -82,7 +82,7 @@ class Drawing:
 
         saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Drawing): The drawing.
-        RAISES (ValueError): If a field is missing, or doesn't have its type.
+        RAISES (ValueError): If a field is missing, or can't be converted to its type.
         """
         # The classes `int`, `float` and `str`, which convert the values below. They would be their
         # names if this file imported `annotations` from `__future__`.
@@ -181,8 +181,8 @@ def draw(
     seed (int): The random seed of the drawings.
     name (str): Name of the component.
     RETURNS (list[DrawnDoc]): The docs, in the order in which they were first drawn.
-    RAISES (ValueError): If there is no such component, or it isn't trained; if there is no doc, or
-        n is out of its range.
+    RAISES (ValueError): If there is no such component, it isn't trained, or its entities aren't in
+        `doc.ents`; if there is no doc, or n is out of its range.
     """
     ner = get_trained(nlp, name)
     if n < 1:
@@ -286,7 +286,9 @@ def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
     drawings (Sequence[Measuring]): How each of the n annotated texts was drawn.
     n_docs (int): The number of all texts of the session.
     RETURNS (Sample): The sample.
-    RAISES (ValueError): If an addition has no annotated text.
+    RAISES (ValueError): If these additions don't have `n_docs` texts together: of an addition no
+        text is annotated, or `n_docs` counts other texts. Also if some texts are Label Studio's and
+        some aren't.
     """
     # The number of texts of each addition. It is 0 for Label Studio's, which `serve` doesn't count.
     sizes = {drawing.addition: drawing.added for drawing in drawings}

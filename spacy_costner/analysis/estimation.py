@@ -186,8 +186,9 @@ def estimate(
     n_left_out (int): How many other docs were drawn, but left out by the annotators. A note says
         so, as they are taken to be like the others.
     RETURNS (Estimate): The estimates, for all labels together and for each.
-    RAISES (ValueError): If there are too few drawn docs, they weren't drawn at random from these
-        texts for this pipeline, or they aren't all annotated.
+    RAISES (ValueError): If there is no such trained component; if `confidence` is out of its range;
+        if there are too few drawn docs, they weren't drawn at random from these texts for this
+        pipeline, they aren't all annotated, or they have none of its labels.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")

@@ -57,7 +57,7 @@ class Sample(NamedTuple):
     these are several samples, as in a simulation.
 
     probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Without replacement, n
-        times it is the share of docs that are drawn. Shape: (..., n)
+        times it is the share of docs of its part that are drawn. Shape: (..., n)
     n_docs (int): The number of docs that were drawn from, D.
     with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: the
         docs are a simple random sample, in which no doc is twice, or several such samples.
@@ -229,7 +229,7 @@ def estimate_share(
 
 
 def _logistic(log_odds: FloatsXd) -> FloatsXd:
-    """The probability for each of these log odds."""
+    """The logistic function: the probability for each of these log odds."""
     return 1 / (1 + numpy.exp(-log_odds))
 
 

@@ -62,6 +62,7 @@ def expect_counts(
     docs (Iterable[Doc]): The docs, whose annotation is ignored. Those without tokens are left out.
     YIELDS (tuple[Sequence[Doc], ExpectedCounts]): For each batch the copies with their predicted
         entities, and what is expected of them.
+    RAISES (ValueError): If there is no such component.
     """
     ner = get_component(nlp, name)
     label_numbers = {label: i for i, label in enumerate(ner.labels)}
@@ -80,9 +81,11 @@ def expect_counts(
                 label = label_numbers.get(ent.label_)
                 if label is None:  # a preset entity of another label
                     continue
-                prob = prob_of(ent)  # None for a preset entity, which is certain
+                prob = prob_of(ent)
+                if prob is None:  # a preset entity, which is certain
+                    prob = 1.0
                 predicted[i, label] += 1
-                correct[i, label] += 1.0 if prob is None else prob
+                correct[i, label] += prob
         # The expected number of entities is the sum of the probabilities that a token opens one.
         # Shapes: (N, K) @ (K, labels) = (N, labels)
         opening_probs = posterior.chain_marginals @ posterior.tags.opens_label

@@ -55,9 +55,9 @@ class TokenReason(NamedTuple):
 
     token: str
     tag: str
-    score: float  # the sum of the weights of all features of the token for the tag
+    score: float  # the sum over all features: of their weights, and of what vectors and layer add
     transition: float  # the weight of the transition to the tag; at the last token, plus the end's
-    features: list[FeatureWeight]  # the features with the largest absolute weights for the tag
+    features: list[FeatureWeight]  # those that add most to the score or take most from it
 
 
 class Explanation(NamedTuple):
@@ -75,7 +75,7 @@ def explain(
     text: str | None = None,
     n_features: int = 10,
 ) -> Explanation:
-    """Show the weights of a linear model, or of the linear part of a hybrid model.
+    """Explain a linear model, or the linear part of a hybrid model, by its weights.
 
     nlp (Language): The trained pipeline.
     name (str): Name of the component.
