@@ -131,7 +131,7 @@ def test_a_model_without_sparse_features_is_not_explained() -> None:
 
 def test_the_command_prints_and_saves_the_explanation(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "pipeline")
-    json_path = tmp_path / "out.json"
+    json_path = tmp_path / "new" / "out.json"
 
     result = run("explain", tmp_path / "pipeline", "--text", "Rome", "--json", json_path)
 

@@ -264,6 +264,21 @@ def test_another_model_drops_the_test_for_a_shift(changed: Language) -> None:
         changed.get_pipe("ner").shift([doc])
 
 
+def test_the_test_for_a_shift_needs_a_confidence(guaranteed: Language, tmp_path: Path) -> None:
+    guaranteed.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    ner: Any = nlp.get_pipe("ner")
+    doc = nlp("London")
+    ner.set_confidence(None)
+
+    message = "ner: shift: expected a confidence"
+    with (
+        pytest.warns(UserWarning, match="ner: the guarantee is dropped"),
+        pytest.raises(ValueError, match=message),
+    ):
+        ner.shift([doc])
+
+
 def test_a_promise_that_was_made_after_an_edit_is_dropped_when_the_edit_is_undone(
     guaranteed: Language, tmp_path: Path
 ) -> None:

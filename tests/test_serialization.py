@@ -480,6 +480,9 @@ def test_a_label_that_the_tree_lacks_is_not_added(saved: Path, min_cost: dict[st
     ):
         ner.add_label("GPE")
 
+    assert "GPE" not in ner.labels
+    assert ner.model.get_dim("nO") == len(ner.chain_tags)
+
 
 def test_predicting_changes_no_setting(saved: Path, min_cost: dict[str, Any]) -> None:
     nlp = load(saved / "sparse", decoding=min_cost)

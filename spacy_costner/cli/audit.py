@@ -124,7 +124,8 @@ def save_corrected(
     output_path (Path | None): The file for the corrected corpus.
     unanswered (str): What happens to suggestions without an answer: "leave" or "accept".
     print_json (bool): Whether the numbers are printed as JSON.
-    RAISES (ValueError): If there is no output file.
+    RAISES (ValueError): If there is no output file, or none with a suffix of a corpus, or the
+        answers don't fit the docs: see `apply_answers`.
     """
     if output_path is None:
         raise ValueError("audit: output: expected a corpus with --apply, got none")

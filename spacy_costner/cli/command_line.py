@@ -92,7 +92,7 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     option (OptionInfo): What the signature doesn't say.
     text (str): The help text.
     """
-    option = copy(option)
+    option = copy(option)  # a table of options may have the same object for several parameters
     option.help = text
     # If a switch (an option that is False by default) has no name, Typer makes two names for it:
     # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option

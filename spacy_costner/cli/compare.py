@@ -69,9 +69,10 @@ def compare_cli(
     go_on = "Finished trainings are kept: run the same command again to continue."
     with errors_shown(go_on), ray_messages_to_stderr(address):
         names = [name.strip() for name in losses.split(",")]
+        given_names = [name for name in names if name]  # none, if there is no option --losses
         rows = run(
             config_path,
-            [name for name in names if name],
+            given_names,
             test_path,
             output_path,
             seeds=read_seeds(seeds),
@@ -119,13 +120,14 @@ def variant_text(name: str, ended: Ended) -> str:
 
 def comparison_text(rows: Sequence[ComparedLoss]) -> str:
     """Write the compared losses as a table in Markdown. All scores except the cost are in percent.
-    If there are several seeds, they are followed by their standard deviation. Below the table it
-    says which losses have no scores, and why."""
+    If there are several seeds, they are followed by their standard deviation. Notes below the table
+    say which losses have no scores, and why."""
     header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     table: list[list[str]] = []
     notes: list[str] = []
     for row in rows:
-        # The columns from F to sentences. A loss without scores has dashes there.
+        # The columns from F to sentences: `by_seed` has the same order. A loss without scores has
+        # dashes there.
         scores = ["-", "-", "-", "-", "-"]
         if row.by_seed:
             scores = [score_text(name, by_seed) for name, by_seed in row.by_seed.items()]

@@ -10,7 +10,7 @@ from typer import Option
 
 from ..analysis.explanation import Explanation, FeatureWeight, TransitionWeights, explain
 from ..analysis.loading import load_pipeline
-from ..saving import as_json, check_file
+from ..saving import as_json, check_file, save_file
 from .command_line import command
 from .options import CodeOption, ModelArg
 from .output import errors_shown, print_result
@@ -42,7 +42,7 @@ def explain_cli(
         check_file(file_path, [model])
         explanation = run(load_pipeline(model, code_path))
         if file_path is not None:
-            srsly.write_json(file_path, as_json(explanation))
+            save_file(file_path, partial(srsly.write_json, data=as_json(explanation)))
     print_result(explanation, explanation_text(explanation), print_json, file_path)
 
 

@@ -63,8 +63,8 @@ def guarantee_cli(
 
 
 def guarantee_text(result: Guarantee) -> str:
-    """Write the result for the terminal: a table of the thresholds, what may weaken the promise,
-    and the promise in words."""
+    """Write the result for the terminal: a table of the thresholds, the docs that were not counted,
+    what may weaken the promise, how an earlier promise is kept, and the promise in words."""
     promise = result.promise
     lines = [thresholds_text(result)]
     not_counted = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n > 0]

@@ -27,8 +27,9 @@ RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command 
 
 @contextmanager
 def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
-    """In a `with` block, errors are printed without a traceback, and the command exits with code 1.
-    After Ctrl-C it exits with code 130. Each warning is printed once, on one line.
+    """In a `with` block, errors that users can cause (ValueError, ImportError, OSError) are printed
+    without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
+    Each warning is printed once, on one line.
 
     go_on (str): The text that is printed after Ctrl-C. It says how to go on.
     """

@@ -95,6 +95,10 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
     promise_line = None
     if info["promise"] is not None and promise is not None:
         promise_line = promise_text(promise)
+    # The page has a slider for the threshold, which starts in the middle if the pipeline has none.
+    threshold = info["threshold"]
+    if threshold is None:
+        threshold = 0.5
     data = {
         "model": b64encode(web_model.data).decode("ascii"),
         "worker": bundle("page_worker.js"),
@@ -108,7 +112,7 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
         data=data,
         script=Markup(bundle("page.js")),
         decoding=decoding_text(info),
-        start=info["threshold"] or 0.5,
+        start=threshold,
         promise=promise_line,
         published=published_text(web_model),
     )

@@ -528,8 +528,8 @@ def _pixels_of_curves(axes: Any) -> Floats2d:
 
 
 def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Plot the share of correct entities against their confidence, with intervals of 95 %, for bins
-    of confidence. Below it is the number of entities in each bin.
+    """Plot the share of correct entities against their confidence, for bins of confidence, with
+    Wilson intervals of 95 %. Below it is the number of entities in each bin.
 
     rows (Sequence[Mapping[str, Any]]): The bins: see `metrics.calibration.reliability`. At least
         one of them isn't empty.
@@ -648,7 +648,7 @@ def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
     """
     estimated = measure.estimate
     annotated_alone = measure.annotated_alone
-    assert estimated is not None and annotated_alone is not None
+    assert estimated is not None and annotated_alone is not None  # only such measures have rows
     names = ["estimate", "annotated docs alone", "model alone"]
     if y > 0:
         # Matplotlib leaves names that begin with "_" out of the legend.

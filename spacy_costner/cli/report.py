@@ -69,14 +69,14 @@ def report_page(report: Report) -> str:
     """
     setting = report.setting
     p_and_r = f"P {percent(setting.precision)}, R {percent(setting.recall)}"
-    curves = plots.precision_recall(
+    curves_figure = plots.precision_recall(
         report.curves,
         (setting.precision, setting.recall),
         chosen_name=f"current setting: {p_and_r}",
     )
 
     # The figures by their names in the template. If a figure is missing, the page says why.
-    figures = {"precision-recall": curves}
+    figures = {"precision-recall": curves_figure}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)
     if report.scores["ents_reliability"]:
@@ -93,8 +93,9 @@ def report_page(report: Report) -> str:
 
     # The script of the page moves a point in the figure. For that it must know where the axes begin
     # and end.
-    (axes,) = curves.axes
-    data = slider_data(report, [*axes.get_xlim(), *axes.get_ylim()])
+    (axes,) = curves_figure.axes
+    limits = [*axes.get_xlim(), *axes.get_ylim()]
+    data = slider_data(report, limits)
     svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
     return render("report.html", report=report, data=data, figures=svgs, n_kept=n_kept)
 

@@ -134,6 +134,7 @@ def keep_settings(
     needs_labels (bool): Whether it is an error if there are no labels.
     RETURNS (tuple[list[str], str]): The labels and the code of the language.
     RAISES (ValueError): If there are no labels, or the session has another language.
+    RAISES (ImportError): If spaCy has no such language.
     """
     saved = store.settings
     label_list = saved.get("labels", [])
@@ -155,7 +156,7 @@ def keep_settings(
 
 def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_texts: bool) -> None:
     """Add the texts of a file to a session, and print how many texts the session has. Repeated
-    texts and empty ones are not added, and counted.
+    texts and empty ones are left out. Their number is printed, too.
 
     store (AnnotationStore): The folder of the session.
     path (Path | None): The file. None: there are no new texts.
@@ -204,6 +205,7 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
+        # With this option, a server can have the port of one that has just ended.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))

@@ -37,8 +37,8 @@ class Matrix:
     def rows(self) -> dict[str, dict[str, float]]:
         """The costs, `[gold][predicted]`. They are checked.
 
-        RAISES (ValueError): If a file can't be read, or a cost is negative, not finite, or not 0
-            on the diagonal.
+        RAISES (ValueError): If a file can't be read, or a cost is negative, not finite, too large
+            for float32, or not 0 on the diagonal.
         """
         rows = self.source
         if not isinstance(rows, dict):
@@ -55,7 +55,7 @@ class Matrix:
         """Return what it costs to predict a label in place of the gold label: 0 if they are the
         same. Either may be "O".
 
-        RAISES (ValueError): If the matrix doesn't have the cost.
+        RAISES (ValueError): If the matrix doesn't have the cost, or can't be read: see `rows`.
         """
         if gold == predicted:
             return 0.0
@@ -72,13 +72,15 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
 
     source (MatrixSource): The rows, or the path of a CSV file.
     where (str): The name of the matrix in error messages. The path of a file is added to it.
-    RAISES (ValueError): If a block has a wrong cost: see `Matrix.rows`.
+    RAISES (ValueError): If a block has a wrong cost (see `Matrix.rows`), or a label that a config
+        can't have as a name.
     """
     if not isinstance(source, dict):
         return Matrix(source, f"{where}: {source}")
     matrix = Matrix(source, where)
+    rows = matrix.rows  # the property checks the costs when it is first read
     # The config is saved with the pipeline, and labels are names of blocks in it.
-    check_config_names(matrix.rows, where)
+    check_config_names(rows, where)
     return matrix
 
 

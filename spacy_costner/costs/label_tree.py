@@ -73,7 +73,10 @@ class Tree:
 
     def ancestor(self, label: str, level: int) -> str:
         """Return the ancestor of a label at a level. A label that is itself above this level is its
-        own ancestor."""
+        own ancestor.
+
+        RAISES (ValueError): If the label is not a node.
+        """
         ancestors_to_level = self.lineage(label)[:level]
         return ancestors_to_level[-1]
 
@@ -81,6 +84,8 @@ class Tree:
         """Count the edges between each pair of labels. Shape: (labels, labels)
 
             d(i, j) = level(i) + level(j) - 2 level(lowest common ancestor of i and j)
+
+        RAISES (ValueError): If a label is not a node.
 
         Higashiyama et al., before eq 8.
         """
@@ -106,15 +111,14 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
     where (str): The name of the tree in error messages. The path of a file is added to it.
-    RAISES (ValueError): If a block is not a tree.
+    RAISES (ValueError): If a block is not a tree, or has a node that a config can't have as a name.
     """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")
     tree = Tree(source, where)
-    # The property `lineages` checks the tree when it is read, and raises a ValueError.
-    if tree.lineages:
-        # The config is saved with the pipeline, and nodes are names of blocks in it.
-        check_config_names(source, where)
+    _ = tree.lineages  # the property checks the tree when it is first read
+    # The config is saved with the pipeline, and nodes are names of blocks in it.
+    check_config_names(source, where)
     return tree
 
 
@@ -134,7 +138,7 @@ def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[t
     for node, children in nodes.items():
         if not isinstance(node, str) or not node:
             raise ValueError(f"{where}: expected strings as names, got {node!r}")
-        if node in above:
+        if node in above:  # a YAML file can have a mapping that contains itself, without an end
             raise ValueError(f"{where}: expected a tree, got {node!r} under itself")
         lineage = (*above, node)
         yield lineage
@@ -143,7 +147,10 @@ def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[t
 
 
 def _read_nodes(path: str | Path, where: str) -> Any:
-    """Read the mappings of a JSON or YAML file."""
+    """Read the mappings of a JSON or YAML file.
+
+    RAISES (ValueError): If the file can't be read, or a mapping has a name twice.
+    """
     try:
         if Path(path).suffix in (".yaml", ".yml"):
             return srsly.read_yaml(path)

@@ -123,7 +123,8 @@ def make_precision_recall_cost(
     wrong_boundary (float): The cost of the correct label with another prefix.
     labels (dict[str, dict[str, float]]): The same settings for single labels. A false alarm has the
         cost of the predicted label, other mistakes that of the gold label.
-    RAISES (ValueError): If a setting is unknown, negative or not finite.
+    RAISES (ValueError): If a setting is unknown, negative, not finite or too large for float32, or
+        a config can't have a label as a name.
     """
     where = "spacy_costner.PrecisionRecallCost"
     overall = dict(zip(KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
@@ -143,7 +144,7 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
 
     costs (Mapping[str, float]): The cost of each kind, by its name.
     where (str): The beginning of error messages.
-    RAISES (ValueError): If a name is not in `KINDS`, or a cost is negative or not finite.
+    RAISES (ValueError): If a name is not in `KINDS`, or a cost is wrong: see `check_cost`.
     """
     for kind, cost in costs.items():
         if kind not in KINDS:
@@ -192,7 +193,8 @@ def make_matrix_cost(*, matrix: MatrixSource, wrong_boundary: float = 0.0) -> Co
         of the file has the predicted labels, the first cell of each other row the gold label. O
         is "O". The diagonal is 0 and can be omitted.
     wrong_boundary (float): The cost of the correct label with another prefix.
-    RAISES (ValueError): If a cost is negative or not finite, or not 0 on the diagonal.
+    RAISES (ValueError): If a cost is negative, not finite or too large for float32, or a block has
+        a cost other than 0 on the diagonal, or a label that a config can't have as a name.
     """
     where = "spacy_costner.MatrixCost"
     wrong_boundary = check_cost(wrong_boundary, f"{where}: wrong_boundary")
@@ -207,7 +209,8 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
 
-    RAISES (ValueError): If a label is not in the matrix, or its file can't be read.
+    RAISES (ValueError): If the matrix lacks the cost of two labels, or its file can't be read or
+        has a wrong cost.
     """
     labels = [*tags.labels, OUTSIDE]
     rows = []
@@ -239,8 +242,8 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
         Any, as confection accepts no blocks as values of a dict[str, Cost].)
     weights (dict[str, float]): The weights of costs, by their names, 0 or more. A cost without one
         has the weight 1.
-    RAISES (ValueError): If there is no cost, if a value is not a cost, if a weight is negative or
-        not finite, or if it has the name of no cost.
+    RAISES (ValueError): If there is no cost, if a value is not a cost, if a weight is negative, not
+        finite or too large for float32, or if it has the name of no cost.
     """
     where = "spacy_costner.SumCost"
     if not costs:
@@ -262,7 +265,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
         cost[i, j] = sum_n w_n cost_n[i, j]
 
     terms (Sequence[tuple[float, Cost]]): The weight of each cost, and the cost.
-    RAISES (ValueError): If float32 can't hold a sum.
+    RAISES (ValueError): If float32 can't hold a sum, or as one of the costs does.
     """
     # A sum that is too large becomes infinity. The check below reports it, so NumPy need not warn.
     with numpy.errstate(over="ignore"):

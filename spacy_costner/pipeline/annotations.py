@@ -268,10 +268,11 @@ def make_prediction(
     tokens (TokenAttrs): The tokens with their preset annotation.
     confidence (Confidence | None): Which probabilities are written. None: none are.
     promise (Promise | None): The promise of a guaranteed set, if there is one.
-    groups (Sequence[str | None]): If there is a promise, the group of each doc. Shape: (B,)
+    groups (Sequence[str | None]): If there is a promise, the group of each doc. Length: B
     other_labels (Sequence[int]): The labels whose entities are left out, as indices.
     is_scored (bool): Whether entities get probabilities even without a confidence.
-    is_measured (bool): Whether to compute what the test for a shift needs.
+    is_measured (bool): Whether to compute what the test for a shift needs. It is written beside the
+        probabilities, and isn't computed without them.
     RETURNS (Prediction): The prediction.
     """
     entities = decoded.entities
@@ -445,24 +446,25 @@ def guaranteed_set(
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
     """Choose the spans of a guaranteed set. These are the spans whose score reaches the threshold
-    of their doc's group. If the promise limits misses, the predicted entities are in the set, too.
-    Spans of the set may overlap.
+    of their label in their doc's group. If the promise limits misses, the predicted entities are in
+    the set, too. Spans of the set may overlap.
 
     entities (Entities): The predicted entities. Shape: (E,)
     probs (Floats1d): Their probabilities. Shape: (E,)
     posterior (Posterior): The probabilities.
     promise (Promise): The promise, with the thresholds of each group.
-    groups (Sequence[str | None]): The group of each doc. Shape: (B,)
+    groups (Sequence[str | None]): The group of each doc. Length: B
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their
         probabilities. Shape: (S,)
     """
-    spans, scores = guarantee_scores(posterior, promise)
+    spans, scores = guarantee_scores(posterior, terms=promise)
     tags = posterior.tags
 
     # The threshold of each label in each doc. In docs of a group without a promise it is infinite,
     # so that they have no spans in the set. Shape: (B, labels)
     thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
+        # `by_label` takes thresholds in the form of the settings of a decoding.
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
         docs_of_group = [i for i, group_of_doc in enumerate(groups) if group_of_doc == group]
         thresholds_of_doc[docs_of_group] = by_label("threshold", tags, settings)
@@ -493,10 +495,11 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
         sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
 
-    In the last case only the most probable label l has this score. S is `SMOOTHING`: a model
+    The limit is by label if each label has a promise, or an entity counts as found only with its
+    label. In the last case only the most probable label l has this score. S is `SMOOTHING`: a model
     confuses labels more often than its probabilities say. n is the expected number of entities in
-    the doc: if many entities are expected, one of them is a small share. If the miss rate is not
-    one by doc, n is left out.
+    the doc, or of those with the label if each label has a promise: if many entities are expected,
+    one of them is a small share. If the miss rate is not one by doc, n is left out.
 
     The promise holds with any score. With these scores, fewer spans reach the threshold for the
     same miss rate than with p alone.
@@ -504,8 +507,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     posterior (Posterior): The probabilities.
     terms (Terms): The terms of the promise.
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their scores. The
-        spans have a probability of at least `LEAST_PROB_OF_SETS`. If labels count, the same tokens
-        are there with other labels, too. Shape of the scores: (number of spans,)
+        spans have a probability of at least `LEAST_PROB_OF_SETS`. If the limit is by label, the
+        same tokens are there with other labels, too. Shape of the scores: (number of spans,)
     """
     spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):
@@ -516,8 +519,8 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
     # The probability of each of X extents that it is an entity of any label. Shape: (X, 1)
     total_probs = extents.label_probs.sum(axis=1, keepdims=True)
     # The score of each extent with each label. Shape: (X, labels)
-    labels_count = terms.per_label or terms.found == "exact"
-    if labels_count:
+    is_by_label = terms.per_label or terms.found == "exact"
+    if is_by_label:
         smoothed_part = SMOOTHING * total_probs / n_labels
         scores = (1 - SMOOTHING) * extents.label_probs + smoothed_part
     else:
@@ -735,7 +738,7 @@ def set_free_tokens(doc: Doc, spans: list[Span], is_token_free: Array1d) -> None
     is_outside = is_token_free.copy()
     for span in spans:
         is_outside[span.start : span.end] = False
-    # `set_ents` expects the tokens outside of entities as spans of one token each.
+    # `set_ents` takes the tokens outside of entities as spans.
     outside = [doc[i : i + 1] for i in numpy.flatnonzero(is_outside).tolist()]
     doc.set_ents(spans, outside=outside, default="unmodified")
 

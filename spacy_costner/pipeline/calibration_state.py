@@ -25,10 +25,12 @@ N_COMPARED = 100
 docs that the component was measured on?"""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
-"""The keys of `cfg` that the test for a shift depends on. It depends on the weights, too."""
+"""The keys of `cfg` that the test for a shift depends on. It depends on the weights and on the own
+labels, too."""
 
 PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` that a promise depends on. It depends on the weights, too."""
+"""The keys of `cfg` that a promise depends on. It depends on the weights and on the own labels,
+too."""
 
 
 @dataclass(eq=False)
@@ -145,13 +147,18 @@ class CalibrationState:
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs.
         seed (int): The seed of the test.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs, or the test can't go on
-            from the earlier docs.
+        RAISES (ValueError): If there are no scores of calibration docs or no confidence, a doc was
+            predicted when there were none, or the test can't go on from the earlier docs.
         """
-        if self.scores is None or confidence is None:
+        if self.scores is None:
             raise ValueError(
                 f"{component}: shift: expected scores of calibration docs, got none: run `python "
                 "-m spacy costner guarantee`, or `calibrate`"
+            )
+        if confidence is None:
+            raise ValueError(
+                f"{component}: shift: expected a confidence, as the scores of docs are written "
+                "beside their probabilities, got none: see set_confidence"
             )
         pool = self.scores.pool()
         if earlier is not None and not isinstance(earlier, Shift):

@@ -1,8 +1,8 @@
 """The pipeline component `cost_sensitive_ner`: training, prediction, its settings, saving.
 
 The component calls other modules for the work: `training.objective` computes the loss,
-`annotations` writes entities, `calibration_state` keeps what calibration docs say, `serialization`
-reads and writes files.
+`annotations` writes entities, `calibration_state` keeps the results of calibration docs,
+`serialization` reads and writes files.
 
 The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
 is the probability distribution over tags and entities that follows from them, and *decoding*
@@ -41,7 +41,7 @@ from ..losses import LossSchedule
 from ..metrics.shift import Shift
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
-from ..token_attrs import TokenAttrs, possible_paths, read_presets
+from ..token_attrs import TokenAttrs, possible_paths, read_docs
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import pack_ids, sentence_ids, unpack_ids
 from ..training.lbfgs import check_memory
@@ -102,7 +102,7 @@ DEFAULT_CONFIG: dict[str, Any] = {
 
 class CostSensitiveNER(TrainablePipe):
     """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
-    the methods of spaCy's `ner`.
+    the methods that spaCy documents for `ner`.
 
     `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
     (decoding, confidence, temperature), which can be changed without training. The config fills
@@ -131,8 +131,9 @@ class CostSensitiveNER(TrainablePipe):
     learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
         Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
-        another extension of spans has the name of the confidence, the factor is not for the
-        model, or the model has a number of tags.
+        `own_labels` or `filter_spans` are set without a `spans_key`, the confidence has a name
+        that is taken (see `set_confidence`), the factor is not above 0 or not for the model, or
+        the model has a number of tags.
     """
 
     cfg: Cfg
@@ -208,14 +209,16 @@ class CostSensitiveNER(TrainablePipe):
     # Settings of prediction
 
     def set_decoding(self, decoding: Decoding) -> None:
-        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`.
+        """Change the decoding, without training again. Its settings are in `cfg["decoding"]`. A
+        guarantee is dropped, with a warning.
 
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, its decoding is made from the config.
 
         decoding (Decoding): The decoding.
-        RAISES (ValueError): If its settings don't fit the labels of a trained model.
+        RAISES (ValueError): If its settings or its cost don't fit the labels of a trained model.
         """
+        # Before the model is initialized, some labels may be missing.
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
         # The test for a shift reads the probabilities of the model, which decoding doesn't change.
@@ -230,16 +233,19 @@ class CostSensitiveNER(TrainablePipe):
         return self._decoding
 
     def check_decoding(self, tags: Tags) -> None:
-        """Check that the settings of decoding fit the labels.
+        """Check that the settings of decoding, and its cost, fit the labels.
 
-        tags (Tags): The tags of the labels.
+        tags (Tags): The tags of the labels, with a single O.
         RAISES (ValueError): If they don't.
         """
         self._decoding.check(tags, self.cfg["decoding"])
 
     @property
     def confidence(self) -> Confidence | None:
-        """Where the probabilities of entities are written. None: they are not written."""
+        """Where the probabilities of entities are written. None: they are not written.
+
+        RAISES (ValueError): If the settings in `cfg` were edited, and a value is wrong.
+        """
         settings = self.cfg["confidence"]
         if not settings:
             return None
@@ -260,7 +266,8 @@ class CostSensitiveNER(TrainablePipe):
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, the config counts if it has other settings than these.
 
-        confidence (Confidence | None): The settings. None: they are not written.
+        confidence (Confidence | None): The settings. None: they are not written, and the next
+            prediction drops a guarantee, whose spans would be written beside them.
         RAISES (ValueError): If the name of the extension attribute is taken by another extension of
             spans, or the key of the probabilities is the `spans_key` of the component.
         """
@@ -326,12 +333,14 @@ class CostSensitiveNER(TrainablePipe):
         return self.chain_tags.collapsed
 
     def add_label(self, label: str) -> int:
-        """Add a label. A trained model predicts it after an update with an entity that has it.
+        """Add a label. A trained model predicts it after an update with an entity that has it. A
+        guarantee is dropped, with a warning.
 
         label (str): The label.
         RETURNS (int): 1, or 0 if the component already has the label.
         RAISES (ValueError): If the label is not a string, is empty, or begins with "!", which marks
-            spans that are not entities.
+            spans that are not entities; or if a cost of a trained component doesn't know it. The
+            component is then as before.
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
@@ -341,16 +350,21 @@ class CostSensitiveNER(TrainablePipe):
         if label in self.labels:
             return 0
 
+        has_weights = self.model.has_dim("nO")
+        if has_weights:
+            # If a cost doesn't know the label, this is an error before anything is changed.
+            new_tags = Tags((*self.labels, label), self.cfg["scheme"])
+            cost_tables = self.objective.prepare(new_tags)
+            self.check_decoding(new_tags)
+            self.cfg["cost_tables"] = cost_tables
         # With another label all probabilities change.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
-        if self.model.has_dim("nO"):
-            # The model has weights, and gets some for the new tags, about which it knows nothing.
+        if has_weights:
+            # The model gets weights for the new tags, about which it knows nothing.
             self.set_output(len(self.chain_tags))
             self.cfg["untrained"] = [*self.cfg["untrained"], label]
-            self.cfg["cost_tables"] = self.objective.prepare(self.tags)
-            self.check_decoding(self.tags)
         return 1
 
     # Initialization
@@ -362,14 +376,16 @@ class CostSensitiveNER(TrainablePipe):
         nlp: Language | None = None,
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Initialize the component for training.
+        """Initialize the component for training. Its labels so far stay. A guarantee and a
+        temperature are dropped.
 
         get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
         nlp (Language | None): The current `nlp` object.
         labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. Defaults
             to those of the examples, in alphabetical order.
-        RAISES (ValueError): If there are no labels, or the loss or the decoding has a cost,
-            weights or settings that don't fit the labels, or the weights don't fit in memory.
+        RAISES (ValueError): If there are no labels, an own label is not among them, spans of a
+            training doc overlap (see `filter_spans`), the loss or the decoding has a cost, weights
+            or settings that don't fit the labels, or the weights don't fit in memory.
         """
 
         def first_examples() -> list[Example]:
@@ -377,7 +393,7 @@ class CostSensitiveNER(TrainablePipe):
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
-        check_lexeme_norms(self.vocab, "ner")
+        check_lexeme_norms(self.vocab, self.name)
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
 
         corpus_labels = self._read_corpus(get_examples(), labels)
@@ -401,7 +417,8 @@ class CostSensitiveNER(TrainablePipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
-        # A linear model with two passes gets its first pass trained, and a hybrid its linear part.
+        # A linear model with two passes gets its first pass trained, and a hybrid its linear part:
+        # see `training.folds`.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
         # A pipeline may be initialized a second time. A loss that keeps state starts anew.
@@ -428,7 +445,7 @@ class CostSensitiveNER(TrainablePipe):
         """Check that each of the component's own labels is one of its labels. It would never write
         one that isn't.
 
-        RAISES (ValueError): If it doesn't.
+        RAISES (ValueError): If one isn't.
         """
         own_labels = self.annotation.own_labels or ()
         unknown = [label for label in own_labels if label not in self.labels]
@@ -440,11 +457,14 @@ class CostSensitiveNER(TrainablePipe):
     def _read_corpus(
         self, examples: Iterable[Example], expected_labels: Sequence[str] | None
     ) -> set[str]:
-        """Count the examples of the corpus, collect its features, and return its labels.
+        """Count the examples of the corpus, collect its features, keep the hashes of its sentences
+        (see `trained_on`), and return its labels.
 
         All of it is done while the corpus is read once, as it may be too large to keep. With a
-        `spans_key`, spans are left out if their label is neither expected nor a label of the
-        component already.
+        `spans_key` and expected labels, spans are left out if their label is neither expected nor a
+        label of the component already.
+
+        RAISES (ValueError): If spans overlap that may not: see `Annotation.as_entities`.
         """
         labels: set[str] = set()
         corpus_sentences: set[int] = set()
@@ -475,16 +495,16 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def raw_text(self) -> Array1d:
-        """The hashes of the long sentences of the raw text that the static vectors of the pipeline
-        were learned from, ascending. Empty if they are vectors from elsewhere, or there are no
-        vectors. Shape: (S,)"""
+        """The hashes of the long sentences (see `trained_on`) of the raw text that the static
+        vectors of the pipeline were learned from, ascending. Empty if they are vectors from
+        elsewhere, or there are no vectors. Shape: (S,)"""
         return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
         """The hashes of the long sentences that the component was initialized with, ascending:
-        see `sentence_ids`. Empty for models that were saved before hashes were kept.
-        Shape: (S,)"""
+        see `sentence_ids`. `start_from` adds those of the pipeline that it starts from. Empty for
+        models that were saved before hashes were kept. Shape: (S,)"""
         return unpack_ids(self.cfg["trained_on"])
 
     @property
@@ -500,15 +520,16 @@ class CostSensitiveNER(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Update the model with a batch of examples.
+        """Update the model with a batch of examples. A guarantee is dropped, with a warning.
 
         examples (Iterable[Example]): The batch.
         drop (float): The dropout rate.
-        sgd (Optimizer | None): The optimizer.
+        sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the exact value of the objective, divided by the number of annotated tokens, unless it
             is one ratio: see `get_loss`.
         RETURNS (dict[str, float]): The losses.
+        RAISES (ValueError): As `get_loss` does. The model is then not updated.
         """
         if losses is None:
             losses = {}
@@ -535,7 +556,7 @@ class CostSensitiveNER(TrainablePipe):
 
         if self.cfg["untrained"]:
             self._drop_from_untrained(examples)
-        n_examples = max(self.cfg["n_examples"], 1)
+        n_examples = max(self.cfg["n_examples"], 1)  # 0 before `initialize`
         progress = self.progress.after_update(len(examples), n_examples)
         self.cfg["progress"] = progress._asdict()
         return losses
@@ -562,11 +583,12 @@ class CostSensitiveNER(TrainablePipe):
 
         examples (Iterable[Example]): The batch.
         scores (Potentials): The model's potentials of the predicted docs.
-        features (FeatureBatch | None): The features of the predicted docs in training. None: they
-            are looked up, if the loss uses them.
+        features (FeatureBatch | None): The features of the predicted docs, found as for training.
+            None: they are looked up, if the loss uses them.
         RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
             ratio, of the batch; and the gradient of the loss of the batch.
-        RAISES (ValueError): If a score is not a number or infinite.
+        RAISES (ValueError): If a score is not finite, spans overlap (see `filter_spans`), or the
+            docs have soft targets that don't fit: see `Objective.targets`.
         """
         examples = list(examples)
         validate_examples(examples, "CostSensitiveNER.get_loss")
@@ -585,7 +607,7 @@ class CostSensitiveNER(TrainablePipe):
 
     def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
         """The features of training docs, if the loss uses them and the model has some."""
-        find_features = self.model.attrs.get("find_features")  # linear models have it
+        find_features = self.model.attrs.get("find_features")  # linear models have it, hybrids not
         current_loss = self.objective.loss.stage_at(self.progress)
         if find_features is None or not current_loss.uses_features:
             return None
@@ -600,8 +622,9 @@ class CostSensitiveNER(TrainablePipe):
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
         """Update the model so that it keeps the predictions that it made before
-        `nlp.resume_training`. The loss is the divergence of the new predictions from those. Labels
-        that were added since then are ignored.
+        `nlp.resume_training`. Without that call it isn't updated. The loss is the Kullback-Leibler
+        divergence of the new predictions from the old ones. Labels that were added since then are
+        ignored. A guarantee is dropped, with a warning.
 
         examples (Iterable[Example]): A batch. Its annotation is not used.
         drop (float): The dropout rate.
@@ -609,6 +632,7 @@ class CostSensitiveNER(TrainablePipe):
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the divergence in nats per token.
         RETURNS (dict[str, float]): The losses.
+        RAISES (ValueError): If a score is not finite.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
@@ -626,7 +650,7 @@ class CostSensitiveNER(TrainablePipe):
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
         # The teacher is the earlier model, not the annotation.
-        tokens = read_presets(docs).without_annotation()
+        tokens = read_docs(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         sequence_lengths, _ = self.annotation.cut(docs, tokens)
         teacher = self._rehearsal_model.predict(docs)
@@ -645,12 +669,12 @@ class CostSensitiveNER(TrainablePipe):
         """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
 
         examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer.
+        **settings (Any): Settings of the scorer. It gets those in `cfg`, too.
         RETURNS (dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
         """
         spans_key = self.annotation.spans_key
         if spans_key is None:
-            settings["component"] = self.name
+            settings["component"] = self.name  # our scorers find its probabilities by the name
         elif self.scorer is ner_score:
             return spancat_score(examples, spans_key=spans_key)
         else:
@@ -664,6 +688,7 @@ class CostSensitiveNER(TrainablePipe):
 
         docs (Iterable[Doc]): The docs.
         RETURNS (Prediction): Their entities.
+        RAISES (ValueError): If `docs` is a doc, or the component has no labels.
         """
         # A setting in `cfg` may have been edited since the last call.
         self.check_guarantee()
@@ -684,13 +709,14 @@ class CostSensitiveNER(TrainablePipe):
             promise=promise,
             groups=groups,
             other_labels=self.other_labels,
+            # Under a `spans_key` spans have scores, as those of spaCy's `spancat` do.
             is_scored=self.annotation.spans_key is not None,
             is_measured=self.calibration.scores is not None,
         )
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs are of groups that no calibration doc was of: nothing is promised of these
-        groups."""
+        """Warn if docs are of groups of which nothing is promised, as no calibration doc was of the
+        group, or too few."""
         # The group of docs that have no value for the key is None: the message says "None".
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:
@@ -718,6 +744,7 @@ class CostSensitiveNER(TrainablePipe):
         preset (bool): Whether the entities that docs already have are certain. Otherwise they are
             ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
+        RAISES (ValueError): If `docs` is a doc, or the component has no labels.
         """
         _, posterior = self._posterior(list_docs(docs), preset=preset)
         return posterior
@@ -740,7 +767,7 @@ class CostSensitiveNER(TrainablePipe):
         if len(tokens.orth):
             self._require_labels()
             scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
-        else:
+        else:  # there is nothing to score, and the component may have no weights yet
             scores = no_scores(sequence_lengths, len(tags), "float32")
 
         posterior = Posterior(
@@ -759,7 +786,7 @@ class CostSensitiveNER(TrainablePipe):
         k (int): The number of analyses, at least 1.
         RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
-        RAISES (ValueError): If `docs` is a doc, or k less than 1.
+        RAISES (ValueError): If `docs` is a doc, k is less than 1, or the component has no labels.
         """
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
@@ -818,7 +845,8 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def calibration_scores(self) -> CalibrationScores | None:
-        """The scores of calibration docs, which `shift` compares those of other docs with."""
+        """The scores of calibration docs, which `shift` compares those of other docs with. None:
+        there are none."""
         return self.calibration.scores
 
     @calibration_scores.setter
@@ -902,9 +930,9 @@ class CostSensitiveNER(TrainablePipe):
             `to_json` returned. The test goes on from there, and doesn't need these docs again.
         seed (int): The seed of the test. For one stream of docs it is always the same.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs, a doc was predicted when
-            there were none, `docs` is a single doc, or the earlier docs had another seed or other
-            calibration docs.
+        RAISES (ValueError): If there are no scores of calibration docs or no confidence, or there
+            were none when a doc was predicted, `docs` is a single doc, or `earlier` lacks
+            something, or had another seed or other calibration docs.
         """
         refuse_doc(docs)
         self.check_guarantee()
@@ -923,7 +951,7 @@ class CostSensitiveNER(TrainablePipe):
         """Keep the scores of calibration docs for `shift`, with the current settings.
 
         docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): Their scores: see `measure`. Shape: (B,)
+        scores (Floats1d): Their scores: see `annotations.measure`. Shape: (B,)
         source (str): The name of the docs.
         approximate (bool): Whether the temperature was fitted on them.
         """
@@ -950,7 +978,7 @@ class CostSensitiveNER(TrainablePipe):
     def compare_reading(self, docs: Sequence[Doc]) -> None:
         """Warn, once, if docs differ in their sentence starts or tokens from the docs that the
         component was measured on. To save time, only the longest doc of a batch is compared, and
-        only in the first batches.
+        only in the first batches: see `calibration_state.N_COMPARED`.
 
         docs (Sequence[Doc]): The docs, as the component gets them.
         """
@@ -970,6 +998,7 @@ class CostSensitiveNER(TrainablePipe):
 
         path (str | Path): A directory.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
+        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
         """
         cfg, model = self._save(exclude)
         write_files(path, cfg, model, self.vocab, exclude)
@@ -979,6 +1008,7 @@ class CostSensitiveNER(TrainablePipe):
 
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RETURNS (bytes): What `from_bytes` takes.
+        RAISES (ValueError): As `to_disk` does.
         """
         cfg, model = self._save(exclude)
         return pack_parts(cfg, model, self.vocab, exclude)
@@ -1042,8 +1072,13 @@ class CostSensitiveNER(TrainablePipe):
         return self
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Take the settings of a saved cfg, which was checked before, and restore what depends on
-        them: tables of costs, strings of labels, the extension of spans."""
+        """Take the settings and the results of calibration docs of a saved cfg, which was checked
+        before, and restore what depends on them: tables of costs, strings of labels, the extension
+        of spans.
+
+        RAISES (ValueError): If a setting that was edited has a wrong value, or doesn't fit the
+            labels.
+        """
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
         # The file of a cost or of a tree may be gone, so the tables that were made from it are
@@ -1052,7 +1087,8 @@ class CostSensitiveNER(TrainablePipe):
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
         # `cfg` may be edited by hand, so its settings are checked again.
-        check_keys(self.cfg["decoding"], self._configured["decoding"], "decoding")
+        setting_names = self._configured["decoding"].keys()
+        check_keys(self.cfg["decoding"], setting_names, "decoding")
         if self.labels:
             self.check_decoding(self.tags)
             self._check_own_labels()

@@ -64,7 +64,7 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
     encoder_ids = {node.id for node in model.get_ref("tok2vec").walk()}
     for node in model.walk():
         for shim in node.shims:
-            shim.finish_update(optimizer)
+            shim.finish_update(optimizer)  # a linear part has a learning rate of its own
         scale = 1.0 if node.id in encoder_ids else factor
         for param_name in node.param_names:
             if not node.has_grad(param_name):

@@ -1,5 +1,5 @@
-"""Promises, and the scores of calibration docs: both are made of calibration docs, and saved with a
-component.
+"""Promises, and the scores of calibration docs: both are results of calibration docs, and saved
+with a component.
 
 A *promise* says, for example, that the sets of spans that the component writes miss at most 5 % of
 the entities. The test for a shift compares the *scores* of calibration docs with those of new docs.
@@ -53,7 +53,8 @@ class Terms:
     per_label (bool): Whether there is a promise for each label.
     by_group (str | None): A key of `doc.user_data`. There is a promise for each of its values.
         None: there is one for all docs.
-    RAISES (ValueError): If a term is out of its range.
+    RAISES (ValueError): If a term is out of its range, or not exactly one of `miss` and
+        `false_alarm` is given.
     """
 
     miss: float | None = None
@@ -80,7 +81,7 @@ class Terms:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
-        """Pick the terms from all arguments of `guarantee`."""
+        """Pick the terms from all arguments of `guarantee`. Errors: see the class."""
         return cls(**{name: arguments[name] for name in Terms.__dataclass_fields__})
 
     @property
@@ -104,8 +105,8 @@ class Thresholds:
 
     threshold (float): The threshold of labels that don't have their own.
     labels (dict[str, float]): The thresholds of labels that have their own.
-    levels (Sequence[Sequence[float]]): Pairs of another limit and the threshold that keeps it: see
-        `report`.
+    levels (Sequence[Sequence[float]]): Pairs of a limit and the threshold that keeps it, for the
+        limit of the promise and others. `report` shows them.
     """
 
     threshold: float
@@ -118,8 +119,8 @@ class Promise(Terms):
     """A promise about the sets of spans of a component: its terms, the thresholds that keep them,
     and the calibration docs.
 
-    groups (dict[str, Thresholds]): The thresholds for each group of docs. The group "" has all
-        docs.
+    groups (dict[str, Thresholds]): The thresholds for each group of docs of which something is
+        promised. Without `by_group`, the group "" has all docs.
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
     entities (int): The number of their entities.
@@ -175,7 +176,7 @@ class CalibrationScores:
     digest (str | None): The digest of all scores in the order of the docs. None: the scores were
         saved before digests were kept.
     keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
-        Values that few docs have are left out.
+        Values that fewer than `ENOUGH` docs have are left out.
     source (str): The name of the calibration docs.
     approximate (bool): Whether the temperature was fitted on the same docs.
     reading (Reading | None): How the docs were read, if that is known.
@@ -243,8 +244,8 @@ class CalibrationScores:
         return _without_none(asdict(self), ("digest", "reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """The argument of `find_shift` for the scores of all docs, or of those with a value of a
-        key.
+        """Return the argument `calibration` of `find_shift`: for all scores, or for those of docs
+        with a value of a key.
 
         key (str | None): A key of `keys`. None: the scores of all docs.
         value (str): A value of the key in `keys`.
@@ -261,7 +262,8 @@ class CalibrationScores:
 def _scores_by_value(
     scored_docs: Sequence[tuple[float, Doc]],
 ) -> ScoresByValue:
-    """Group the scores of docs by the values that the docs have in `user_data`.
+    """Group the scores of docs by the values that the docs have in `user_data`, such as a source.
+    Long texts and other values that docs can't be grouped by don't count: see `short_values`.
 
     scored_docs (Sequence[tuple[float, Doc]]): The docs with their scores, ascending.
     RETURNS (ScoresByValue): The scores. Values with fewer than `ENOUGH` docs, which can't be

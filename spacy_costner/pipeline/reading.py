@@ -22,6 +22,7 @@ GIVE_TEXT = (
 GIVE_STARTS = (
     "give docs with sentence starts, or run `calibrate`, `tune` and `guarantee` on docs without"
 )
+"""Both are ends of warnings. They say what to do if docs differ: see `find_difference`."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from ..types import Constraints, Potentials, map_scores
 def rehearsal_loss(
     teacher: Potentials, scores: Potentials, sequence_lengths: Ints1d, constraints: Constraints
 ) -> tuple[float, Potentials]:
-    """Compute how far the distribution of a model over paths has moved from that of an earlier
-    model.
+    """Compute how far the distribution q of a model over paths y has moved from the distribution p
+    of an earlier model: their Kullback-Leibler divergence, summed over sequences.
+
+        sum_y p(y) (log p(y) - log q(y))
 
     teacher (Potentials): The scores of the earlier model for whole docs. It may have fewer tags.
     scores (Potentials): The scores of the model for the same docs.
@@ -43,8 +45,8 @@ def rehearsal_loss(
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
     """Make soft targets of the distribution of the teacher over paths. If labels were added since,
-    the teacher has fewer tags. Then only paths of its own tags are compared, and training doesn't
-    change what the model says about other paths.
+    the teacher has fewer tags. Then only paths of its own tags are compared, and how probable they
+    are beside other paths doesn't count.
 
     teacher (Potentials): The scores of the teacher, in float64.
     n_tags (int): The number of tags of the model, K.

@@ -55,7 +55,8 @@ def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[
         tree = "assets/tree.json"
 
     To select the best model of `spacy train` by its cost, give the cost a negative weight and
-    F the weight 0. The weight of `ents_confusion` must be `null`, as it is not a number.
+    F the weight 0. Scores that are not numbers, such as `ents_confusion`, can only have the weight
+    `null`.
 
         [training.score_weights]
         ents_cost = -1.0
@@ -98,7 +99,8 @@ def cost_scores(
     confidence (dict[str, Any] | None): Its setting `confidence`.
     component (str | None): Its name.
     spans_key (str | None): Its setting `spans_key`.
-    **settings (Any): Its other settings, which are not used.
+    **settings (Any): Its other settings, which are not used. (`CostSensitiveNER.score` gives its
+        whole `cfg`.)
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
         - `ents_tag_acc`: share of tokens with the correct tag.
@@ -123,7 +125,8 @@ def cost_scores(
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     is_annotated = pairs.gold >= 0
     if is_annotated.any():
-        costs = pairs.look_up(cost(pairs.tags))
+        cost_table = cost(pairs.tags)
+        costs = pairs.look_up(cost_table)
         is_correct = pairs.gold == pairs.predicted
         scores["ents_cost"] = float(costs[is_annotated].mean(dtype="float64"))
         scores["ents_tag_acc"] = float(is_correct[is_annotated].mean())
@@ -191,10 +194,10 @@ def confidence_scores(
     spans_key (str | None): Its setting `spans_key`.
     **settings (Any): Its other settings, which are not used.
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
-        - `ents_ece`: the expected calibration error, in ten bins; lower is better. None if there
-          are no entities, or confidence is not enabled.
+        - `ents_ece`: the expected calibration error, in ten bins; lower is better.
         - `ents_reliability`: the number of entities, the mean confidence and the precision of each
           bin: see `reliability`.
+        Both are None if there are no predicted entities, or confidence is not enabled.
     RAISES (ValueError): If the component has a `spans_key`.
     """
     _check_ents("confidence_scorer", spans_key)
@@ -230,6 +233,7 @@ def count_docs(
     labels (Sequence[str]): The labels of the component.
     scheme (str): Its tag scheme.
     RETURNS (DocCounts): The counts of the docs that `cost_scores` doesn't ignore.
+    RAISES (ValueError): If a label has no cost.
     """
     annotated = _annotated(examples)
     n_docs = len(annotated)
@@ -244,7 +248,8 @@ def count_docs(
 
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     doc_of_token = sequence_ids(pairs.lengths)
-    token_costs = pairs.look_up(cost(pairs.tags))
+    cost_table = cost(pairs.tags)
+    token_costs = pairs.look_up(cost_table)
     doc_of_annotated_token = doc_of_token[pairs.gold >= 0]
     return DocCounts(
         tp=tp,

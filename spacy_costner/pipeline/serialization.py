@@ -7,7 +7,8 @@ A component `ner` has these files:
 
 Both have to be from the same save. A digest in `cfg` shows it: it is the hash of the bytes of
 `model` and of those settings in `cfg` that may not be edited without training. Others may:
-`EDITABLE`. The *parts* of a saved component are "cfg", "vocab" and "model".
+`EDITABLE`. The *parts* of a saved component are "cfg", "vocab" and "model". A pipeline saves its
+vocab once, and excludes it when it saves its components.
 """
 
 import hashlib
@@ -48,7 +49,7 @@ OPTIONAL: Cfg = {"reading": None, "trained_on": "", "raw_text": ""}
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
     """Make the `cfg` of a component that isn't trained. It is saved as JSON, so all values have to
-    be values of JSON. The component adds its settings of prediction.
+    be values of JSON. The component adds "decoding" and "confidence".
 
     scheme (str): The tag scheme.
     outside (str): Whether O is split: see `Tags`.
@@ -166,7 +167,8 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         # Twenty characters before and after the wrong one show where it is.
         excerpt = error.object[max(0, error.start - 20) : error.end + 20]
         raise ValueError(f"cfg: expected text that can be UTF-8, got {excerpt!r}") from None
-    # JSON doesn't keep all digits of a number, so the digest is made of the cfg as it will be read.
+    # The JSON of srsly doesn't keep all digits of a number, so the digest is made of the cfg as it
+    # will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
 
@@ -264,6 +266,7 @@ def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
     progress (Any): The saved progress.
     n_examples (float): The number of training examples.
     RETURNS (Any): The progress with the keys of `Progress`.
+    RAISES (ValueError): If a number of such a progress is damaged.
     """
     if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
         return progress  # a new one, or a damaged one, which `_check_progress` refuses
@@ -319,7 +322,7 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
     """Save a model in the form of `model.to_bytes`.
 
     A trained linear model, or the linear part of a hybrid, is saved without the features that have
-    no weights, unless its setting says to keep all. Scores are the same without them. The model
+    no weights, unless its setting `keep_all` is true. Scores are the same without them. The model
     itself isn't changed, so that training can go on with all its features.
     """
     # The dictionary has the shims of each node, in the order of `walk`. Some are replaced by the
@@ -371,8 +374,8 @@ def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
     saved (bytes): The saved model.
     RAISES (ValueError): If it was saved with another config, or has weights that are not finite.
     """
-    # `from_bytes` replaces the attribute "columns" of a layer without comparing it with that of the
-    # config.
+    # `from_bytes` replaces the attribute "columns" of spaCy's `FeatureExtractor`, the attributes of
+    # tokens that it reads, without comparing it with that of the config.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
     model.from_bytes(saved)
     for node, columns in zip(model.walk(), columns_of_config):

@@ -33,15 +33,15 @@ def make_start_from(
         Name the tok2vec that they listen to, too. None: all components with a model whose names are
         in both pipelines.
     RETURNS (Callable[[Language], Language]): The callback. It changes the pipeline and returns it.
-    RAISES (ValueError): In the callback, if the trained pipeline lacks a component, or has other
-        labels, other tags or another model.
+    RAISES (ValueError): In the callback, if one of the two pipelines lacks a named component, or
+        the trained one has other labels, other tags or another model.
     """
     return partial(_start, path, components)
 
 
 def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
-    """Give components of a pipeline the weights that they have in a trained one: see
-    `make_start_from`."""
+    """Give components of a pipeline the weights that they have in a trained one. Returns the
+    pipeline. For the arguments and errors see `make_start_from`."""
     trained = load_model(path)
     models = _models(nlp)
     trained_models = _models(trained)
