@@ -1,6 +1,7 @@
 """The functions that people call from Python: to train pipelines, calibrate them, make promises
-about them and more. Most commands have a function of the same name here. It computes and returns
-the results; printing and pages are left to the commands in `cli/`."""
+about them and more. Most commands have a function of the same name here; that of `vectors` is
+`learn_vectors`. Functions compute and return results. Printing and pages are left to the commands
+in `cli/`."""
 
 from .annotating import annotate, annotate_texts
 from .auditing import audit

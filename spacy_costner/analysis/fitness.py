@@ -167,8 +167,9 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Name the labels in the annotation of docs that a component doesn't know. See `find_faults`
-    for the arguments and the error.
+    """Name the labels in the annotation of docs that a component doesn't know. It counts as knowing
+    those of all components that write to the same `spans_key`. See `find_faults` for the arguments
+    and the error.
 
     RETURNS (list[str]): One sentence with the most frequent of these labels. Empty if the component
         knows all labels.
@@ -176,7 +177,7 @@ def find_unknown_labels(
     key = ner.annotation.spans_key
     known_labels = {*ner.labels, *inner_nodes}
     if key is not None:
-        # Several components may write to the same key, each with labels of its own.
+        # Several components may write to the same key, each of them spans of its own labels.
         for _, pipe in nlp.pipeline:
             if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
                 known_labels.update(pipe.labels)

@@ -254,9 +254,9 @@ def fit(
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     RETURNS (Fitted): The saved pipeline and the results.
-    RAISES (ValueError): If the component of the config can't be trained, or not with these options;
-        if something can't be read, or is in the way of the output; or if a trained pipeline can't
-        be calibrated or tuned, which is saved nevertheless.
+    RAISES (ValueError): If the component of the config can't be trained, or not with these options
+        and corpora; if something can't be read, or is in the way of the output; or if the trained
+        pipeline, which is saved then, can't be calibrated or tuned.
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
@@ -532,8 +532,8 @@ def improve(
 def train_pipeline(
     config: Config, output_path: Path, log: IO[str], *, n_seeds: int = 1, use_gpu: int = -1
 ) -> Path:
-    """Train and save a pipeline: by `fit` if all models to train are linear, otherwise as
-    `spacy train` does.
+    """Train and save a pipeline: by `fit` if it can (see `can_be_fitted`), otherwise as `spacy
+    train` does.
 
     config (Config): A config for `spacy train`, with variables filled in.
     output_path (Path): The folder for the pipeline.
@@ -629,8 +629,9 @@ def find_config(
     overrides: Mapping[str, Any],
     command: str,
 ) -> Config:
-    """Find the config to train with. If none is given, `init` makes one. The paths of the corpora,
-    the overrides and the static vectors are put into it. See `fit` for the arguments.
+    """Find the config to train with. If none is given, `init` makes one. The paths of the corpora
+    and the overrides are put into that of a file, and the static vectors into any. See `fit` for
+    the arguments.
 
     aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
     """

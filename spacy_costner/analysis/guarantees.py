@@ -625,6 +625,7 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
         owners = numpy.arange(len(entities.begin))
         _, units = numpy.unique(dev.entity_keys(entities), return_inverse=True)
         return owners, units
+    # For each token of each entity the index of the entity, and the token
     owners, tokens = ranges(entities.begin, entities.end)
     if not terms.per_label:
         return owners, tokens
@@ -932,5 +933,6 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
         (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()
         is_in_set = spans["score"] >= doc_thresholds[spans["doc"]]
-        observed.append(Observed(limit, miss_rate, float(is_in_set.sum() / len(gold))))
+        spans_per_entity = float(is_in_set.sum() / len(gold))
+        observed.append(Observed(limit, miss_rate, spans=spans_per_entity))
     return observed

@@ -275,8 +275,8 @@ def init(
     command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
     RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
-        if a file can't be read or lacks a label of the corpus.
-    RAISES (ImportError): If spaCy has no such language.
+        if a file can't be read, lacks a label of the corpus, or is there already.
+    RAISES (ImportError): If spaCy has no such language, or vectors can't be learned without SciPy.
     """
     # Check what can be checked before the corpus is read.
     get_lang_class(lang)  # raises an error if there is no such language
@@ -488,7 +488,13 @@ def measure_corpus(
     if not label_counts:
         message = no_spans_message(len(doc_lengths), spans_key, filled_keys)
         raise ValueError(f"{path}: {message}")
-    return TrainingCorpus(doc_lengths, n_sentences, len(word_forms), label_counts, overlaps)
+    return TrainingCorpus(
+        doc_lengths=doc_lengths,
+        n_sentences=n_sentences,
+        n_word_forms=len(word_forms),
+        label_counts=label_counts,
+        overlaps=overlaps,
+    )
 
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:

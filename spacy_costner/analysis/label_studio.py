@@ -257,7 +257,9 @@ class LabelStudioBackend:
         """When Label Studio has last changed the annotation of an answer. If there is no such
         answer, as another request may have removed it meanwhile, a time before all others."""
         answer = self.session.store.answers.get(key)
-        return time_of(None if answer is None else answer.meta.get(UPDATED_AT))
+        if answer is None:
+            return time_of(None)
+        return time_of(answer.meta.get(UPDATED_AT))
 
     def _remove_all(self, part: str) -> None:
         """Remove the answers whose keys begin or end with a part, such as "task-7-" or

@@ -161,7 +161,8 @@ def predict_dev(
     ner (CostSensitiveNER): The component. If it has a `spans_key`, the entities of its docs are
         the spans with its own labels.
     examples (Iterable[Example]): The docs, with their annotation.
-    RAISES (ValueError): If no token is annotated.
+    RAISES (ValueError): If no token is annotated, or spans of the component overlap: see
+        `Annotation.as_entities`.
     """
     nonempty = [eg for eg in examples if len(eg.predicted)]
     copies = [eg.predicted.copy() for eg in nonempty]
@@ -252,9 +253,9 @@ def predict(
 
 
 def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
-    """Compute the scores that `nlp.evaluate` would return for annotated docs, without computing
-    their posterior again. The component decodes the posterior, and then the components after it
-    run."""
+    """Compute the scores that `nlp.evaluate` would return for annotated docs, but for the speed,
+    without computing their posterior again. The component decodes the posterior, and then the
+    components after it run."""
     docs = [eg.predicted.copy() for eg in dev.originals]
     # As `CostSensitiveNER.predict` does, but without what scores don't need: the guaranteed set and
     # the test for a shift.
@@ -293,8 +294,8 @@ def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
     """Have a component write the probabilities of its entities to `doc.spans`, if it doesn't do so
-    already. The key is one that no other component uses. The setting is also written to the config
-    of the pipeline."""
+    already. The key is one that no other `cost_sensitive_ner` uses. The setting is also written to
+    the config of the pipeline."""
     if ner.confidence is not None:
         return
     taken_keys = set()

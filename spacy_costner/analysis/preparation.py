@@ -488,7 +488,7 @@ def train_by_updates(
         sum_of_weights += weights.averaged(optimizer).astype(sum_dtype)
         n_trainings += 1
         if trained.reason == INTERRUPTED:
-            break
+            break  # Its weights so far count in the mean.
     # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
@@ -595,8 +595,9 @@ def hold_out(
     keeps_starts (bool): Whether models also see the sentence starts of predicted docs.
     prepare_component (PrepareComponent | None): Is called with the component of each fold before it
         is initialized. Workers must be able to import it.
-    make_executor (MakeExecutor | None): Makes an executor of a task for each fold. Its folds have
-        no examples. None: folds are trained in this process, and have their examples.
+    make_executor (MakeExecutor | None): Makes an executor, which has a task for each fold (see
+        `run_all`). Its folds have no examples. None: folds are trained in this process, and have
+        their examples.
     code_path (Path | None): Python file that workers import.
     desc (str): The text beside the progress bar.
     RETURNS (list[Fold]): The folds.

@@ -85,12 +85,13 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 
 
 def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
-    """Measure uncertainty by cost. The cost of a token is the lowest expected cost that a tag a has
-    there. The cost of a doc is the sum over its tokens.
+    """Measure uncertainty by cost. The cost of a token is the expected cost of its tag a_t on the
+    path with the lowest expected cost. The cost of a doc is the sum over its tokens.
 
-        min_a sum_k p(y_t = k) cost[k, a]
+        sum_k p(y_t = k) cost[k, a_t]
 
-    What a mistake costs is a setting of the component.
+    The costs are those of the decoding or, if it doesn't minimise expected costs, 1 for each wrong
+    tag: see `CostSensitiveNER.expected_costs`.
     """
     # By rounding, an expected cost may be slightly below 0.
     token_costs = numpy.maximum(ner.expected_costs(posterior), 0.0)

@@ -22,7 +22,7 @@ class ValueTest(NamedTuple):
 
     value: str | None  # the value; None: all docs are tested
     n_calibration: int  # the number of calibration docs that they are compared with
-    shift: Shift  # the result
+    shift: Shift  # the result; the scores that it expects are those of all docs
 
     def as_dict(self) -> dict[str, Any]:
         """A summary of the test, for JSON."""

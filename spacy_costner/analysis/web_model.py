@@ -186,7 +186,7 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
     """Check that the other components of a pipeline change neither tokens nor entities, nor the
     sentence starts at which texts are cut. A page only has our component.
 
-    RAISES (ValueError): If one of them does.
+    RAISES (ValueError): If one of them does, or doesn't say what it sets.
     """
     for name in nlp.pipe_names:
         if name == ner.name:

@@ -115,15 +115,17 @@ def _write_set(items: list[tuple[Any, Any]], flags: int) -> str:
         if kind is sre.CATEGORY:
             ranges += _ranges_of_class(CATEGORIES[value], flags & re.ASCII)
             python_source += CATEGORIES[value]
-        else:
-            first, last = value if kind is sre.RANGE else (value, value)
-            ranges.append((first, last))
-            python_source += rf"\U{first:08x}-\U{last:08x}"
+            continue
+        if kind is sre.LITERAL:
+            value = (value, value)  # a range of one character
+        first, last = value
+        ranges.append((first, last))
+        python_source += rf"\U{first:08x}-\U{last:08x}"
     all_ranges = _merge_ranges(ranges)
     if flags & re.IGNORECASE:
         set_in_python = re.compile(f"[{python_source}]", flags & (re.IGNORECASE | re.ASCII))
         all_ranges = _add_other_case(all_ranges, set_in_python)
-    return _write_ranges(all_ranges, is_negated)
+    return _write_ranges(all_ranges, is_negated=is_negated)
 
 
 @lru_cache
@@ -186,7 +188,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 @lru_cache
-def _write_ranges(ranges: Ranges, is_negated: bool) -> str:
+def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
     """Write ranges as a set of JavaScript: (97, 97), (104, 105), (120, 122) as [ahix-z]."""
     sources = ["[^" if is_negated else "["]
     for first, last in ranges:
@@ -285,7 +287,8 @@ def _write_failure(_: None, flags: int) -> str:
 def _write_position(kind: Any, flags: int) -> str:
     """Write a position, such as the end of the text, or the border of a word. In Python, `$` is
     also the position before a line feed at the end."""
-    word = _write_ranges(_ranges_of_class(r"\w", flags & re.ASCII), False)
+    word_ranges = _ranges_of_class(r"\w", flags & re.ASCII)
+    word = _write_ranges(word_ranges, is_negated=False)
     is_multiline = bool(flags & re.MULTILINE)
     return {
         sre.AT_BEGINNING: r"(?<![^\n])" if is_multiline else "^",
