@@ -56,8 +56,9 @@ def borders_of_tokens(
     is_border = begins_sentence.copy()
     space_tokens = is_space.nonzero()[0]
     if boundaries is True and len(space_tokens):
-        # The tokens after a token of white space that has a line break.
-        line_starts = space_tokens[_have_break(docs, orth[space_tokens])] + 1
+        # A line begins after a token of white space that has a line break.
+        has_break = _have_break(docs, orth[space_tokens])
+        line_starts = space_tokens[has_break] + 1
         is_in_batch = line_starts < len(orth)  # False after the last token
         is_border[line_starts[is_in_batch]] = True
 

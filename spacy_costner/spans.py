@@ -371,8 +371,9 @@ def spans_with_scores(group: SpanGroup, alignment_mode: str = "strict") -> list[
 
 
 def realign(doc: Doc) -> None:
-    """Give the spans of all groups of a doc the tokens that the doc has now. The doc is changed. If
-    tokens were merged or split, code that reads all groups, such as `DocBin`, fails otherwise."""
+    """Give the spans of all groups of a doc the tokens that the doc has now. The doc is changed: a
+    span that now begins or ends within a token is left out. If tokens were merged or split, code
+    that reads all groups, such as `DocBin`, fails otherwise."""
     for key, group in doc.spans.items():
         if is_stale(group):
             spans = [span for span, _ in spans_with_scores(group)]

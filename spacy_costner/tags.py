@@ -146,6 +146,7 @@ class Tags:
         self.scheme = SCHEMES[scheme]
         self.labels = tuple(labels)
         self.outside = outside
+        # The prefixes of the tags of each label. (In IOB2, two positions in an entity share one.)
         prefixes = list(dict.fromkeys(self.scheme.prefixes))
         if outside == BEFORE:
             prefixes.append(OUTSIDE)
@@ -265,6 +266,7 @@ class Tags:
     def constraints(self) -> Constraints:
         """The transitions, starts and ends that the scheme allows."""
         may_start = (self.label_of < 0) | self.opening
+        # A path doesn't end with O-l: an entity has to follow.
         may_end = self.having([OUTSIDE, *self.scheme.closing]) & (self.next_label_of < 0)
         # A tag with which a path may end can be followed by any with which one may start. Other
         # transitions are within an entity.

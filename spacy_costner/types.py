@@ -75,8 +75,9 @@ class Gold(NamedTuple):
     features (Ints2d | None): The features of each token, for losses that use them. Each has the
         value 1; -1 stands for none. None: each token has one feature, which no other token has.
         Shape: (N, S)
-    collapsed_of (Ints1d | None): If the chain has several tags for O: for each tag the tag of the
-        annotation that it counts as. None: each tag counts as itself. Shape: (K,)
+    collapsed_of (Ints1d | None): If the chain has several tags for O, or copies of tags: for each
+        tag the tag of the annotation that it counts as. None: each tag counts as itself.
+        Shape: (K,)
     """
 
     tags: Ints1d

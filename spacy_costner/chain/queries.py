@@ -366,7 +366,9 @@ def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
     """
     assert constraints.emissions is not None
     n_tags = constraints.emissions.shape[1]
-    return best_path(constrain(no_scores(lengths, n_tags, "float32"), constraints))
+    # All allowed paths have the score 0, so any of them may be the best path.
+    scores = constrain(no_scores(lengths, n_tags, "float32"), constraints)
+    return best_path(scores)
 
 
 @on_host

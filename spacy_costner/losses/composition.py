@@ -99,7 +99,8 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
         no meaning. Shape of the tags: (N,)
     """
     path, scores = chain.best_path_excluding(potentials, gold.paths)
-    # `scores` have the minus infinity of sequences without such a path, but no gradient.
+    # `scores` have the minus infinity of sequences without such a path, but come without a
+    # gradient. It is that of the score of the path.
     _, backprop = chain.path_score(potentials, path)
     return _model_tags(path, gold), (scores, backprop)
 
@@ -114,7 +115,7 @@ def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
     if gold.tied_to is None:
         return can_go_on
     # With incorrect spans there are copies of tags. If an entity can go on after one of them, all
-    # copies of the same tag count.
+    # copies of the same tag count, as they stand for one tag of the annotation.
     return xp.isin(gold.tied_to, gold.tied_to[can_go_on])
 
 
@@ -155,7 +156,8 @@ def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
 
 def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
     """Return 1 for sequences in which some legal path disagrees with gold, else 0: then gold says
-    nothing about the sequence. Shape: (B,)"""
+    nothing about the sequence. If no annotation is missing in the batch, it is 1 for all sequences.
+    Shape: (B,)"""
     xp = get_array_module(potentials.emissions)
     if gold.allowed is None:
         return xp.ones(len(potentials.lengths))

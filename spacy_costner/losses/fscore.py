@@ -184,9 +184,11 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
 
     def backprop(derivatives: Derivatives) -> Potentials:
         d_tp, d_fp, d_fn = derivatives
+        # What p adds to TP, it takes from FP and FN.
         d_p = entity_weight * (d_tp - d_fp - d_fn)
+        d_log_p = d_p * p  # as p = exp(log p)
         d_opened = d_fp * sequence_weight
-        return paths.backprop((backprop_log_p, d_p * p), (backprop_opened, d_opened))
+        return paths.backprop((backprop_log_p, d_log_p), (backprop_opened, d_opened))
 
     return numpy.asarray([tp, fp, fn]), backprop
 
@@ -282,9 +284,10 @@ def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) 
     has_competitor = numpy.isfinite(to_numpy(scores))
     is_known = numpy.repeat(has_competitor, potentials.lengths)
     predicted = _find_entities(numpy.where(is_known, tags, -1), gold, potentials)
-    is_gold = numpy.isin(
-        _number_entities(predicted, n_tokens), _number_entities(gold_entities, n_tokens)
-    )
+    # The numbers of two entities are equal if these have the same tokens and the same first tag.
+    predicted_numbers = _number_entities(predicted, n_tokens)
+    gold_numbers = _number_entities(gold_entities, n_tokens)
+    is_gold = numpy.isin(predicted_numbers, gold_numbers)
     is_annotated = to_numpy(gold.tags) >= 0
     is_wrong = is_annotated[predicted.begin] & ~is_gold
     is_tag_of_wrong = numpy.repeat(is_wrong, predicted.end - predicted.begin)

@@ -51,7 +51,7 @@ def make_mixed(
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)
     lam = within(0, 1, "Mixed", "lam", lam)
-    score_per_cost = 0.0
+    score_per_cost = 0.0  # without a cost the multiplier has no effect
     if cost is not None:
         score_per_cost = at_least(0, "Mixed", "multiplier", multiplier)
     compute = partial(mixed, lam=lam, multiplier=score_per_cost)

@@ -136,7 +136,8 @@ def squared_distance(
     # Transitions: there is one at each token but the first of its sequence. Its number is
     # (from tag) * K + (to tag).
     first = first_tokens(lengths)
-    later_tokens = xp.asarray(numpy.delete(numpy.arange(len(sequence)), first))
+    all_tokens = numpy.arange(len(sequence))
+    later_tokens = xp.asarray(numpy.delete(all_tokens, first))
     transitions = [
         tags[later_tokens - 1] * n_tags + tags[later_tokens] for tags in (path, other_path)
     ]
@@ -182,10 +183,11 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
     features = xp.concatenate(pair)
     # Make one number, the key, of a group and a feature: group * base + feature.
     base = int(features.max()) + 1
-    keys, index_of_key = xp.unique(xp.tile(groups, 2) * base + features, return_inverse=True)
+    key_at_place = xp.tile(groups, 2) * base + features
+    keys, index_at_place = xp.unique(key_at_place, return_inverse=True)
     # n_f - n'_f of each key: a feature in the first array adds 1, one in the second array -1.
     signs = xp.repeat(xp.asarray([1.0, -1.0]), len(groups))
-    differences = _sum_by_group(index_of_key, signs, len(keys))
+    differences = _sum_by_group(index_at_place, signs, len(keys))
     group_of_key = keys // base
     return _sum_by_group(group_of_key, differences**2, n_groups)
 

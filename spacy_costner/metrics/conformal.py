@@ -135,7 +135,8 @@ def threshold(
     if delta is None:
         passes = (losses.n * means + 1) / (losses.n + 1) <= limit + ROUNDING_OF_RISK
     else:
-        passes = p_values(means, limit, int(losses.n), binary=losses.binary) <= delta
+        n = int(losses.n)  # without weights it is the number of docs
+        passes = p_values(means, limit, n, binary=losses.binary) <= delta
     if not passes.any():
         return None
     return float(candidates[passes][-1])  # the highest: `unique` has sorted the candidates
@@ -221,6 +222,7 @@ def docs_needed(
         highest tail."""
         if k == 0:
             return 1
+        # The least n for which n mean is above k - 1.
         return math.floor((k - 1 + ROUNDING_OF_COUNT) / mean) + 1
 
     def fails(k: int) -> bool:

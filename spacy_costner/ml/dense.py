@@ -105,7 +105,7 @@ def resize_linear_chain_crf(
     keep of the smaller one."""
     transitions = model.get_ref("output_layer")
     larger = Transitions(nO)
-    if transitions.has_param("transitions"):
+    if transitions.has_param("transitions"):  # not before the model is initialized
         larger.initialize()
         # The old tags come first on each axis: [:K, :K] of the transitions, [:K] of the others.
         for name in TRANSITION_PARAMS:

@@ -1,8 +1,8 @@
 """The first of two passes of a linear CRF. It predicts labels, and the second pass has features of
 these labels: see `features.document`.
 
-In shapes, N is the number of tokens, L of labels, K of tags, V of features, and M of rows of
-weights for static vectors (see `weights`).
+In shapes, B is the number of docs, N of tokens, L of labels, K of tags, V of features, and M of
+rows of weights for static vectors (see `weights`).
 """
 
 from collections.abc import Callable, Sequence
@@ -104,14 +104,15 @@ class FirstPass(Shim):
 
         n_labels = len(self.tags.labels)
         probabilities = numpy.empty((len(batch.rows), n_labels + 1), dtype="float32")
+        # The fold of each doc, -1 for none, and that of each token. Shapes: (B,), (N,)
         fold_of_doc = [self._fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
+        fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
         for fold in sorted(set(fold_of_doc)):
             docs_of_fold: list[Doc] = []
             for i, doc in enumerate(docs):
                 if fold_of_doc[i] == fold:
                     docs_of_fold.append(doc)
-            # True for the tokens of these docs. Shape: (N,)
-            is_in_fold = numpy.repeat(numpy.asarray(fold_of_doc) == fold, batch.lengths)
+            is_in_fold = fold_of_token == fold
             if fold == -1:
                 # These docs were in no fold, so the weights of all docs have not seen them either.
                 weights = self.weights

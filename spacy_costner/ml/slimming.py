@@ -49,9 +49,10 @@ def slim_down(rows: Floats2d, n_features: int) -> Floats2d:
     feature_rows = rows[:n_features]
     other_rows = rows[n_features:]
     is_kept = find_rows_that_matter(feature_rows)
-    step = rounding_step(feature_rows[is_kept])
+    kept_rows = feature_rows[is_kept]
+    step = rounding_step(kept_rows)
     slim = numpy.zeros_like(rows)
-    slim[:n_features][is_kept] = numpy.rint(feature_rows[is_kept] / step) * step
+    slim[:n_features][is_kept] = numpy.rint(kept_rows / step) * step
     # The other rows are rounded as little as possible: to what `pack_rows` can save.
     numbers, exponent = to_whole_numbers(other_rows)
     slim[n_features:] = to_floats(numbers, exponent)
@@ -163,8 +164,9 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
     used_rows = unpack(saved["used"])
     row_ids = unpack(saved["row_ids"])
-    # They are saved column after column: see `pack_rows`. Shape: (distinct rows, K)
-    numbers = numpy.ascontiguousarray(decompress(saved["numbers"], "<i2").reshape(n_tags, -1).T)
+    # They are saved column after column: see `pack_rows`. Shapes: (K, distinct rows) and turned
+    columns = decompress(saved["numbers"], "<i2").reshape(n_tags, -1)
+    numbers = numpy.ascontiguousarray(columns.T)
 
     check_rows(used_rows, n_rows)
     is_id = (row_ids >= 0) & (row_ids < len(numbers))

@@ -202,7 +202,8 @@ def score_features(
     model: Model[list[Doc], Potentials], batch: FeatureBatch
 ) -> tuple[Potentials, Callable[[Potentials], None]]:
     """Score training docs by their features, as `find_features` returns them. The backprop keeps
-    the gradient for the next update."""
+    the gradient for the next update. But if the weights have folds, it does nothing, and each doc
+    is scored by weights that were not trained on it: see `SparseWeights.set_folds`."""
     features, weights = linear_part(model)
     if weights.emissions_of_folds:
         # The weights were trained at initialization, and don't change any more.

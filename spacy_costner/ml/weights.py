@@ -204,8 +204,8 @@ class SparseWeights(Shim):
         self._set_table(numpy.array(rows, dtype="float32"))
 
     def with_rows(self, rows: Floats2d) -> "SparseWeights":
-        """Make new `SparseWeights` with the settings of these and other numbers, to train apart
-        from these. `rows` are the numbers, for any number of features.
+        """Make `SparseWeights` with the settings of these and a copy of other rows of weights, of
+        any number of features. Training one of the two doesn't change the other.
         Shape: (V + M + K + 2, K)"""
         weights = SparseWeights(self.settings, self.average_power, self.keep_all)
         weights.n_vector_rows = self.n_vector_rows
@@ -231,7 +231,8 @@ class SparseWeights(Shim):
 
     def resize(self, n_tags: int) -> None:
         """Add tags with weights of 0 after the existing tags, which keep their weights. `n_tags` is
-        the number of all tags after that."""
+        the number of all tags after that. Folds, and gradients that are kept for the next update,
+        are dropped."""
         # This brings all rows to the current step, and sets `totals` to 0.
         self._end_period()
         n_old_tags = self.n_tags
@@ -418,7 +419,7 @@ class SparseWeights(Shim):
         return sparse.collect_rows(
             numpy.concatenate([pending.rows for pending in self._pending]),
             numpy.concatenate([pending.d_scores for pending in self._pending]),
-            self._place_of,
+            self._place_of,  # memory to work in
         )
 
     def _vector_gradient(self) -> Floats2d | None:
@@ -522,7 +523,7 @@ class SparseWeights(Shim):
         average += self.table.totals
 
         average *= numpy.float32(share / n_steps)
-        if self._period_begin:
+        if self._period_begin:  # in the first period s is 1
             average += numpy.float32(1 - share) * self._average
         return average
 
@@ -670,13 +671,13 @@ def vector_inputs_of(batch: FeatureBatch) -> VectorInputs | None:
 
 def drop_features(batch: FeatureBatch, dropout: float) -> FeatureBatch:
     """Take a share of their features, and of the vectors in their windows, from the tokens of a
-    batch."""
+    batch. They are drawn at random."""
     batch = batch._replace(rows=drop_ids(batch.rows, dropout))
     return drop_vectors(batch, dropout)
 
 
 def drop_vectors(batch: FeatureBatch, dropout: float) -> FeatureBatch:
-    """Take a share of the vectors in their windows from the tokens of a batch."""
+    """Take a share of the vectors in their windows, drawn at random, from the tokens of a batch."""
     if batch.vector_ids is None:  # vectors are no inputs
         return batch
     return batch._replace(vector_ids=drop_ids(batch.vector_ids, dropout))

@@ -94,6 +94,7 @@ def train_first_pass(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
     first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
+    # It only evaluates the targets, which `objective` has made. So it needs no other settings.
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
     # For each training its features, which differ in their label memory, and the trained weights.

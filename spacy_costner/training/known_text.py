@@ -72,7 +72,8 @@ def pack_ids(ids: Iterable[int]) -> str:
     ascending = numpy.asarray(sorted({*ids}), dtype="uint32")
     if not len(ascending):
         return ""
-    return PACKED + base64.b64encode(pack_hashes(ascending)).decode("ascii")
+    compressed = pack_hashes(ascending)
+    return PACKED + base64.b64encode(compressed).decode("ascii")
 
 
 def unpack_ids(packed: str) -> Array1d:

@@ -222,7 +222,7 @@ class TotalLoss:
         return value, self._gradient_of_vector(sums) + d_penalty.reshape(-1)
 
     def score(self, vector: Floats1d) -> Iterator[Potentials]:
-        """Yield the scores of each batch by the weights of a vector. Shape: (D,)"""
+        """Yield the scores of each batch by the weights of a vector, (D,). They are in float32."""
         weights = vector.reshape(self.shape).astype("float32")
         table = self.make_table(weights)
         for batch in self.batches:
@@ -436,8 +436,8 @@ def minimise_by_lbfgs(
     function (Callable): Takes a vector to its value and gradient. Shapes: (D,) to (D,)
     start (Floats1d): The vector to start from. Shape: (D,)
     max_iter (int | None): The most iterations. None: no limit.
-    tolerance (float): Minimisation ends when the last ten iterations have made the value smaller by
-        less than this share of it. CRFsuite calls it `delta`.
+    tolerance (float): Minimisation ends when the last `PERIOD` iterations have made the value
+        smaller by less than this share of it. CRFsuite calls it `delta`.
     RETURNS (Minimum): The best vector, its value, and how minimisation ended.
 
     Nocedal & Wright (2006), algorithms 7.4 and 3.1.
@@ -467,6 +467,7 @@ def minimise_by_lbfgs(
             direction = descent_direction(point.gradient, steps)
             new_point = search_line(evaluate, point, direction)
             if new_point is None:
+                # The function falls in this direction, but by less than the rounding of its value.
                 reason = "converged as far as the scores are exact"
                 break
 

@@ -155,7 +155,8 @@ class Objective:
         scores (Potentials): The model's scores of the docs of the batch.
         progress (Progress): How far training has come, on which the loss may depend.
         RETURNS (tuple[LossResult, int]): The loss with its gradient; and the number that the loss
-            is divided by for a mean: that of annotated tokens or, if the loss is a ratio, 1.
+            is divided by for a mean: that of annotated tokens, at least 1; if the loss is a ratio,
+            1.
         """
         loss = self.loss.stage_at(progress)
         table = self.cost_table(loss, targets.tags.collapsed)
@@ -270,7 +271,8 @@ def to_loss_inputs(
     gold = targets.gold
     if table is not None:
         if gold.collapsed_of is not None:
-            # The chain has several tags for O. Each of them costs what O costs. Shape: (K, K)
+            # The chain has several tags for O, or copies of tags. Each costs what the tag of the
+            # annotation costs that it counts as. Shape: (K, K)
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
         gold = gold._replace(costs=costs_given_gold(gold.tags, table, gold.token_weights))
 

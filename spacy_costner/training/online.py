@@ -80,8 +80,8 @@ OnEpoch = Callable[[Trained], object]
 
 
 def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> Batches:
-    """Make batches of features and targets that stay in memory: one for each segmentation, or one
-    for both if there is only one."""
+    """Make batches of features and targets that stay in memory: one for each segmentation of the
+    docs, or only one if no doc has borders."""
 
     def to_batches(targets: Targets) -> list[Batch]:
         return [Batch(len(targets.lengths), lambda: (features, targets))]
@@ -167,6 +167,7 @@ def train(
                 add_gradient(result.gradient)
                 weights.finish_update(optimizer)
 
+                # Here the examples that `Progress` counts are sequences.
                 progress = trained.progress.after_update(batch.n_sequences, n_sequences)
                 trained = trained._replace(n_steps=trained.n_steps + 1, progress=progress)
                 loss_of_epoch += result.value

@@ -91,7 +91,8 @@ def batch_pieces(
     cache: Path | None = None,
 ) -> Batches:
     """Read the training examples of a linear model, and divide them into batches of pieces. If the
-    component learns from incorrect spans, long docs aren't cut, as a cut could divide such a span.
+    component learns from incorrect spans, long docs aren't cut, as a cut could divide such a span,
+    and all is kept in memory.
 
     model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
     objective (Objective): The training objective.

@@ -43,7 +43,8 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
         return unpack_ids("")
     path = pipeline_folder(vectors) / FILE
     try:
-        return unpack_ids(json.loads(path.read_text(encoding="utf8"))["sentences"])
+        saved = json.loads(path.read_text(encoding="utf8"))
+        return unpack_ids(saved["sentences"])
     except Exception as error:  # damaged hashes may raise any: see `unpack_ids`
         raise ValueError(f"{path}: expected what `costner vectors` writes: {error}") from error
 

@@ -125,7 +125,8 @@ def expectations(
         scores = chain.constrain(scores, finest.constraints)
         # The gradient of log Z has the expected counts of tags and transitions.
         _, backprop = chain.log_partition(scores)
-        counts = map_scores(_round_down, backprop(numpy.ones(len(lengths))))
+        expected_counts = backprop(numpy.ones(len(lengths)))
+        counts = map_scores(_round_down, expected_counts)
         entropies, _ = chain.entropy(scores)
 
         saved: Saved = dict(zip(Potentials._fields, counts[:4]))

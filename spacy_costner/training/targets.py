@@ -269,7 +269,8 @@ def read_annotation(
     warned: set[str],
 ) -> AnnotatedBatch:
     """Read the annotation of a batch of docs: preset and gold entities, and weights. White space at
-    the ends of gold entities is taken off.
+    the ends of gold entities is taken off, and labels that the tags don't have count as O, both
+    with a warning.
 
     examples (Sequence[Example]): The batch, as it comes from the corpus.
     tags (Tags): The tags of the chain.

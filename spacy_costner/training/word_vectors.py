@@ -311,9 +311,8 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     # but below this limit, and their columns of U have no meaning.
     rounding_error = ordered_values[0] * smaller_side * numpy.finfo("float32").eps
     kept_indices = by_size[ordered_values > rounding_error]
-    return to_unit_length(
-        left_vectors[:, kept_indices] * singular_values[kept_indices] ** SINGULAR_VALUE_POWER
-    )
+    scales = singular_values[kept_indices] ** SINGULAR_VALUE_POWER
+    return to_unit_length(left_vectors[:, kept_indices] * scales)
 
 
 def require_scipy() -> Any:
