@@ -320,6 +320,7 @@ def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"bigrams": {"words": 1}}, r"bigrams: expected some of ORTH"),
         ({"bigrams": {"LOWER": 0}}, r"bigrams\.LOWER: expected a whole number of at least 1"),
         ({"bigrams": {"TAG": 1}}, r"bigrams: expected some of the kinds in windows, .*'TAG'"),
+        ({"vectors": [8], "bigrams": {"vectors": 1}}, r"bigrams: expected some of ORTH.*'vectors'"),
         ({"affixes": [0]}, r"affixes: expected a whole number of at least 1, got 0"),
         ({"flags": ["IS_NICE"]}, r"flags: expected some of .*IS_TITLE.*got 'IS_NICE'"),
         ({"min_count": 0}, r"min_count: expected a whole number of at least 1"),

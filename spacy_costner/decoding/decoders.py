@@ -71,7 +71,7 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
     bias (float): A number that is added to the scores of all tags but O. Above 0, more entities are
         predicted.
     labels (dict[str, float]): The bias of single labels, in place of the overall one.
-    RAISES (ValueError): If a bias is not finite.
+    RAISES (ValueError): If a bias is not finite, or a config can't have the name of a label.
     """
     # Any finite number is in the range.
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
@@ -114,11 +114,12 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
 
     threshold (float): The least probability of entities that are predicted.
     labels (dict[str, float]): The threshold of single labels, in place of the overall one.
-    RAISES (ValueError): If a threshold is not between 0 and 1.
+    RAISES (ValueError): If a threshold is not from 0 to 1, or a config can't have the name of a
+        label.
     """
     check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
     settings = {"threshold": threshold, "labels": dict(labels)}
-    check(None, settings)
+    check(None, settings)  # There are no tags yet, so the labels are checked later.
     return Decoding(decode_threshold, check, settings)
 
 
@@ -126,7 +127,7 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
     """Predict all entities whose probability is at least the threshold. The settings are those of
     `make_threshold`.
 
-    If the threshold is below 0.5, such entities may overlap. Then those are chosen that make the
+    If the threshold is 0.5 or less, such entities may overlap. Then those are chosen that make the
     sum of the gains as large as possible. The gain of an entity is its probability minus the
     threshold of its label.
 

@@ -112,7 +112,8 @@ class MinCost:
         """Choose the path with the lowest expected cost.
 
         RETURNS (tuple[Ints1d, Potentials]): The predicted tags; and the scores of all A tags, which
-            are minus their expected costs: s(a) = - sum_t E_p[cost[y_t, a_t]]. Shape: (N,)
+            are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or minus infinity
+            where a tag isn't allowed. Shape: (N,)
         """
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)
@@ -289,6 +290,7 @@ def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     labels (Sequence[str]): The labels of the chain.
     RETURNS (dict[str, list[str]]): The labels below each node. The nodes are in the order of the
         tree.
+    RAISES (ValueError): If the file of the tree can't be read, or a label is not in the tree.
     """
     # The lineage of a label is the list of nodes from the top of the tree down to it.
     lineages = {label: tree.lineage(label) for label in labels}

@@ -4,7 +4,7 @@ For the chain, an entity is a segment: a run of tokens with given tags, after wh
 the entity. The chain of a doc may be cut into several sequences, which are independent.
 
 In shapes, D is the number of docs in a batch, B of sequences, N of tokens, K of tags of the chain,
-and E of entities.
+E of entities, and S of segments.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,8 @@ LEAST_PROB = 0.01
 same token exclude each other, so a token is in at most 1 / `LEAST_PROB` of those that are found."""
 
 LEAST_PROB_OF_SETS = 0.001
-"""The least probability of entities that are searched for to make guaranteed sets."""
+"""The least probability of entities that are searched for to make guaranteed sets. Such a set misses
+at most a promised share of the true entities."""
 
 
 class Temperature(NamedTuple):
@@ -159,8 +160,8 @@ class Posterior:
         # one of the sequence. Shape: (k, B)
         ranks = numpy.zeros(log_probs.shape, dtype="int64")
         doc_log_probs = numpy.empty((k, n_docs))
-        # The sequences of a doc stand side by side: doc i has those from bounds[i] to bounds[i +
-        # 1].
+        # The sequences of a doc stand side by side: those of doc i begin at bounds[i], and end
+        # before bounds[i + 1].
         bounds = numpy.searchsorted(self.doc_of_sequence, numpy.arange(n_docs + 1))
         for doc, (first_sequence, next_sequence) in enumerate(pairwise(bounds.tolist())):
             sequences = slice(first_sequence, next_sequence)

@@ -51,7 +51,8 @@ class CaselessColumn(KeyColumn):
     reads_docs = True
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
-        """Read the hash of each word in lower case; 0 in docs with both cases. Shape: (N,)"""
+        """Read the hash of each word in lower case; 0 in docs that aren't all in lower case or all
+        in capitals. Shape: (N,)"""
         # The first array is empty, so that there is one even in a batch without docs.
         keys_of_docs = [numpy.zeros(0, dtype="uint64")]
         for doc in docs:

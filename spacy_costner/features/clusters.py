@@ -75,6 +75,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         counts (TrainingCounts): What was counted in the training docs.
         RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the
             word.
+        RAISES (ValueError): If the file can't be read, or there are no vectors.
         """
 
     def collect(self, counts: TrainingCounts) -> None:
@@ -261,7 +262,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
     path (str | Path): The file, in UTF-8.
     RETURNS (dict[str, list[str]]): The names of the clusters of each word: see `cluster_names`.
-    RAISES (ValueError): If the file can't be read.
+    RAISES (ValueError): If the file can't be read, or has something else.
     """
     try:
         text = Path(path).read_text(encoding="utf8")
@@ -292,8 +293,8 @@ def cluster_names(cluster: Any) -> list[str]:
     """Name the clusters of a word.
 
     cluster (Any): What a file has for the word: a list of names, a number, or a path of bits.
-    RETURNS (list[str]): The names. For a path of bits these are its prefixes, the longest first.
-        Empty: the file has something else.
+    RETURNS (list[str]): The names. For a path of bits these are its first bits, as many as
+        `PREFIXES` says, the longest first. Empty: the file has something else.
     """
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
@@ -384,7 +385,7 @@ def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
 
 
 def to_unit_length(rows: Floats2d) -> Floats2d:
-    """Divide rows by their lengths. Rows of zeros stay as they are. Shape: (D, W)"""
+    """Divide rows by their lengths, in float32. Rows of zeros stay as they are. Shape: (D, W)"""
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
     lengths[lengths == 0] = 1
     return (rows / lengths).astype("float32")

@@ -32,6 +32,8 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
     docs (Iterable[Doc]): The training docs with their entities. They are read once, and not kept.
     template (Template): The template.
     RETURNS (list[Column]): The columns.
+    RAISES (ValueError): If a file of the template can't be read, or there are no vectors, or no
+        extension attribute, that it needs.
     """
     columns = template.make_columns()
     for column in columns:

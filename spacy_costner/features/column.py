@@ -22,19 +22,21 @@ from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
 Saved = dict[str, Any]
 """What is saved of all columns of a model. It has several parts, such as "values" and "clusters".
-Each part is a dictionary, from the names of columns to what they have saved in this part."""
+A part is a dictionary, from the names of columns to what they have saved in this part. But "labels"
+is a list that columns share, and "memory" has what `LabelMemory.save` writes."""
 
 
 class Selection(NamedTuple):
     """Which values a slim model keeps. Every field has an entry for each column, by its name.
 
-    is_used (dict[str, Array1d]): Whether each value is needed. Shapes: (n_values,)
+    is_needed (dict[str, Array1d]): Whether each value is needed: it has a weight, or a needed value
+        of another column is made of it. Shapes: (n_values,)
     ids (dict[str, Ints1d]): The ids of the values that are kept, ascending.
     columns (dict[str, Column]): The new columns, with the kept values only. Columns get in one
         after another, so a column finds those before it here.
     """
 
-    is_used: "dict[str, Array1d]"
+    is_needed: "dict[str, Array1d]"
     ids: "dict[str, Ints1d]"
     columns: "dict[str, Column]"
 

@@ -39,7 +39,7 @@ class DocumentColumn(LabelColumn):
         self.labels: list[str] = []
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the labels of the training docs."""
+        """Take the labels of the training docs, O first."""
         self.labels = counts.labels.labels
 
     def save(self, saved: Saved) -> None:
@@ -79,16 +79,17 @@ class DocumentColumn(LabelColumn):
         indices = [index_of_label.get(label, -1) for label in self.labels]
         zeros = numpy.zeros_like(probabilities[:, :1])
         with_zeros = numpy.append(probabilities, zeros, axis=1)
-        return find_labels_elsewhere(with_zeros[:, indices], groups)
+        in_training_order = with_zeros[:, indices]
+        return find_labels_elsewhere(in_training_order, groups)
 
 
 def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
-    """Number the groups of tokens that have the same value in a doc. Returns the number of each
-    token's group, -1 for a token that is in none. Shape: (N,)
+    """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
 
     keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are in no group. Shape: (N,)
+    takes_part (Array1d): False for tokens that are left out of all groups. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+    RETURNS (Ints1d): The number of each token's group, -1 for a token that is in none. Shape: (N,)
     """
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)

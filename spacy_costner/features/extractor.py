@@ -4,6 +4,9 @@ A *column* is a kind of value of tokens, such as the word in lower case. A *slot
 some offset from the token. A slot and a value are one feature, such as "LOWER[-1]=of". It has a row
 of weights: one for each tag. The vocabulary of features is exact: no two features share a row by
 hashing.
+
+*Label memory* is a kind of column: how often a word had each label in the training docs (see
+`memory`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +44,8 @@ class FeatureBatch(NamedTuple):
     word_ids (Ints1d | None): The id of each token's word in `word_cache`. Shape: (N,)
     vectors (StaticVectors | None): The static vectors of words, if they are inputs.
     vector_ids (Ints2d | None): For each of O offsets, the id in `vectors` of the static vector of
-        the word there; -1 for none. None: `word_cache` has them. Shape: (N, O)
+        the word there; -1 for none. None: there are no vectors, or `word_cache` has their ids.
+        Shape: (N, O)
     hidden_ids (Ints2d | None): The same for the offsets of a hidden layer. None also if there is no
         such layer.
     hidden_rows (Ints2d | None): The types of the words at these offsets, as rows of weights of the
@@ -65,8 +69,8 @@ class FeatureBatch(NamedTuple):
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
         """A batch with the rows and the vectors of some of the tokens: those for which the mask is
-        True, (N,). That is all that scores of single tokens are computed from. Other fields, such
-        as `lengths`, `groups` and `word_ids`, are still those of all tokens."""
+        True, (N,). In training, that is all that scores of single tokens are computed from. Other
+        fields, such as `lengths`, `groups` and `word_ids`, are still those of all tokens."""
         selected_arrays = {"rows": self.rows[is_selected]}
         for name in ("vector_ids", "hidden_ids", "hidden_rows"):
             array = getattr(self, name)
@@ -149,10 +153,12 @@ class Features(Shim):
 
         docs (Sequence[Doc]): The docs.
         is_train (bool): Whether the model learns from the labels of these docs. Label memory then
-            ignores the labels that it has counted in them.
+            ignores the labels that it has counted in their units.
         by_word (bool): Whether the model keeps the sum of the weights of each word. The batch then
             has the ids of words in place of the rows that depend on the word alone.
         RETURNS (FeatureBatch): The features.
+        RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't set, or the
+            docs don't have the static vectors that the model needs.
         """
         lookup = self.lookup
         tokens = lookup.reader.read(docs, in_training=is_train)
@@ -274,12 +280,13 @@ class Features(Shim):
         return [column.slot_name(offset) for offset in column.offsets]
 
     def build_vocab(self, docs: Iterable[Doc]) -> None:
-        """Build the vocabulary of features from docs with their entities."""
+        """Build the vocabulary of features from docs with their entities: see `collect_columns`."""
         self._set_columns(collect_columns(docs, self.template))
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
         """Make features whose label memory has counted only some of the training docs, for a model
-        that is trained on these. Without docs or label memory, the same features are returned."""
+        that is trained on these. Without docs, label memory or a vocabulary, the same features are
+        returned."""
         if not docs or not self.template.memory or self._columns is None:
             return self
         features = Features(self.template, self.dropout)

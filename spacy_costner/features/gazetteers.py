@@ -39,7 +39,7 @@ class GazetteerColumn(KeyColumn):
         self.gazetteer = Gazetteer([])
 
     def prepare(self) -> None:
-        """Read the phrases from the file."""
+        """Read the phrases from the file: see `Gazetteer.from_file`."""
         self.gazetteer = Gazetteer.from_file(self.path)
 
     def read(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:

@@ -257,7 +257,7 @@ class LabelCounts:
     def _merge_units(self, unit_keys: Array1d) -> Array1d:
         """Divide the docs into units, now that the number of docs is known, if a unit is a number
         of docs. The keys of `unit_key` are then indices of docs, and docs of the same unit get the
-        same key. Other keys stay as they are. Shape: (E,)"""
+        same key. Other keys stay as they are. The shape stays the same."""
         if not isinstance(self.unit, int):
             return unit_keys
         n_docs_of_unit = max(1, min(self.unit, self.n_docs // LEAST_UNITS))
@@ -272,6 +272,7 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
     index (int): Its index in the corpus.
     unit (int | str): What a unit is: see the setting `memory_unit`.
     RETURNS (int): The key.
+    RAISES (ValueError): If a unit is an extension attribute that isn't set.
     """
     if isinstance(unit, int):
         if index < LEAST_UNITS * unit:

@@ -277,6 +277,7 @@ class Lookup:
         tokens (Tokens): The tokens.
         RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of each token's word in it. Use
             the ids with this cache, as another thread may begin a new one. Shape: (N,)
+        RAISES (ValueError): If the docs don't have the static vectors that the model needs.
         """
         cache = self._cache_for(tokens)
         word_ids = cache.word_ids.find(tokens.word_keys)

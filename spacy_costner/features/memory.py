@@ -67,16 +67,16 @@ class MemoryColumn(BatchColumn):
         return column
 
     def select(self, selection: Selection) -> "MemoryColumn":
-        """Make a copy of the column whose memory is without the words, or other values of the
-        attribute, none of whose features has a weight. All features keep their ids, as these follow
-        from the labels.
+        """Make a copy of the column whose memory lacks the values of the attribute, such as words,
+        none of whose features has a weight. All features keep their ids, as these follow from the
+        labels.
 
-        selection (Selection): Its `is_used` has, under the name of the column, whether each feature
-            has a weight. Shape: (n_values,)
+        selection (Selection): Its `is_needed` has, under the name of the column, whether each
+            feature has a weight. Shape: (n_values,)
         RETURNS (MemoryColumn): The copy.
         """
         column = copy(self)
-        column._set_memory(self._memory.select(selection.is_used[self.name]))
+        column._set_memory(self._memory.select(selection.is_needed[self.name]))
         return column
 
     def save(self, saved: Saved) -> None:

@@ -49,6 +49,7 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
         column.mark_needed(is_needed)
 
     selection = Selection(is_needed, ids={}, columns={})
+    # The first array is empty, as there may be no columns.
     rows: list[Ints1d] = [numpy.zeros(0, dtype="int64")]
     for column in columns:
         ids = column.needed_ids(is_needed)

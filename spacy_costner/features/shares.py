@@ -66,8 +66,9 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     # Shape: (M,)
     total = numpy.rint(counts.sum(axis=1))
     # The bin of the share of each label, 0 for the lowest. A value that doesn't occur has shares of
-    # 0. Shape: (M, L)
-    bins = numpy.searchsorted(BORDERS, counts / numpy.maximum(total, 1)[:, None], side="right")
+    # 0. Shapes: (M, L)
+    shares = counts / numpy.maximum(total, 1)[:, None]
+    bins = numpy.searchsorted(BORDERS, shares, side="right")
     # The id of the share of each label. A label has an id for every bin but the lowest, which has
     # none. Shape: (M, L)
     first_ids = numpy.arange(n_labels) * n_bins_above_lowest

@@ -58,9 +58,11 @@ class Template:
         such as IS_TITLE, and has_digit, has_hyphen, has_upper, is_first_upper and
         ends_with_period.
     bigrams (dict[str, int] | None): Kinds in windows whose pairs of values at neighbouring tokens
-        are features, too; and for each the number of tokens to either side.
+        are features, too; and for each the number of tokens to either side. Kinds of clusters and
+        vectors have no pairs.
     gazetteers (dict[str, str] | None): Files with a phrase on each line, by names, which their
-        features get. Upper and lower case don't matter.
+        features get. Upper and lower case don't matter. Their kind in windows is "gazetteer", with
+        1 by default.
     min_count (int | dict[str, int]): How often a value has to occur in the training docs to be a
         feature: a number for all kinds, or a number for some kinds. "LOWER+LOWER" is the kind of
         pairs of LOWER.
@@ -79,12 +81,14 @@ class Template:
         And for each the number of tokens to either side. The first pass is a model of its own,
         without these features: see `FirstPass`.
     clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
-        windows is "clusters".
+        windows is "clusters", with 2 by default.
     vectors (Sequence[int]): The numbers of clusters into which the words with a static vector are
-        divided. Their kind in windows is "vectors".
+        divided. Their kind in windows is "vectors", with 2 by default.
     include_static_vectors (bool): Whether the numbers of the static vectors of words are inputs,
-        each with a weight for each tag. Their kind in windows is "static_vectors".
-    RAISES (ValueError): If a kind or a flag is unknown, or a number is out of its range.
+        each with a weight for each tag. Their kind in windows is "static_vectors", with 0 by
+        default.
+    RAISES (ValueError): If a setting is wrong: if a kind or a flag is unknown, for example, or a
+        number is out of its range.
     """
 
     def __init__(
@@ -152,10 +156,6 @@ class Template:
             columns.extend(columns_of_kind[kind])
 
         for kind, size in self.bigrams.items():
-            if kind in (CLUSTERS, VECTORS, STATIC_VECTORS):
-                # A pair needs a single value of each token. A word may have several clusters, and
-                # static vectors are no values.
-                continue
             # A pair begins at each token of the window but the last.
             window = Window(offsets_around(size)[:-1], self.min_count_of(f"{kind}+{kind}"))
             for base in columns_of_kind[kind]:
@@ -282,7 +282,11 @@ def _check(template: Template) -> None:
     attributes = [*word_attributes, *ATTRIBUTES]
     kinds = [*attributes, *other_kinds]
     _check_windows("windows", template.windows, kinds, least=0)
-    _check_windows("bigrams", template.bigrams, kinds, least=1)
+    # A pair needs a single value of each token. A word may have several clusters, and static
+    # vectors are no values.
+    without_pairs = (CLUSTERS, VECTORS, STATIC_VECTORS)
+    kinds_of_pairs = [kind for kind in kinds if kind not in without_pairs]
+    _check_windows("bigrams", template.bigrams, kinds_of_pairs, least=1)
     _check_windows("memory", template.memory, attributes, least=0)
     _check_windows("elsewhere", template.elsewhere, attributes, least=1)
     _check_windows("document", template.document, attributes, least=0)

@@ -151,6 +151,7 @@ class TokenReader:
         strings (StringStore | None): Values that the vocab of docs may not have, such as those of
             extension attributes, are added to it. They are needed for the names of features.
         RETURNS (Tokens): The tokens.
+        RAISES (ValueError): If an extension attribute isn't set.
         """
         hash_of: HashOf = get_string_id
         if strings is not None:

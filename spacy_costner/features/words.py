@@ -134,6 +134,7 @@ GREEK = (
     "sigma|tau|upsilon|phi|chi|psi|omega"
 )
 SPELLINGS = {
+    # The empty text, which has no first character, is no numeral.
     "Roman numeral": re.compile("(?=.)(?:X{0,3})(?:IX|IV|V?I{0,3})"),
     "Greek letter": re.compile(f"(?i:{GREEK})|[\u0391-\u03c9]"),
     "base sequence": re.compile("[ACGTU]{4,}"),

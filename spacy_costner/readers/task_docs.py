@@ -321,6 +321,7 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
     sent_starts = numpy.zeros(len(doc), dtype="int64")
     if value_at_char:
         sent_starts[:] = [value_at_char.get(token.idx, 0) for token in doc]
+    # `from_array` takes unsigned numbers: -1 becomes the unsigned number with the same bits.
     doc.from_array([SENT_START], sent_starts.view("uint64"))
 
 

@@ -266,6 +266,7 @@ def _join_entities(sentences: list[Sentence]) -> Iterator[Entity]:
             if not number:
                 yield entity
                 continue
+            # The entity begins on the first of its lines, and each line may make it longer.
             earlier_part = numbered.setdefault(number, entity)
             numbered[number] = earlier_part._replace(end=max(earlier_part.end, line.end))
     yield from numbered.values()
