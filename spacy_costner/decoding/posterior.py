@@ -28,8 +28,8 @@ LEAST_PROB = 0.01
 same token exclude each other, so a token is in at most 1 / `LEAST_PROB` of those that are found."""
 
 LEAST_PROB_OF_SETS = 0.001
-"""The least probability of entities that are searched for to make guaranteed sets. Such a set misses
-at most a promised share of the true entities."""
+"""The least probability of entities that are searched for to make guaranteed sets. Such a set
+misses at most a promised share of the true entities."""
 
 
 class Temperature(NamedTuple):
