@@ -301,8 +301,8 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
 
 def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
     """Read a group whose attributes don't have the characters of its spans, as it is from spaCy's
-    `spancat`, or was saved by version 0.3. If there are not as many scores as spans, the scores are
-    ignored."""
+    `spancat`, or was saved by version 0.3.0. If there are not as many scores as spans, the scores
+    are ignored."""
     if len(scores) != len(group):
         scores = [nan] * len(group)
     scored_spans: list[ScoredSpan] = []
@@ -321,7 +321,7 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
     RETURNS (float | None): The score. None: the group has no such span, or it has no score.
     """
     start_chars = group.attrs.get("start_char")
-    if start_chars is None:  # the doc was saved by version 0.3
+    if start_chars is None:  # the doc was saved by version 0.3.0
         score_of_place = {span.place: span.score for span in read_group(group)}
         score = score_of_place.get(place, nan)
         return None if isnan(score) else score

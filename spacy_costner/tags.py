@@ -22,7 +22,7 @@ from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 from .types import Constraints, EntityTags
 
 OUTSIDE = "O"
-
+"""The tag of tokens outside of entities, and the prefix of its parts if it is split."""
 SINGLE = "single"
 """The setting `outside` that gives all tokens outside of entities the tag O."""
 
@@ -351,11 +351,11 @@ class Tags:
         return numpy.where(is_annotated, path, -1)
 
     def follows_entity(self, path: Ints1d, lengths: Ints1d) -> Array1d:
-        """True for the tokens directly after a token that is known to be in an entity of the same
-        doc. Shape: (N,)
+        """True for the tokens directly after a token of the same sequence that is known to be in an
+        entity. Shape: (N,)
 
         path (Ints1d): The tag of each token; -1 if it isn't known. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
+        lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
         """
         is_in_entity = (path >= 0) & (self.label_of[path] >= 0)
         follows = numpy.zeros(len(path), dtype=bool)

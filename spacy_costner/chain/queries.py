@@ -108,7 +108,7 @@ class ForwardBackward:
 
     def marginals(self) -> Floats2d:
         """Compute the marginals, p(y_t = k), in the type of the potentials. They have no gradient.
-        Shape: (N, K)"""
+        In a sequence without a possible path they are 0. Shape: (N, K)"""
         return self._messages.marginals()
 
     def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:

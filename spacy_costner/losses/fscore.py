@@ -183,6 +183,7 @@ def expected_counts(potentials: Potentials, gold: Gold) -> CountsWithVjp:
     fp = max(n_predicted - tp, 0.0)  # rounding can make it smaller than 0
 
     def backprop(derivatives: Derivatives) -> Potentials:
+        """Compute the gradient with respect to the potentials."""
         d_tp, d_fp, d_fn = derivatives
         # What p adds to TP, it takes from FP and FN.
         d_p = entity_weight * (d_tp - d_fp - d_fn)

@@ -16,6 +16,7 @@ from thinc.types import Floats1d, Floats2d, Ragged
 from ..types import Potentials
 
 TRANSITION_PARAMS = ("transitions", "start", "end")
+"""The names of the weights of the output layer, which are those of the fields of `Potentials`."""
 
 
 def build_linear_chain_crf(

@@ -204,6 +204,7 @@ class HiddenLayer(Shim):
         units *= factors
 
         def add_gradient(d_scores: Floats2d) -> None:
+            """Compute the gradients of V, b and U, and keep them. Shape: (N, K)"""
             d_scores = d_scores.astype("float32")  # a loss may compute in float64
             d_units = (d_scores @ outer.T) * factors
             d_units[units <= 0] = 0  # the backward pass of relu

@@ -349,6 +349,7 @@ class SparseWeights(Shim):
         scores = scores._replace(emissions=scores.emissions * scale)
 
         def add_gradient(gradient: Potentials) -> None:
+            """Keep the gradient of the weights, from that of the scores."""
             d_emissions = (gradient.emissions * scale).astype("float32")
             # In the order of `PendingGradient.rows`: tokens, then the chain. Shape: (N + K + 2, K)
             d_scores = numpy.concatenate(

@@ -18,6 +18,7 @@ from spacy.util import load_model_from_config, registry, resolve_dot_names
 from thinc.api import Config
 
 CALLBACK = "spacy_costner.evaluate_each_epoch.v1"
+"""The registered name of the callback `evaluate_each_epoch`."""
 
 N_PASSES = 10
 """The number of orders of the docs in which steps are counted. If batches are by words, the number

@@ -55,6 +55,7 @@ LEAST_LINEAR_STEPS = 100
 init`. In a small corpus they have fewer words than `N_WORDS`."""
 
 GetExamples = Callable[[], Iterable[Example]]
+"""Returns the training examples, as what `nlp.initialize` gets does."""
 
 
 @dataclass(frozen=True)

@@ -445,6 +445,7 @@ def minimise_by_lbfgs(
     n_evaluations = 0
 
     def evaluate(vector: Floats1d) -> Point:
+        """Evaluate the function at a vector, and count that."""
         nonlocal n_evaluations
         value, gradient = function(vector)
         n_evaluations += 1

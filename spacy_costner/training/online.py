@@ -21,6 +21,7 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 INTERRUPTED = "interrupted"
+"""`Trained.reason` if a KeyboardInterrupt has ended training."""
 
 
 class Trainable(Protocol):

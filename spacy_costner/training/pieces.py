@@ -110,6 +110,7 @@ def batch_pieces(
         return read_batches(model, objective, tags, batcher(docs))
 
     def make_batches(pieces: list[Piece]) -> list[Batch]:
+        """Divide the pieces of one segmentation into batches, in random order."""
         shuffle(pieces)
         return [join_pieces(batch) for batch in batcher(pieces)]
 
@@ -143,6 +144,7 @@ def read_pieces(
         kept in memory then.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
     RAISES (ValueError): As `Objective.targets`, or if there is a cache, and a doc has soft targets.
+    RAISES (OSError): If a file of the cache can't be written.
     """
     features, _ = linear_part(model)
     token_store = TokenStore(features, cache)

@@ -110,7 +110,7 @@ class Weights:
         read from the reference.
     example (str | None): The name of an extension attribute of docs with the weight of the example.
         It is read from the reference.
-    RAISES (ValueError): If a weight is negative or not finite.
+    RAISES (ValueError): If the weight of a label, or `boundary`, is negative or not finite.
     """
 
     def __init__(

@@ -130,7 +130,7 @@ class Excluding final : public QueryBase<Real> {
         return sum_lanes<Real>(total);
     }
 
-    // mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j], in float64: both may be small.
+    // mass[j] / sum_{i in S_{t-1}} a_{t-1}[i] M[i, j], in the wider type: both may be small.
     void divide_by_messages(int64_t t, const Real* mass, Wide<Real>* to) const {
         std::fill_n(to, width_, Wide<Real>(0));
         for (const int& i : sets_[t - 1]) {

@@ -151,7 +151,8 @@ INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& pan
         multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, finish);
 }
 
-// STEP^d of Extended for d <= 0, as far as it counts.
+// What the mantissa of an Extended is multiplied by if its exponent grows by -d: 2^(256 d), for
+// d <= 0. Below 2^-512 it counts for nothing.
 INLINE double step_down(double d) { return d == 0 ? 1.0 : d == -1 ? 0x1p-256 : d == -2 ? 0x1p-512 : 0.0; }
 
 // Of extended numbers many totals of a row at once: first their exponents, then their mantissas.
