@@ -140,6 +140,22 @@ def test_weights_of_tokens_and_examples_multiply_the_loss(
     check_loss(ner, batch, define, gold)
 
 
+@pytest.mark.parametrize("value", [None, -1.0, float("nan"), "high"])
+@pytest.mark.parametrize("setting, name", [("token", "token._.worth"), ("example", "doc._.trust")])
+def test_extension_attributes_that_are_no_weights_are_refused(
+    setting: str, name: str, value: Any, extensions: None
+) -> None:
+    weights = {"@misc": "spacy_costner.Weights.v1", setting: name.rpartition(".")[2]}
+    ner = recogniser(loss=loss_block("Pointwise"), weights=weights)
+    batch = examples_of(ner, SENTENCES)
+    batch[0].reference._.trust = value
+    batch[0].reference[1]._.worth = value
+
+    message = f"Weights: {setting}: {name}: expected a finite number of at least 0, got {value!r}"
+    with pytest.raises(ValueError, match=message):
+        ner.objective.targets(batch, ner.chain_tags)
+
+
 def test_weights_are_refused_if_the_loss_has_no_use_for_them() -> None:
     weights = {"@misc": "spacy_costner.Weights.v1", "boundary": 2.0}
     with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise and Mixed"):

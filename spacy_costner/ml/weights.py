@@ -94,6 +94,9 @@ class SparseWeights(Shim):
     average_power (float): p, how much later steps count more in the average.
     keep_all (bool): Whether all weights are kept after training. Otherwise small ones are set to 0
         and the others rounded: see `slim`.
+    table (Table): The weights, and what AdaGrad and the average keep of them.
+    n_vector_rows (int): The number of rows of static vectors, M.
+    step (int): The number of updates so far, n.
     """
 
     table: Table
@@ -113,7 +116,7 @@ class SparseWeights(Shim):
         self.average_power = average_power
         self.keep_all = keep_all
         self.n_vector_rows = 0
-        self._uses_average = False
+        self._uses_average = False  # whether `table` has the average now: see `use_params`
         self._set_table(numpy.zeros((0, 0), dtype="float32"))
 
     @property
@@ -561,8 +564,8 @@ class SparseWeights(Shim):
             last=numpy.zeros(len(weights), dtype="int32"),
         )
         self.step = 0
-        self._period_begin = 0
-        self._average = numpy.zeros(weights.shape, dtype="float32")
+        self._period_begin = 0  # b in the formula of the class
+        self._average = numpy.zeros(weights.shape, dtype="float32")  # average_b
         self._place_of = numpy.full(len(weights), -1, dtype="int32")  # see `sparse.collect_rows`
         self._word_sums = None
         self._pending = []

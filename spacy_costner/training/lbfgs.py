@@ -164,6 +164,7 @@ class TotalLoss:
             inputs = find_inputs(model, examples)
         self.merged = inputs.merged
         self.vectors = inputs.vectors
+        # The table that the vector is: its groups, then static vectors, then the chain.
         self.n_groups = len(self.merged.roots)
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))

@@ -305,7 +305,7 @@ class TokenStore:
     def __init__(self, features: Features, folder: Path | None = None) -> None:
         self.features = features
         self.folder = folder
-        self.columns = Columns(folder)
+        self.columns = Columns(folder)  # "value_ids", "token_weights" and "possible": see `add`
         self.n_tokens = 0
         self.vectors: StaticVectors | None = None
 
@@ -351,7 +351,7 @@ class PieceStore:
     def __init__(self, tokens: TokenStore, tags: Tags) -> None:
         self.tokens = tokens
         self.tags = tags
-        self.columns = Columns(tokens.folder)
+        self.columns = Columns(tokens.folder)  # "tags" and "allowed": see `add`
         # The targets of some batch. Batches are made from it, as some fields are the same in all
         # of them, such as `Gold.opening`.
         self._template: Targets

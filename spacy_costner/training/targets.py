@@ -101,8 +101,8 @@ class Targets(NamedTuple):
 
 
 class Weights:
-    """How much tokens and examples count in training, as the config says.
-
+    """How much tokens and examples count in training, as the config says. Weights and factors are
+    finite numbers of at least 0.
     labels (Mapping[str, float] | None): The weight of the tokens of gold entities, by label. "O"
         stands for tokens outside of entities. Labels that are not named have the weight 1.
     boundary (float): A factor for the first and the last token of each gold entity.
@@ -110,7 +110,8 @@ class Weights:
         read from the reference.
     example (str | None): The name of an extension attribute of docs with the weight of the example.
         It is read from the reference.
-    RAISES (ValueError): If the weight of a label, or `boundary`, is negative or not finite.
+    RAISES (ValueError): If the weight of a label, or `boundary`, is negative or not finite. The
+        values of extension attributes are checked when they are read.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Weights:
         tags (Tags): The tags of the path.
         examples (Sequence[Example]): The examples, for the factors of their tokens.
         RETURNS (Floats1d | None): The weights; None if all are 1. Shape: (N,)
-        RAISES (ValueError): If the extension attribute `token` is not registered.
+        RAISES (ValueError): If the extension attribute `token` is not registered, or is no weight.
         """
         if not self.weighs_tokens:
             return None
@@ -165,11 +166,15 @@ class Weights:
     def _factors_of_tokens(self, name: str, examples: Sequence[Example]) -> Floats1d:
         """Read the factor of each token of the predicted docs from the extension attribute `name`
         of the token of the reference that it aligns with. It is 1 if the token aligns with none or
-        with several. Shape: (N,)"""
+        with several. Shape: (N,)
+
+        RAISES (ValueError): If the attribute is not registered, or is no weight.
+        """
         check_extension(Token, "token", name)
+        where = f"spacy_costner.Weights: token: token._.{name}"
         factors: list[float] = []
         for eg in examples:
-            factors_of_reference = [token._.get(name) for token in eg.reference]
+            factors_of_reference = [check_cost(token._.get(name), where) for token in eg.reference]
             to_reference = eg.alignment.x2y
             for i, n_aligned in enumerate(to_reference.lengths):
                 factor = 1.0
@@ -184,7 +189,8 @@ class Weights:
         weight that `costner distill` left in `doc.user_data` under `WEIGHT`. None if all weights
         are 1. Shape: (D,)
 
-        RAISES (ValueError): If the extension attribute `example` is not registered.
+        RAISES (ValueError): If the extension attribute `example` is not registered, or is no
+            weight.
         """
         docs = [eg.reference for eg in examples]
         has_weights = any(WEIGHT in doc.user_data for doc in docs)
@@ -193,7 +199,8 @@ class Weights:
         weights = numpy.asarray([doc.user_data.get(WEIGHT, 1.0) for doc in docs], dtype="float64")
         if self.example is not None:
             check_extension(Doc, "example", self.example)
-            weights *= [doc._.get(self.example) for doc in docs]
+            where = f"spacy_costner.Weights: example: doc._.{self.example}"
+            weights *= [check_cost(doc._.get(self.example), where) for doc in docs]
         return weights
 
 
@@ -281,8 +288,8 @@ def read_annotation(
         added to it.
     RETURNS (AnnotatedBatch): The annotation.
     RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
-        extension attribute of the weights is not registered, or if a label begins with "!", as of a
-        span that is not an entity in spaCy 2.
+        extension attribute of the weights is not registered or is no weight, or if a label begins
+        with "!", as of a span that is not an entity in spaCy 2.
     """
     examples = [annotation.as_entities(eg, tags.labels) for eg in examples]
     presets = annotation.read_presets([eg.predicted for eg in examples])
