@@ -131,7 +131,7 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
     sum of the gains as large as possible. The gain of an entity is its probability minus the
     threshold of its label.
 
-        argmax sum_e p(e) - threshold[label(e)],  over sets of entities without overlap
+        argmax sum_e (p(e) - threshold[label(e)]),  over sets of entities without overlap
 
     This is the set with the lowest expected cost, if a false alarm costs the threshold, and a miss
     1 minus the threshold. Entities with a probability below `LEAST_PROB` are never found.

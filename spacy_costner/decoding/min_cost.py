@@ -142,7 +142,7 @@ class MinCost:
 
     def save(self, tags: Tags) -> dict[str, Any]:
         """Turn the choices for the tags of a chain into JSON, to be saved with the pipeline. "of"
-        says which cost and tree they were made of."""
+        and "chain" say which cost, tree and labels they were made of: see `_read_choices`."""
         choices = self.choices(tags)
         return {
             "of": self._origin,

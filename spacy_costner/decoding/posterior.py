@@ -49,6 +49,8 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
 
         p(y) = exp(s(y) / temperature) / Z
 
+    The emissions of a label may have a temperature of their own: see `Temperature`.
+
     Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
     """
     overall = temperature.overall
@@ -100,7 +102,8 @@ class Posterior:
     @cached_property
     def doc_lengths(self) -> Ints1d:
         """The number of tokens of each doc. Shape: (D,)"""
-        return numpy.bincount(self.doc_of_sequence, self.scores.lengths).astype("int32")
+        lengths = numpy.bincount(self.doc_of_sequence, weights=self.scores.lengths)
+        return lengths.astype("int32")
 
     @cached_property
     def doc_of_token(self) -> Ints1d:
@@ -138,7 +141,9 @@ class Posterior:
     @property
     def entropy(self) -> Floats1d:
         """The entropy of the path of each doc, in nats. Shape: (D,)"""
-        return numpy.bincount(self.doc_of_sequence, self.forward_backward.entropy()[0])
+        # The sequences of a doc are independent: their entropies add up.
+        entropies, _ = self.forward_backward.entropy()
+        return numpy.bincount(self.doc_of_sequence, weights=entropies)
 
     def best_paths(self, k: int) -> tuple[Ints2d, Floats2d]:
         """Find the k most probable paths of each doc.
@@ -165,7 +170,9 @@ class Posterior:
         bounds = numpy.searchsorted(self.doc_of_sequence, numpy.arange(n_docs + 1))
         for doc, (first_sequence, next_sequence) in enumerate(pairwise(bounds.tolist())):
             sequences = slice(first_sequence, next_sequence)
-            ranks[:, sequences], doc_log_probs[:, doc] = best_sums(log_probs[:, sequences])
+            ranks_of_doc, log_probs_of_doc = best_sums(log_probs[:, sequences])
+            ranks[:, sequences] = ranks_of_doc
+            doc_log_probs[:, doc] = log_probs_of_doc
 
         # Take the tag of each token from the path of that rank in its sequence. Shape: (k, N)
         token_ranks = ranks[:, sequence_ids(self.scores.lengths)]

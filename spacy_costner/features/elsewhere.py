@@ -105,7 +105,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
     RETURNS (tuple[Ints1d, Ints1d]): The tokens that are in a group, group after group, and within a
         group from left to right; and the number of the group of each. Shapes: (M,)
     """
-    tokens = takes_part.nonzero()[0]
+    tokens = numpy.flatnonzero(takes_part)
     key_of_token = keys[tokens]
     if len(set(key_of_token.tolist())) == len(tokens):
         # No value occurs twice, as in most short docs. There is no need to sort.

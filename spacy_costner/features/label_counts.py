@@ -226,7 +226,8 @@ class LabelCounts:
         # `merged_rows` is ordered by unit, so `searchsorted` finds the first row of each unit. A
         # unit without annotation has no rows.
         units = numpy.unique(self._unit_of_docs())
-        starts = numpy.append(numpy.searchsorted(merged_rows.unit, units), len(merged_rows.unit))
+        first_rows = numpy.searchsorted(merged_rows.unit, units)
+        starts = numpy.append(first_rows, len(merged_rows.unit))
         return Counts.with_totals(
             keys=keys,
             n_labels=len(self._label_names),
@@ -308,5 +309,5 @@ def count_rows(counts: UnitCounts) -> UnitCounts:
         unit=counts.unit[first_rows],
         value=counts.value[first_rows],
         label=counts.label[first_rows],
-        n_times=numpy.bincount(group_of_row, counts.n_times).astype("int32"),
+        n_times=numpy.bincount(group_of_row, weights=counts.n_times).astype("int32"),
     )

@@ -193,7 +193,8 @@ class Lookup:
         self._training_vectors: StaticVectors | None = None
 
     def _number_places(self) -> None:
-        """Number the places of all columns, and make the slots of static vectors.
+        """Number the places of all columns, and make the slots of static vectors and of the types
+        of words.
 
         The places of a word come first, so that they can be copied from `WordCache` at once: those
         of the word columns, then that of the id of the static vector, if vectors are inputs, then

@@ -44,7 +44,8 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
     # first. Shapes: (n_values,)
     is_needed: dict[str, Array1d] = {}
     for column in columns:
-        is_needed[column.name] = has_weights[rows_of_column[column.name]].any(axis=0)
+        has_weights_at_offset = has_weights[rows_of_column[column.name]]
+        is_needed[column.name] = has_weights_at_offset.any(axis=0)
     for column in reversed(columns):
         column.mark_needed(is_needed)
 

@@ -111,7 +111,8 @@ class ComputedVectors(StaticVectors):
         self._data: Floats2d = numpy.zeros((0, source.shape[1]), dtype="float32")
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """Number the words, and compute the vectors of those that are new."""
+        """Number the words, and compute the vectors of those that are new. Returns the number of
+        each. Shape: (W,)"""
         keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
         distinct_keys = dict.fromkeys(keys)
         with _ADDING:
@@ -305,7 +306,7 @@ def check_vectors(source: BaseVectors) -> None:
             f"{WHERE}: expected static vectors of words in the pipeline, as initialize.vectors "
             "has, there are none"
         )
-    data = getattr(source, "data", None)
+    data = getattr(source, "data", None)  # vectors of other classes may have no table
     # If any number is NaN, the least and the largest number are NaN, too. No array is copied.
     if data is not None and not numpy.isfinite([data.min(), data.max()]).all():
         raise ValueError(f"{WHERE}: expected finite vectors, got NaN or infinity in them")

@@ -65,7 +65,7 @@ def read_docs(
     info: CorpusInfo | None = None,
     predicted: Predicted | None = None,
 ) -> Iterator[Doc]:
-    """Read the docs of a corpus. The format of each file is found from its content.
+    """Read the docs of a corpus. The format of each file is found from its name and its content.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     path (str | Path): A file, a folder of files, or a Hugging Face dataset on disk.

@@ -203,7 +203,7 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     n_units = utf16_length(text)
     spans: list[TaskSpan] = []
     for json_span in json_spans:
-        spans += _spans_from_json(json_span, n_units, key, place)
+        spans += _read_span(json_span, n_units, key, place)
     if n_units == len(text):
         return spans
 
@@ -214,13 +214,13 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
         converted_spans = _spans_in_characters(spans, text)
         if all(map(is_in_place, converted_spans)):
             spans = converted_spans
-    # `_spans_from_json` has allowed ends up to the number of code units. Now they count characters.
+    # `_read_span` has allowed ends up to the number of code units. Now they count characters.
     for span in spans:
         _range_from_json([span.start, span.end], len(text), key, place)
     return spans
 
 
-def _spans_from_json(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
+def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
     """Read a span, and make a span for each of its labels.
 
     json_span (Any): What JSON has for the span: a list [start, end, label], or an object.
@@ -283,7 +283,7 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
     span_text = span.extra.get("text")
     if not isinstance(span_text, str):
         return True
-    if span.end > len(text):
+    if span.end > len(text):  # its offsets may count code units
         return False
     # Only the words are compared, as a tool may have changed the white space.
     return span_text.split() == text[span.start : span.end].split()
