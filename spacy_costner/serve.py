@@ -102,7 +102,7 @@ class Guard:
         self.token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, or refuse it: see `check`."""
         if scope["type"] != "http":  # the start and end of the server, websockets
             await self.app(scope, receive, send)
             return

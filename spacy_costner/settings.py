@@ -57,7 +57,8 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
 
 @cache
 def _import_factories() -> None:
-    """Import the factories of all installed packages, as spaCy does for each pipeline."""
+    """Import the factories of all installed packages, as spaCy does for each pipeline, so that the
+    registry has them."""
     spacy.blank("xx")
 
 

@@ -267,6 +267,21 @@ def test_a_given_model_stays_until_one_of_the_session_is_better(tmp_path: Path) 
         AnnotationSession(store, labels=LABELS, lang=LANG, start_model=spacy.blank(LANG))
 
 
+def test_proposals_of_a_given_model_have_tokens_and_labels_of_the_session(tmp_path: Path) -> None:
+    """The model has two tokens in "don't", the session has one. The session has no towns either."""
+    teacher = make_session(tmp_path / "teacher")
+    answer_next(teacher, 60)
+    trained = teacher.train()
+    assert trained is not None
+    trained.nlp.tokenizer.add_special_case("don't", [{"ORTH": "do"}, {"ORTH": "n't"}])
+    store = AnnotationStore(tmp_path / "session")
+    session = AnnotationSession(store, labels=["PER"], lang=LANG, start_model=trained.nlp)
+
+    (person,) = session.propose("I don't know . Yesterday Ana left Oslo with bag 7 .")
+
+    assert person[:3] == (5, 6, "PER")
+
+
 def test_the_last_training_is_on_all_answers(tmp_path: Path) -> None:
     """The answers that measure are among them. So none is left to measure F."""
     session = make_session(tmp_path)

@@ -689,7 +689,7 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
     """Annotate texts, such as columns of a table. One that fails doesn't stop the others.
 
     nlp (Language): The pipeline: see `load_pipeline`.
-    ids (Iterable[Any]): The ids of the texts.
+    ids (Iterable[Any]): The ids of the texts, one for each.
     texts (Iterable[Any]): The texts.
     YIELDS (dict[str, Any]): For each text, in their order, the record that `annotate` would write,
         without the text.
@@ -765,9 +765,9 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
     answer (Answer): The row of the input, with its annotated doc or the error of annotating it.
     span_lists (SpanLists): The lists of spans that the record gets.
     with_text (bool): Whether it gets the text.
-    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, or
-        {"id": …, "text": …, "error": …}. A span has "start" and "end", in characters, "label" and
-        "score", which is its probability or None.
+    RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, which
+        are None if no component has written them; or {"id": …, "text": …, "error": …}. A span has
+        "start" and "end", in characters, "label" and "score", which is its probability or None.
     """
     row, doc_or_error = answer
     record: Record = {"id": row.id}

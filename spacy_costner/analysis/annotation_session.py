@@ -132,7 +132,8 @@ class AnnotationSession:
     labels (Sequence[str]): The labels that can be annotated.
     lang (str): Code of the language, for the tokenizer and the model.
     start_model (Language | None): A trained pipeline to begin with. It stays until a model of the
-        session has a higher F on the texts that measure.
+        session has a higher F on the texts that measure. If the folder has a model, that one goes
+        on instead.
     seed (int): Seed of the draws of texts that the next ones are chosen among, and of those that F
         is expected of.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` by the name `ner`, or its
@@ -243,8 +244,8 @@ class AnnotationSession:
             return Proposal(key, tokens, spans, stored.is_measuring, version)
 
     def propose(self, text: str) -> list[ProposedSpan]:
-        """The entities that the model predicts in a text, each with its probability. There are none
-        before there is a model."""
+        """The entities with labels of the session that the model predicts in a text, each with its
+        probability. There are none before there is a model."""
         with self._lock:
             nlp = self._nlp
             if nlp is None or not text.strip():
@@ -256,9 +257,17 @@ class AnnotationSession:
             # them.
             predict(ner, docs, posterior, Confidence())
         (doc,) = docs
+        # A `start_model` may have other tokens than the session. If its entity ends within a token
+        # of the session, the whole token is proposed, unless it is in the entity before.
+        session_doc = self._tokenizer.make_doc(text)
         spans: list[ProposedSpan] = []
+        last_end = 0
         for ent in doc.ents:
-            spans.append(ProposedSpan(ent.start, ent.end, ent.label_, prob_of(ent)))
+            span = session_doc.char_span(ent.start_char, ent.end_char, alignment_mode="expand")
+            if span is None or span.start < last_end or ent.label_ not in self.labels:
+                continue
+            spans.append(ProposedSpan(span.start, span.end, ent.label_, prob_of(ent)))
+            last_end = span.end
         return spans
 
     def predict_texts(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:

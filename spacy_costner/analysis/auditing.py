@@ -432,7 +432,7 @@ def compare_annotation(
     likely_probs (Floats1d): Their probabilities. Shape: (E,)
     """
     annotated = list_entities(gold, posterior.tags.labels)
-    probs = dict(zip(annotated, posterior.entity_probs(gold).tolist()))
+    prob_of_annotated = dict(zip(annotated, posterior.entity_probs(gold).tolist()))
     # The probability of no entity: that all tokens of an annotated or likely entity are O
     no_entity_probs_gold = posterior.outside_probs(gold.begin, gold.end).tolist()
     no_entity_probs_likely = posterior.outside_probs(likely.begin, likely.end).tolist()
@@ -443,7 +443,7 @@ def compare_annotation(
             Comparison(
                 annotated=[entity],
                 alternative=[],
-                prob_annotated=probs[entity],
+                prob_annotated=prob_of_annotated[entity],
                 prob_alternative=no_entity_prob,
             )
         )
@@ -468,7 +468,7 @@ def compare_annotation(
                     Comparison(
                         annotated=[entity],
                         alternative=[alternative],
-                        prob_annotated=probs[entity],
+                        prob_annotated=prob_of_annotated[entity],
                         prob_alternative=prob,
                     )
                 )

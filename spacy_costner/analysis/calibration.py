@@ -217,8 +217,8 @@ def find_extremes(temperature: Temperature) -> list[str]:
         value_of_name[f"temperature of {label}"] = value
     notes = []
     for name, value in value_of_name.items():
-        # Not >= MAX_LOG: the logarithm of `value` may be rounded to a little less.
-        if abs(numpy.log(value)) > MAX_LOG - PRECISION:
+        # Not `==`: the logarithm of `value` may be rounded.
+        if numpy.isclose(abs(numpy.log(value)), MAX_LOG):
             notes.append(
                 f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
                 "docs are all correct, or all wrong"

@@ -439,7 +439,12 @@ def count_drawn(
         true_rows = numpy.repeat(true_numbers, times, axis=0)
         expected_rows = numpy.repeat(numpy.pad(expected_numbers, padding), times, axis=0)
         all_totals = numpy.pad(totals, padding)[0]
-        return [Count(*columns) for columns in zip(true_rows.T, expected_rows.T, all_totals)]
+        counts: list[Count] = []
+        for annotated_of_label, expected_of_label, total in zip(
+            true_rows.T, expected_rows.T, all_totals
+        ):
+            counts.append(Count(annotated_of_label, expected_of_label, total))
+        return counts
 
     annotated_counts = expected.annotated_counts
     totals = expected.totals
@@ -481,6 +486,7 @@ def estimate_label(
     confidence (float): The probability that an interval contains the true number.
     """
     annotated, correct, predicted = counts
+    # The field `annotated` of each `Count` has the true number in each drawn doc.
     n_annotated = int(annotated.annotated.sum())
     n_correct = int(correct.annotated.sum())
     n_false_alarms = int(predicted.annotated.sum()) - n_correct

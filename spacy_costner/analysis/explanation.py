@@ -83,7 +83,8 @@ def explain(
     n_features (int): Number of features to show per tag and token.
     RETURNS (Explanation): The strongest features of each tag, the transition weights, and the
         reasons for the tag of each token of the text.
-    RAISES (ValueError): If there is no such component, or its model has no sparse features.
+    RAISES (ValueError): If there is no such component, or its model has no sparse features or isn't
+        initialized.
     """
     ner = get_component(nlp, name)
     try:
