@@ -634,6 +634,7 @@ def find_config(
     the arguments.
 
     aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
+    RAISES (ValueError): See `write_config`, `read_config` and `with_static_vectors`.
     """
     if config is None:
         config = write_config(
@@ -701,6 +702,7 @@ def read_with_paths(
     overrides (Mapping[str, Any]): The new values of settings, by their names with dots.
     train_path (Path | None), dev_path (Path | None): The paths of the corpora. None: they are those
         of the config.
+    RAISES (ValueError): See `read_config`.
     """
     all_overrides = dict(overrides)
     if train_path is not None:
@@ -844,6 +846,7 @@ def predict_held_out(
     examples (Sequence[Example]): The training docs. None of them may be empty.
     n_seeds (int): The number of models for each fold, whose weights are averaged.
     RETURNS (list[DevPredictions]): The predictions of each fold.
+    RAISES (ValueError): See `hold_out`.
     """
     folds = hold_out(
         nlp.config,

@@ -101,7 +101,8 @@ class Risk(NamedTuple):
 
     n_docs (int): The number of docs that count.
     weight (float): The sum of the weights of these docs. Without weights it is their number.
-    lowest (float): The risk at the threshold where it is lowest.
+    lowest (float): The risk at the threshold where it is lowest; for false alarms at the first
+        threshold that is tested, as none can be chosen if that fails.
     is_binary (bool): Whether the share of each doc is 0 or 1.
     find_threshold (FindThreshold): Finds the threshold that keeps a limit.
     """
@@ -192,10 +193,10 @@ def guarantee(
     confidence (float | None): Probability that the promise holds, such as 0.95. Without it, the
         promise holds on average over calibration docs; with --false-alarm it is 0.95.
     found (str): When an entity is found: exact (a span has its tokens and label) or covered (spans
-        cover its tokens; their label counts only with --per-label). For false alarms the same of a
-        span of the set.
-    by (str): What the share is of: doc (the entities of a doc) or any (docs, those with any missed
-        entity). Docs without entities don't count.
+        cover its tokens; their label counts only with --per-label). For false alarms, a span of the
+        set is right by the same rule.
+    by (str): Which share of misses is limited: doc (of the entities of a doc) or any (of docs:
+        those with any missed entity). Docs without entities don't count.
     per_label (bool): A promise and a threshold for each label.
     by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
         With --confidence, labels and groups share what may fail.
@@ -209,7 +210,7 @@ def guarantee(
         trained on or aren't drawn as `drawn` says, no docs with entities are left, none of their
         labels is known, or the limit can't be promised of any part.
     """
-    # On average over calibration docs, only misses can be limited: see `conformal`.
+    # Only misses, whose share rises with the threshold, can be limited without a confidence.
     if miss is None and confidence is None:
         confidence = 0.95
     terms = Terms(
@@ -281,16 +282,16 @@ def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thre
     parts (Iterable[Part]): What can be promised of each part: a group, or a label in a group.
     per_label (bool): Whether each label has a threshold of its own.
     RETURNS (dict[str, Thresholds]): The thresholds by the name of the group. A group is left out if
-        nothing can be promised of it.
+        the limit can't be promised of it, or of none of its labels.
     """
     thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
             continue
         if per_label:
-            # `Thresholds.threshold` is for labels of which nothing can be promised, and which have
-            # no threshold of their own. It is 1, so that as few of their spans as possible are in
-            # the set.
+            # `Thresholds.threshold` is for labels of which the limit can't be promised, and which
+            # have no threshold of their own. It is 1, so that as few of their spans as possible are
+            # in the set.
             if part.group not in thresholds_of_groups:
                 thresholds_of_groups[part.group] = Thresholds(threshold=1.0, labels={})
             thresholds_of_groups[part.group].labels[part.label] = part.threshold
@@ -435,6 +436,7 @@ def leave_out(
     RETURNS (tuple[list[Example], dict[str, int]]): The docs that stay, with the entities of the
         component in `doc.ents`; and the number of docs of each kind. "docs without entities" are a
         fourth kind: they stay, but a miss rate doesn't count them.
+    RAISES (ValueError): If spans of the component overlap: see `Annotation.as_entities`.
     """
     without_group = f"docs without {by_group!r}"
     kinds = ["training docs", "docs with missing tags", "docs without entities"]
@@ -698,7 +700,7 @@ def find_part(
     RETURNS (Part): The part, without the names of its group and label.
     """
     # The highest probability that the promise of this part fails. The parts share what may fail, so
-    # that all promises hold together with the confidence of the terms.
+    # that all promises hold together with the confidence of the terms (Bonferroni).
     delta: float | None = None
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
@@ -782,7 +784,6 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
         spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
-    # The first threshold is the highest one: its sets have the fewest spans that could be wrong.
     # Each doc has the weight 1, so the sum of weights is the number of docs.
     return Risk(
         n_docs=n_docs,
@@ -821,7 +822,7 @@ def find_miss_threshold(
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
     """Find the lowest threshold at which it can be promised that the share of false alarms is at
     most the limit. The thresholds are tested one after another, from the highest down; the last one
-    before the first that fails is chosen.
+    before the first that fails is chosen (fixed sequence testing).
 
     risks (Floats1d): The share of false alarms at each of `ALARM_THRESHOLDS`. Shape: (thresholds,)
     n_docs (int): The number of docs.

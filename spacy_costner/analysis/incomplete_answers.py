@@ -25,7 +25,7 @@ MOST_IN_ENTITIES = 0.5
 
 
 def find_outside_words(docs: Iterable[Doc]) -> set[str]:
-    """Find the words that are surely outside of entities: see above.
+    """Find the words that are surely outside of entities: see the head of this file.
 
     docs (Iterable[Doc]): The answers to all texts.
     RETURNS (set[str]): The words.

@@ -659,8 +659,8 @@ def choose_costs(
         name = find_name("Cost", cost, "a CSV file")
         blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
     if mistake_costs:
-        # A kind of mistake without a given cost costs 1. If there is another cost to which this one
-        # is added, it adds nothing.
+        # A kind of mistake without a given cost costs 1. But if this cost is added to another one,
+        # such a kind adds nothing.
         default_cost = 0.0 if blocks else 1.0
         block: Block = {"@misc": "spacy_costner.PrecisionRecallCost.v1"}
         for mistake in MISTAKES:
@@ -696,7 +696,8 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: b
 
 def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool) -> Decoding:
     """Choose the decoding. It is the best path ("viterbi") or, if the aim is the lowest cost and
-    scores are probabilities after training, the lowest expected cost ("min-cost").
+    scores are probabilities after training, the lowest expected cost ("min-cost"). But a linear
+    model that has learned the costs keeps the best path.
 
     model (str): The kind of model.
     aim (str): What should be best: see `init`.
@@ -848,7 +849,8 @@ def find_name(
 def build_loss(name: str) -> Loss:
     """Make the loss with a short name, such as SoftmaxMargin. If it takes a cost, it gets the
     Hamming cost."""
-    loss: Loss = registry.resolve({"loss": make_loss([name], HAMMING)})["loss"]
+    block = make_loss([name], HAMMING)
+    loss: Loss = registry.resolve({"loss": block})["loss"]
     return loss
 
 
@@ -865,7 +867,7 @@ def make_loss(
     cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost} in its
         place. None: the Hamming cost.
     multiplier (float): The recommended setting of the score per unit of cost is multiplied by this.
-    epochs (Sequence[float]): After how many epochs each loss of a schedule ends, without the last.
+    epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends.
     """
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
@@ -943,20 +945,24 @@ def find_highest_cost(
     files (Mapping[str, str]): The files of the cost: see `Costs`.
     label_counts (Mapping[str, int]): The labels of the corpus are the keys. Without a corpus, the
         labels are those that the files of the cost name.
+    RAISES (ValueError): If a file can't be read, or lacks a label.
     """
     labels = list(label_counts)
     if not labels and "costs" in files:
-        labels = list(make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix").rows)
+        matrix = make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix")
+        labels = list(matrix.rows)
     elif not labels and "tree" in files:
-        labels = list(make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree").lineages)
+        tree = make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree")
+        labels = list(tree.lineages)
     # A matrix also has a row for "O", which is not a label.
     labels = [label for label in labels if label != OUTSIDE]
     if not labels:
         labels = ["label"]  # Costs without files are the same for all labels, so any name will do.
     # The block refers to its files by variables such as ${paths.tree}.
-    block = Config({"paths": dict(files), "cost": cost}).interpolate()["cost"]
-    make_table = registry.resolve({"cost": block})["cost"]
-    return float(make_table(Tags(labels)).max())
+    config = Config({"paths": dict(files), "cost": cost}).interpolate()
+    resolved = registry.resolve({"cost": config["cost"]})
+    cost_table = resolved["cost"](Tags(labels))
+    return float(cost_table.max())
 
 
 def choose_epochs(losses: Sequence[str], sizes: Sizes) -> list[float]:
@@ -1128,7 +1134,8 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
         if "cost" in settings:
             # The cost may be a variable, which has no value here. Any cost will do.
             settings["cost"] = HAMMING
-        compute = registry.resolve({"loss": settings})["loss"].compute
+        loss = registry.resolve({"loss": settings})["loss"]
+        compute = loss.compute
         # The function with the docstring may be wrapped: in a composition of scores, which keeps
         # it as `compute`, or in a partial, which keeps it as `func`.
         for attribute in ("compute", "func"):

@@ -124,7 +124,8 @@ class LabelStudioBackend:
     def predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Predict tasks, and save what was annotated in them while the server was down.
 
-        RAISES (SessionError): If there are no tasks with a text, or no labels.
+        RAISES (SessionError): If the labeling config has no labels of a text, a task has no text,
+            or spaCy can't make a doc of it.
         RAISES (OSError): If an annotation can't be saved.
         """
         interface = read_labeling_config(request.get("label_config"))
@@ -179,7 +180,7 @@ class LabelStudioBackend:
     def webhook(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save or remove what was annotated, changed or deleted.
 
-        RAISES (SessionError): If an annotation can't be read.
+        RAISES (SessionError): If an annotation can't be read, or something has no id.
         RAISES (OSError): If it can't be saved.
         """
         action = request.get("action")
@@ -226,7 +227,8 @@ class LabelStudioBackend:
         keys_by_task: dict[str, list[str]] = {}
         # This iterates over a copy, as other requests may add answers meanwhile.
         for key in list(self.session.store.answers):
-            keys_by_task.setdefault(key.partition("-annotation-")[0], []).append(key)
+            task_part, _, _ = key.partition("-annotation-")
+            keys_by_task.setdefault(task_part, []).append(key)
         for task in tasks:
             annotations = task.get("annotations")
             if type(task.get("id")) is not int or not isinstance(annotations, list):
@@ -288,7 +290,7 @@ def id_of(record: Any, name: str) -> int:
     RAISES (SessionError): If it has none.
     """
     record_id = record.get("id") if isinstance(record, dict) else None
-    if type(record_id) is not int:
+    if type(record_id) is not int:  # `isinstance` would accept True
         raise SessionError(f"{name}: expected an object with an id, got {shown(record)}")
     return record_id
 

@@ -27,6 +27,7 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
             sections = ", ".join(f"[{section}]" for section in config) or "no section"
             raise ValueError(f"{path}: expected a config with [{name}], got {sections}")
     check_overrides(config, overrides)
+    # spaCy applies overrides while it reads a config, so the file is read again.
     return load_config(path, overrides=dict(overrides), interpolate=False)
 
 

@@ -311,8 +311,8 @@ def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs: int) -> None:
-    """Write new scores of a pipeline to its meta, as it was changed after training. They replace
-    the scores of training in `nlp.meta["performance"]`.
+    """Write the scores of a pipeline that was changed after training to its meta. They replace the
+    scores of training in `nlp.meta["performance"]`.
 
     scores (Mapping[str, Any]): The scores: see `evaluate_dev`.
     source (str): The name of the docs that were scored. It is written as "measured_on".

@@ -46,7 +46,6 @@ from ..training.lbfgs import train_at_once
 from ..training.online import INTERRUPTED, OnEpoch, Trained, train
 from ..training.pieces import batch_pieces
 from ..training.raw_sentences import pipeline_folder
-from ..types import Progress
 from .predictions import DevPredictions, predict_dev
 from .runs import Failed, MakeExecutor, Run, import_once, run_all
 
@@ -376,6 +375,7 @@ def train_linear(
     is_small (bool | None): Whether docs are few. None: they are counted here.
     RETURNS (Trained): How the last training of the weights ended. The reason is `INTERRUPTED`, too,
         if that of the layer was interrupted.
+    RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
     if cache is not None:
         return train_by_updates(linear, examples, n_seeds=n_seeds, on_epoch=on_epoch, cache=cache)
@@ -440,7 +440,6 @@ def train_by_updates(
 
     trains_hidden_layer (bool): Whether a hidden layer is trained, too.
     RETURNS (Trained): How the last training ended.
-    RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
@@ -463,7 +462,7 @@ def train_by_updates(
 
     optimizer = training["optimizer"]
     first_weights = weights.rows.copy()
-    first_progress = Progress(**ner.cfg["progress"])
+    first_progress = ner.progress
     # The weights of several trainings are summed in float64, so that their mean is exact.
     sum_dtype = "float64" if n_seeds > 1 else "float32"
     sum_of_weights = numpy.zeros(first_weights.shape, dtype=sum_dtype)

@@ -323,6 +323,7 @@ def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[Thres
 
     RETURNS (tuple[dict[str, list[Point]], list[ThresholdCounts]]): Precision and recall at each
         value, by "threshold" and "bias"; and the numbers of entities at each threshold.
+    RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
     """
     curves: dict[str, list[Point]] = {}
     thresholds: list[ThresholdCounts] = []
@@ -385,7 +386,10 @@ class ConfigCost(NamedTuple):
 
 def find_cost(component: dict[str, Any]) -> ConfigCost:
     """Make the cost and the label tree that the config of a component has: in its scorer or, if not
-    there, in its loss or else in its decoding."""
+    there, in its loss or else in its decoding.
+
+    RAISES (ValueError): If a block of the config isn't a tree, or the cost can't be made.
+    """
     blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
     tree = None
     tree_source = find_first(blocks, "tree")
@@ -394,8 +398,8 @@ def find_cost(component: dict[str, Any]) -> ConfigCost:
     cost_block = find_first(blocks, "cost")
     if cost_block is None:
         return ConfigCost(hamming_cost, tree, "")
-    cost = registry.resolve({"cost": cost_block})["cost"]
-    return ConfigCost(cost, tree, cost_block["@misc"])
+    resolved = registry.resolve({"cost": cost_block})
+    return ConfigCost(resolved["cost"], tree, cost_block["@misc"])
 
 
 def find_first(blocks: Iterable[Any], key: str) -> Any:
@@ -444,6 +448,7 @@ def count_entities(
     pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
     labels (Iterable[str]): The labels of the component.
     tree (Tree | None): The label tree, if there is one.
+    RAISES (ValueError): If the tree can't be read, or lacks a label.
     """
     by_label = count_by_label(pairs_of_docs)
     total = sum(by_label.values(), PRFScore())

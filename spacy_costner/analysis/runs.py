@@ -460,6 +460,7 @@ def _make_task() -> Callable[..., Any]:
         folder (str): The working folder of the driver, which the worker must have, too.
         versions (dict[str, str]): The versions of packages that the worker must have.
         pickled_call (bytes | None): The function and its arguments. None: nothing is called.
+        RAISES (ValueError): If the worker has other versions, or not the folder.
         """
         # The worker gets this function alone, without the imports of the module.
         import os

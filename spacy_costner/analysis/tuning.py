@@ -172,10 +172,11 @@ def tune(
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
-    """Choose the parameter to tune. It is the given one. If none is given, it is "threshold", but
-    only if the component has a decoding that can be tuned: any other would be replaced unasked.
+    """Choose the parameter to tune. It is the given one. If none is given, it is "threshold", also
+    if the component has Viterbi decoding. A decoding that can't be tuned isn't replaced unasked.
 
-    RAISES (ValueError): If there is no such parameter, or none is given for another decoding.
+    RAISES (ValueError): If there is no such parameter, or none is given for a decoding that can't
+        be tuned.
     """
     decoding = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and decoding in [tunable.decoding for tunable in TUNABLE.values()]:
@@ -264,9 +265,9 @@ def tune_on(
 def choose_by_folds(
     values: Sequence[float], counts: Ints3d, beta: float = 1.0
 ) -> tuple[int, Point]:
-    """Choose a value for the best F-beta by folds of the docs. For each fold, the value that is
-    best on all other docs is found; the mean of these values is chosen. (If docs are few, the value
-    that is best on all of them is often best only by chance.)
+    """Choose a value for the best F-beta by cross-validation. For each fold of the docs, the value
+    that is best on all other docs is found; the mean of these values is chosen. (If docs are few,
+    the value that is best on all of them is often best only by chance.)
 
     values (Sequence[float]): The values, at equal distances.
     counts (Ints3d): The counts of `count_by_doc` with each value. Shape: (values, docs, 3)
@@ -443,5 +444,6 @@ def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) ->
     ner (CostSensitiveNER): The component.
     block (dict[str, Any]): The block of the new decoding, as the config has it.
     """
-    ner.set_decoding(registry.resolve({"decoding": block})["decoding"])
+    resolved = registry.resolve({"decoding": block})
+    ner.set_decoding(resolved["decoding"])
     nlp.get_pipe_config(ner.name)["decoding"] = block

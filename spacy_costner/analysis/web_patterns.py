@@ -72,7 +72,10 @@ def _write_items(tree: Iterable[tuple[Any, Any]], flags: int) -> str:
 
 
 def _write_item(kind: Any, value: Any, flags: int) -> str:
-    """Write an item of a syntax tree by the function for its kind."""
+    """Write an item of a syntax tree by the function for its kind.
+
+    RAISES (ValueError): If JavaScript has no such items.
+    """
     write = WRITERS.get(kind)
     if write is None:
         raise ValueError(
@@ -238,6 +241,7 @@ def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> s
     value (tuple[int, int, Any]): How often it is repeated at least and at most, and its items.
     flags (int): The flags of Python.
     after (str): What stands after the quantifier: "?" to repeat as seldom as possible.
+    RAISES (ValueError): If JavaScript would repeat it differently.
     """
     least, most, tree = value
     narrowest, widest = tree.getwidth()
