@@ -176,6 +176,12 @@ def test_text_without_two_words_is_refused(sentences: list[list[str]], n_tokens:
         learn_word_vectors(sentences)
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+def test_vectors_have_a_dimension(dim: int) -> None:
+    with pytest.raises(ValueError, match=f"vectors: dim: expected at least 1, got {dim}"):
+        learn_word_vectors([["a", "b"]] * 5, dim=dim)
+
+
 def test_without_scipy_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
 

@@ -108,8 +108,8 @@ def learn_vectors(
     min_count (int): Minimum number of times that a word occurs.
     seed (int): Random seed.
     RETURNS (LearnedVectors): The folder, and what was learned.
-    RAISES (ValueError): If something can't be read, the text has too few words, or the folder must
-        not be replaced: see `check_folder`.
+    RAISES (ValueError): If `dim` is below 1, something can't be read, the text has too few words,
+        or the folder must not be replaced: see `check_folder`.
     RAISES (ImportError): If SciPy is missing, or spaCy has no such language.
     """
     # What would make an error at the end is checked before the texts are read.

@@ -82,19 +82,22 @@ def learn_word_vectors(
 
     sentences (Iterable[Sequence[str]]): The words of each sentence, as they are written. They are
         read once.
-    dim (int): The number of dimensions of the vectors, D. It is the rank of the matrix, if that is
-        smaller.
+    dim (int): The number of dimensions of the vectors, D, at least 1. It is the rank of the matrix,
+        if that is smaller.
     min_count (int): Words that occur less often have no vector.
     seed (int): The seed of the decomposition.
     RETURNS (WordVectors): The vectors. Words that have no context more often than by chance have
         none.
-    RAISES (ValueError): If fewer than two words have a vector.
+    RAISES (ValueError): If `dim` is below 1, or fewer than two words have a vector.
     RAISES (ImportError): If SciPy is missing.
 
     Levy, Goldberg & Dagan (2015), Improving distributional similarity with lessons learned from
     word embeddings: smoothed positive PMI, and eigenvalue weighting.
     """
-    require_scipy()  # ask before the text is read, which may take long
+    # Errors come before the text is read, which may take long.
+    require_scipy()
+    if dim < 1:
+        raise ValueError(f"vectors: dim: expected at least 1, got {dim}")
     text = number_words(sentences, min_count)
     pmi = positive_pmi(text.tokens, len(text.words))
     # `indptr` says where the entries of each row begin. A row has entries if the next one begins
