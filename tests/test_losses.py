@@ -155,7 +155,8 @@ def test_values_and_gradients_are_those_of_the_definition(
 def test_values_and_gradients_with_a_split_outside_are_those_of_the_definition(
     name: str, cost: str, data: st.DataObject
 ) -> None:
-    """Paths have the scores of the chain; what is right and what it costs is in the annotation."""
+    """The chain has several tags for O, the annotation has one. Paths have the scores of the chain;
+    which paths are right, and what mistakes cost, is a matter of the annotation."""
     batch = data.draw(split_NK(COSTS[cost]))
     split = split_of(batch.tags)
 
@@ -222,9 +223,10 @@ def with_incorrect_spans(tags: Tags, rng: numpy.random.Generator) -> WithIncorre
 def test_values_and_gradients_with_incorrect_spans_are_those_of_the_definition(
     name: str, scheme: str, outside: str, rng: numpy.random.Generator
 ) -> None:
-    """A path with an incorrect span is wrong. Training has more tags for that, which are tied: the
-    gradient is collapsed to those of the model. Where gold is complete, no path that agrees with it
-    has an incorrect span: only losses of single tokens change."""
+    """A path with an incorrect span is wrong. To exclude these paths, training makes copies of
+    tags, which have the scores of the originals: their gradients are summed up here. Where gold is
+    complete, no path that agrees with it has an incorrect span. So the spans change nothing, except
+    for losses of single tokens: Pointwise and Mixed."""
     loss = LOSSES[name]
     tags, targets, scores, annotation, spans = with_incorrect_spans(
         Tags(["a"], scheme, outside), rng
@@ -333,8 +335,11 @@ def test_a_loss_is_0_where_gold_is_the_only_legal_path(name: str, dtype: str) ->
 def test_sequences_whose_gold_is_impossible_are_left_out(
     name: str, reason: str, impossible: list[int]
 ) -> None:
-    """Value and gradient are those of the other sequences; their own gradient is 0. The gold of one
-    token of each makes it impossible, which partial gold knows, too."""
+    """Value and gradient are those of the other sequences; their own gradient is 0. One token of
+    each sequence can't have its gold tag. Partial gold has the gold of this token, too: without it
+    the sequence would be possible."""
+    # The second token of each sequence but the last, which has only one: of 4, 3, 5 and 1 tokens,
+    # the first ones are 0, 4, 7 and 12.
     token_of_sequence = [1, 5, 8, 12]
     scores, complete, partial_gold = example([4, 3, 5, 1], 3)
     is_gold = complete.tags[:, None] == numpy.arange(3)
@@ -346,7 +351,7 @@ def test_sequences_whose_gold_is_impossible_are_left_out(
         if reason == "gold is forbidden":
             possible_tags[token] = ~is_gold[token]
         else:
-            possible_tags[token] = numpy.roll(is_gold[token], 1)
+            possible_tags[token] = numpy.roll(is_gold[token], 1)  # only the tag after gold
     possible = [b for b in range(4) if b not in impossible]
     # IOB2 with one label has three tags, as the scores have.
     tags = Tags(("A",), "IOB2")
@@ -356,7 +361,8 @@ def test_sequences_whose_gold_is_impossible_are_left_out(
         without_cost = gold._replace(costs=None)
         all_targets = Targets(tags, without_cost, constraints, scores.lengths, numpy.arange(4))
         targets, left_out = all_targets.leave_out_impossible()
-        potentials, loss_gold = to_loss_inputs(targets, scores, 1 - numpy.eye(3))
+        hamming_costs = 1 - numpy.eye(3)
+        potentials, loss_gold = to_loss_inputs(targets, scores, hamming_costs)
         result = LOSSES[name].compute(potentials, loss_gold)
 
         assert numpy.flatnonzero(left_out).tolist() == impossible

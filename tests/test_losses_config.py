@@ -33,7 +33,7 @@ BELOW_0, NOT_ABOVE_0 = (-0.1, math.inf), (0.0, -0.1, math.inf)
 # A loss, a parameter, values that it can't have, and the other settings.
 BAD: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("Mixed", "lam", (-0.1, 1.1, math.inf, math.nan, None), {"k": None}),
-    ("Mixed", "lam", (0.5,), {}),  # k is set, too
+    ("Mixed", "lam", (0.5,), {}),  # k, whose default is 1, is set, too
     ("Mixed", "k", BELOW_0, {}),
     ("Mixed", "multiplier", BELOW_0, COST),
     ("SoftmaxMargin", "multiplier", BELOW_0, COST),
@@ -122,7 +122,7 @@ def test_parameters_may_be_at_the_ends_of_what_is_allowed() -> None:
     make_softmax_margin(cost=hamming_cost, multiplier=0.0)
     make_mce(psi=math.inf)
     make_mce_f(psi=math.inf, slope=3.0, offset=-1.0, decay=0.0)
-    make_mce_f(decay=1.0)
+    make_mce_f(decay=1.0)  # none of these raises an error
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,8 @@ FIRST, SECOND, THIRD = make_sequential(), make_pointwise(), make_mce()
 def test_a_schedule_of_steps_changes_to_the_next_loss_after_so_many(steps: int, loss: Loss) -> None:
     schedule = make_schedule(FIRST, SECOND, THIRD, steps=(10, 30))
 
-    assert schedule.stage_at(Progress(steps, 50)) is loss
+    # The epochs don't matter.
+    assert schedule.stage_at(Progress(steps, epochs=50)) is loss
 
 
 @pytest.mark.parametrize(
@@ -206,16 +207,21 @@ def test_an_epoch_ends_with_its_last_batch(batch_sizes: list[int], n_epochs: int
             assert progress.epochs == epoch and progress.passes == float(passes)
             progress = progress.after_update(size, n_examples)
 
-    assert progress == Progress(n_epochs * len(batch_sizes), n_epochs, 0, n_examples)
+    n_steps = n_epochs * len(batch_sizes)
+    assert progress == Progress(n_steps, epochs=n_epochs, n_seen=0, n_examples=n_examples)
 
 
 def test_the_number_of_examples_may_change_between_updates() -> None:
-    """At the beginning of an epoch, or within it: 5 of 10 are half an epoch, as 10 of 20 are."""
+    """At the beginning of an epoch, or within it: 5 of 10 are half an epoch, as 10 of 20 are, and
+    with 7 more 17 of 20 are seen."""
     between_epochs = Progress(steps=8, epochs=2, n_seen=0, n_examples=40)
     within_epoch = Progress(steps=0, epochs=1, n_seen=5, n_examples=10)
 
-    assert between_epochs.after_update(3, 10) == Progress(9, 2, 3, 10)
-    assert within_epoch.after_update(7, 20) == Progress(1, 1, 17, 20)
+    after_between = between_epochs.after_update(3, 10)
+    after_within = within_epoch.after_update(7, 20)
+
+    assert after_between == Progress(steps=9, epochs=2, n_seen=3, n_examples=10)
+    assert after_within == Progress(steps=1, epochs=1, n_seen=17, n_examples=20)
 
 
 # What an error says was expected: enough losses, and an end for each but the last, in steps or in

@@ -128,6 +128,7 @@ def test_mce_f_is_that_of_decaying_totals_of_all_batches(decay: float, psi: floa
 def test_the_z_score_does_not_depend_on_the_scale_of_scores(
     factor: float, batch: Annotated
 ) -> None:
+    """The value is the same. The gradient is divided by the factor."""
     scaled = map_scores(lambda scores: factor * scores, batch.potentials)
     for gold in (batch.complete, batch.partial):
         gold = gold._replace(costs=None)

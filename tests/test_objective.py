@@ -74,6 +74,7 @@ def check_loss(
     incorrect spans."""
     tags = ner.chain_tags
     split = split_of(tags) if tags.is_split else None
+    # The value of a component is divided by the number of annotated tokens, unless it is a ratio.
     is_ratio = ner.objective.loss.stages[0].is_ratio
     n_annotated = 1 if is_ratio else int((gold.tags >= 0).sum())
 
@@ -129,7 +130,8 @@ def test_weights_of_tokens_and_examples_multiply_the_loss(
     batch = examples_of(ner, SENTENCES)
     batch[0].reference[1]._.worth = 5.0
     batch[3].reference._.trust = 0.25
-    # Ana Lee sang in Rome Lee or Rome: a PER has 2 * 3, O 0.5, a LOC 1 * 3; the first Lee 5 times.
+    # The tokens are Ana Lee sang in Rome Lee or Rome. Each token of these entities is at a border:
+    # a PER has 2 * 3, a LOC 1 * 3, and O 0.5. The first Lee counts 5 times: 5 * 2 * 3.
     token_weights = numpy.asarray([6.0, 30.0, 0.5, 0.5, 3.0, 6.0, 0.5, 3.0])
     gold = gold_of(PATHS, token_weights)
     gold = gold._replace(weights=numpy.asarray([1.0, 1.0, 1.0, 0.25]))
@@ -231,7 +233,8 @@ def test_paths_with_incorrect_spans_are_wrong(
 
 
 def test_an_incorrect_span_that_no_path_has_changes_nothing() -> None:
-    """The span is across a border, and its sequences have no annotation besides."""
+    """The last sentence is cut into "Lee or" and "Rome", so the span "or Rome" is in no path. Its
+    tokens have no annotation besides."""
     ner = recogniser(
         loss=loss_block("ZScore"), incorrect_spans_key="wrong", sentence_boundaries="sentences"
     )

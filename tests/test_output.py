@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
+from spacy.util import dict_to_dot, load_config
 
 from spacy_costner.analysis.tuning import Point, Tuning
 from spacy_costner.cli.output import RUN_AGAIN
@@ -67,16 +68,25 @@ def fitted(folder: Path) -> Any:
 def test_fit_without_a_config_writes_the_config_that_it_trained_with(
     folder: Path, fitted: Any
 ) -> None:
-    """The config has the command in a comment."""
+    """With the override of the command, its settings are those of the saved pipeline. Only decoding
+    and confidence are others there, which tuning and calibration set. The config has the command
+    in a comment."""
     assert fitted.exit_code == 0, fitted.output
-    config = (folder / "out" / "config.cfg").read_text("utf8")
-    assert f'train = "{folder / "train.spacy"}"' in config
-    assert "fit --output" in config
-    assert "--json --training.max_epochs 2\n" in config
+    path = folder / "out" / "config.cfg"
+    config = dict_to_dot(load_config(path, overrides={"training.max_epochs": 2}))
+    config_of_pipeline = dict_to_dot(load_config(folder / "out" / "model-best" / "config.cfg"))
+    assert config["paths.train"] == str(folder / "train.spacy")
+    for setting, value in config.items():
+        if not setting.startswith(("components.ner.decoding.", "components.ner.confidence")):
+            assert config_of_pipeline[setting] == value, setting
+    text = path.read_text("utf8")
+    assert "fit --output" in text
+    assert "--json --training.max_epochs 2\n" in text
 
 
 def test_fit_prints_as_json_how_it_trained(folder: Path, fitted: Any) -> None:
     result = json.loads(fitted.stdout)
+    # 120 docs are few.
     assert result["path"] == str(folder / "out" / "model-best")
     assert result["training"].startswith(f"{AT_ONCE}: ")
     assert result["tuning"]["points"]
@@ -104,7 +114,7 @@ def test_fit_saves_calibration_and_tuning(folder: Path, fitted: Any) -> None:
     [
         (["--tune", "fast"], "--tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
         (["--tune", "recall=2"], "expected f, precision=0.9 or recall=0.9, got 'recall=2'"),
-        (["--lang", "xyz"], "import language xyz"),
+        (["--lang", "xyz"], "Can't import language xyz"),
         (["config.cfg", "--lang", "es"], "fit: --lang: expected no config with it"),
     ],
 )
@@ -151,7 +161,8 @@ def test_fit_keeps_another_config_in_the_output_folder(folder: Path, tmp_path: P
 
 
 def test_the_options_of_fit_are_in_the_docs() -> None:
-    """Options that all commands have are explained elsewhere."""
+    """They are in the first column of the table of their section. Options that all commands have
+    are explained elsewhere."""
     page = (DOCS / "linear.md").read_text("utf8")
     section = page.split("## Options of fit\n")[1].split("\n## ")[0]
     first_cells = re.findall(r"^\| .*? \|", section, re.MULTILINE)
@@ -190,7 +201,8 @@ def test_json_is_all_that_commands_print_to_stdout(
 @pytest.mark.parametrize("best", [0, 3, 50, 98])
 def test_ten_rows_around_the_chosen_value_are_shown(best: int) -> None:
     """One of 99 thresholds is chosen, and is in the row `best` of the table. Its precision is 1 and
-    its recall 0.5."""
+    its recall 0.5: F = 2 * 1 * 0.5 / (1 + 0.5) = 2 / 3. Those of the others are 0.5 and 0.25:
+    F = 2 * 0.5 * 0.25 / (0.5 + 0.25) = 1 / 3."""
     points = [Point(i / 100, precision=0.5, recall=0.25) for i in range(99)]
     points[best] = Point(best / 100, precision=1.0, recall=0.5)
     before = Point(float("nan"), precision=0.5, recall=0.25)
@@ -199,11 +211,13 @@ def test_ten_rows_around_the_chosen_value_are_shown(best: int) -> None:
     *lines, last = tuning_text(tuning, show_all=False).splitlines()
 
     assert last == "These docs chose it: expect less of new ones."
-    assert len(lines) == N_ROWS + 3  # A header, an empty line and the scores before and after.
+    n_other_lines = 3  # a header, an empty line and the scores before and after
+    assert len(lines) == N_ROWS + n_other_lines
     (chosen,) = [line for line in lines if "chosen" in line]
     assert chosen.split()[:4] == [f"{best / 100:g}", "100.00", "50.00", "66.67"]
     assert lines[-1].endswith("P 50.00 -> 100.00, R 25.00 -> 50.00, F 33.33 -> 66.67")
-    assert len(tuning_text(tuning, show_all=True).splitlines()) == 99 + 4
+    all_lines = tuning_text(tuning, show_all=True).splitlines()
+    assert len(all_lines) == 99 + n_other_lines + 1  # and the last line
 
 
 def test_progress_is_shown_on_terminals_only(
@@ -253,14 +267,14 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
 
     assert result.exit_code == 0, result.output
     assert "Stopped by Ctrl-C: this is the model so far" in result.output
-    assert "start_from.v1" in result.output
-    assert "threshold" not in result.output
+    assert "start_from.v1" in result.output  # how to go on
+    assert "threshold" not in result.output  # `tune` would choose one
     ner = spacy.load(tmp_path / "model-best").get_pipe("ner")
     assert "threshold" not in ner.cfg["decoding"]
 
 
 def test_tables_are_markdown() -> None:
-    """Floats have two digits. With `align`, cells are filled with spaces."""
+    """Floats have two decimals. With `align`, cells are filled with spaces."""
     header = ["", "F"]
     rows = [["ours", 1 / 3], ["theirs", 100.0]]
     assert markdown_table(header, rows).splitlines() == [

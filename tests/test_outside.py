@@ -53,6 +53,8 @@ def test_a_pipeline_learns_the_training_texts(kind: str, scheme: str) -> None:
 def test_marginals_are_over_tags_of_annotation_and_chain_marginals_over_those_of_the_chain(
     trained: Language,
 ) -> None:
+    """For the annotation "is" in "Who is Shaka Khan" is O. For the chain it is the O before a
+    PERSON."""
     ner = trained.get_pipe("ner")
     docs = [trained.make_doc(text) for text in TEXTS]
 
@@ -180,12 +182,18 @@ def test_explain_shows_the_tags_of_the_chain(linear: Language) -> None:
     assert [reason.tag for reason in explanation.tokens] == ["B-X", "O-X", "B-X"]
     assert explanation.transitions.origins == ["O", "B-X", "I-X", "O-X", "(start)"]
     weights = explanation.transitions.weights
-    # A row for each tag before, a column for each tag after it; x is forbidden. After O-X comes
-    # B-X alone, and before B-X, at its start, or within an entity anything.
-    columns = []
+    # A row for each tag before or the start; a column for each tag after it, O, B-X, I-X and O-X,
+    # or the end. x is forbidden.
+    rows = []
     for row in weights:
-        columns.append("".join("x" if weight is None else "." for weight in row))
-    assert columns == [".xx..", ".....", ".....", "x.xxx", "..x.x"]
+        rows.append("".join("x" if weight is None else "." for weight in row))
+    assert rows == [
+        ".xx..",  # O: no entity follows, as O-X would stand before it
+        ".....",  # B-X
+        ".....",  # I-X
+        "x.xxx",  # O-X: only B-X follows
+        "..x.x",  # the start: no I-X, and no end, as a text has a token
+    ]
     assert "\nO-X\n" in explanation_text(explanation)
 
 

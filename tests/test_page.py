@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import spacy
+from spacy.displacy.render import DEFAULT_LABEL_COLORS
 from spacy.language import Language
 
 from spacy_costner.analysis.web_model import make_web_model
@@ -90,6 +91,8 @@ def tools() -> Iterator[Node]:
 
 
 def test_the_page_is_one_file_with_a_policy(page: Path) -> None:
+    """The policy lets the browser load nothing, and run only the script and the style that are in
+    the page: it has their hashes."""
     html = page.read_text(encoding="utf8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     style = re.findall(r"<style>(.*?)</style>", html, flags=re.DOTALL)
@@ -115,8 +118,7 @@ def test_the_command_says_what_is_published(fitted: Path, tmp_path: Path) -> Non
     less = run("page", fitted, "-o", tmp_path / "less.html", "--no-memory")
     assert less.exit_code == 0
     assert "hashes" not in less.output and "--no-memory" not in less.output
-    sizes = [(tmp_path / name).stat().st_size for name in ("less.html", "ner.html")]
-    assert sizes[0] < sizes[1]
+    assert (tmp_path / "less.html").stat().st_size < (tmp_path / "ner.html").stat().st_size
 
 
 @pytest.mark.parametrize(
@@ -135,16 +137,18 @@ def test_refused_arguments(fitted: Path, arguments: list[str], message: str) -> 
 def test_a_pipeline_that_a_page_cannot_have_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
+    """The pipeline has a CNN."""
     pipeline().to_disk(tmp_path / "model")
     output = tmp_path / "ner.html"
     result = run("page", tmp_path / "model", "-o", output, "--module", tmp_path / "module")
     assert result.exit_code == 1
-    assert "Tok2Vec" in result.output
+    assert "a model with a Tok2Vec" in result.output
     assert not output.exists() and not (tmp_path / "module").exists()
 
 
 @needs_node
 def test_the_module_in_node(fitted: Path, tmp_path: Path) -> None:
+    """Its example finds the entities of a text: "Ana" and "Rome" in "Yesterday Ana left Rome"."""
     folder = tmp_path / "module"
     for _ in range(2):  # the second time over the first
         result = run("page", fitted, "--module", folder)
@@ -167,6 +171,7 @@ def test_the_module_in_node(fitted: Path, tmp_path: Path) -> None:
 
 @needs_node
 def test_a_bundle_predicts_what_its_modules_predict(fitted: Path) -> None:
+    """In a bundle the exports of a module, such as `load` of ner.js, are in an object, `ner_js`."""
     nlp = spacy.load(fitted)
     data = list(make_web_model(nlp).data)
     script = f"""
@@ -185,6 +190,7 @@ def test_a_bundle_predicts_what_its_modules_predict(fitted: Path) -> None:
 
 
 def test_no_module_is_left_out_of_a_bundle_and_none_has_another_import() -> None:
+    """A page can't import modules. Its scripts are the page and its worker."""
     for entry in ("page.js", "page_worker.js"):
         script = bundle(entry)
         assert not re.search(r"^\s*(?:import|export)\b", script, flags=re.MULTILINE)
@@ -230,10 +236,11 @@ def test_saved_entities_have_the_offsets_of_python(tools: Node, tmp_path: Path) 
     path.write_text(tools.ask(["toJsonLines", texts, docs]), encoding="utf8")
     tasks = [task for _, task in read_tasks(path)]
     assert [task.text for task in tasks] == texts
-    words = [
-        [(text[s.start : s.end], s.label) for s in t.spans or ()] for text, t in zip(texts, tasks)
-    ]
-    assert words == [[("Ana", "PER"), ("Rome", "LOC")], [], [("Ana", "PER")]]
+    words_of_texts = []
+    for text, task in zip(texts, tasks):
+        words = [(text[span.start : span.end], span.label) for span in task.spans or ()]
+        words_of_texts.append(words)
+    assert words_of_texts == [[("Ana", "PER"), ("Rome", "LOC")], [], [("Ana", "PER")]]
 
 
 @needs_node
@@ -241,12 +248,17 @@ def test_saved_entities_have_the_offsets_of_python(tools: Node, tmp_path: Path) 
     "share, text", [(0, "0 %"), (0.001, "< 1 %"), (0.42, "42 %"), (0.999, "> 99 %"), (1, "100 %")]
 )
 def test_probabilities(tools: Node, share: float, text: str) -> None:
+    """In percent without decimals. Only 0 is 0 %, and only 1 is 100 %."""
     assert tools.ask(["probability", share]) == text
 
 
 def test_labels_have_the_colours_of_displacy() -> None:
+    """PER has that of PERSON, and capitals don't matter. Labels that displaCy doesn't know, here
+    DISEASE and DRUG, have other colours, also if there are more labels than colours."""
     colours = label_colours(["PER", "ORG", "DISEASE", "DRUG", "loc"])
-    assert colours["PER"] == "#aa9cfc" and colours["ORG"] == "#7aecec"
+    assert colours["PER"] == DEFAULT_LABEL_COLORS["PERSON"]
+    assert colours["ORG"] == DEFAULT_LABEL_COLORS["ORG"]
+    assert colours["loc"] == DEFAULT_LABEL_COLORS["LOC"]
     assert len(set(colours.values())) == 5
     assert len(label_colours([f"L{i}" for i in range(50)])) == 50
 
@@ -342,7 +354,9 @@ def test_type_slide_and_save(page: Path, tmp_path: Path) -> None:
         open_page(tab, page)
         assert tab.run("document.title") == "people 0.0.0: entities"
         assert tab.run(SPANS) == ENTITIES
+        # The page has loaded nothing else.
         assert tab.run("performance.getEntriesByType('resource').length") == 0
+        # The colour of PERSON in displaCy, #aa9cfc
         colour = "getComputedStyle(document.querySelector('#entities mark')).backgroundColor"
         assert tab.run(colour) == "rgb(170, 156, 252)"
 
@@ -439,6 +453,7 @@ def test_the_promised_set_is_shown_with_its_promise(
 @pytest.mark.slow
 @needs_chromium
 def test_long_texts_show_progress_and_stop(page: Path, tmp_path: Path) -> None:
+    """After that the page is usable as before."""
     with browser(tmp_path) as tab:
         open_page(tab, page)
         lines = "'Yesterday Ana left Rome with bag 7 .\\n'.repeat(30000)"
@@ -456,11 +471,17 @@ def test_long_texts_show_progress_and_stop(page: Path, tmp_path: Path) -> None:
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 def test_narrow_dark_and_by_name(page: Path, tmp_path: Path, dark: bool) -> None:
+    """On a narrow screen nothing is cut off. In the dark the text is light, but not that of
+    entities, whose colours are light. A screen reader can name each control, and a keyboard reaches
+    it."""
+    dark_ink, light_ink = "rgb(28, 39, 51)", "rgb(228, 233, 238)"
     with browser(tmp_path) as tab:
         open_page(tab, page, width=420, dark=dark)
         assert tab.run("document.documentElement.scrollWidth <= innerWidth")
-        ink = tab.run("getComputedStyle(document.querySelector('#entities mark')).color")
-        assert ink == "rgb(28, 39, 51)"
+        ink = tab.run("getComputedStyle(document.body).color")
+        assert ink == (light_ink if dark else dark_ink)
+        ink_of_entity = tab.run("getComputedStyle(document.querySelector('#entities mark')).color")
+        assert ink_of_entity == dark_ink
         tree = tab.call("Accessibility.getFullAXTree")["nodes"]
         named = set()
         for item in tree:
@@ -503,6 +524,8 @@ def test_narrow_dark_and_by_name(page: Path, tmp_path: Path, dark: bool) -> None
 @pytest.mark.slow
 @needs_chromium
 def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
+    """Each of them has markup that would change the title of the page, if it ran. It is shown as
+    text."""
     labels = {f"word{i}": label for i, label in enumerate(HOSTILE)}
     texts = [f"So word{i} fell {hostile} ." for i, hostile in enumerate(HOSTILE)] * 3
     nlp = fit_on(tmp_path, texts, labels)
@@ -515,6 +538,7 @@ def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
         assert title.startswith("</title><script>")
         type_text(tab, "\n".join(texts))
         shown = tab.run(SPANS)
+        # Otherwise few of the hostile labels would be on the page.
         assert len({label for _, label in shown}) > len(HOSTILE) // 2
         drop_file(tab, f"<img src=x onerror={RUN}>.jsonl", "'<b>'")
         tab.wait("byId('said').textContent.includes('line 1')")
@@ -546,11 +570,18 @@ def served(folder: Path) -> Iterator[str]:
 @pytest.mark.slow
 @needs_chromium
 def test_the_page_of_a_module_is_served(fitted: Path, tmp_path: Path) -> None:
+    """It shows the entities of a text as JSON: first those of its example, then those of what is
+    typed."""
     folder = tmp_path / "module"
     assert run("page", fitted, "--module", folder).exit_code == 0
     with served(folder) as address, browser(tmp_path) as tab:
         tab.open(f"{address}/index.html")
         tab.wait("document.querySelector('pre').textContent.startsWith('[')")
+        tab.run("document.querySelector('textarea').select()")
+        tab.call("Input.insertText", text=TEXT)
+        spans = json.loads(tab.run("document.querySelector('pre').textContent"))
+    entities = [[TEXT[span["start"] : span["end"]], span["label"]] for span in spans]
+    assert entities == ENTITIES
 
 
 PREDICT = """
@@ -587,11 +618,12 @@ def test_chromium_predicts_what_python_predicts(tmp_path: Path) -> None:
         n_entities += len(expected["entities"])
         assert result["tokens"] == expected["tokens"], text
         check_same_entities(result["entities"], expected["entities"], text)
-    assert n_entities > 50
+    assert n_entities > 50  # otherwise the comparison would say little
 
 
 @needs_node
 def test_a_damaged_model_is_refused_in_words(fitted: Path, tmp_path: Path) -> None:
+    """In place of the model there is a page."""
     folder = tmp_path / "module"
     assert run("page", fitted, "--module", folder).exit_code == 0
     shutil.copy(folder / "index.html", folder / "model.bin")

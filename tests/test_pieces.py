@@ -51,8 +51,9 @@ def corpus(**settings: Any) -> tuple[Language, list[Example]]:
     return nlp, examples
 
 
-def begins_of(nlp: Language, eg: Example, most_words: int = 1) -> list[int]:
-    """The first tokens of the pieces of an example."""
+def begins_of(nlp: Language, eg: Example, most_words: int) -> list[int]:
+    """The first tokens of the pieces of an example, which have at most so many words where the
+    example may be cut."""
     pieces = read_pieces(nlp.get_pipe("ner"), [eg], most_words)
     lengths = [len(piece) for piece in pieces]
     assert sum(lengths) == len(eg.reference)
@@ -73,25 +74,27 @@ def test_docs_without_sentences_are_cut_between_entities() -> None:
     """Only "Ana Lee", tokens 0 and 1, is not cut."""
     nlp, _ = initialized()
     eg = article(nlp, 0, 1, 2, has_starts=False)
-    assert begins_of(nlp, eg) == [0, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert begins_of(nlp, eg, most_words=1) == [0, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_docs_without_annotation_are_not_cut() -> None:
+    """Any token may be within an entity that nobody has annotated."""
     nlp, _ = initialized()
     eg = article(nlp, 0, 1, 2, has_starts=False)
     eg.reference.set_ents([], default="missing")
-    assert begins_of(nlp, eg) == [0]
+    assert begins_of(nlp, eg, most_words=1) == [0]
 
 
 def test_an_entity_across_a_sentence_start_is_not_cut() -> None:
-    """The second sentence begins with "Ana Lee", tokens 3 and 4."""
+    """The second sentence begins with "Ana Lee", tokens 3 and 4. A third one begins at "Lee"."""
     nlp, _ = initialized()
     eg = article(nlp, 1, 0)
     eg.reference[4].is_sent_start = True
-    assert begins_of(nlp, eg) == [0, 3]
+    assert begins_of(nlp, eg, most_words=1) == [0, 3]
 
 
 def test_features_are_those_of_the_whole_doc() -> None:
+    """The windows of features reach over the borders of pieces."""
     windows = {"ORTH": 2, "LOWER": 1}
     template = {"@misc": "spacy_costner.Features.v1", "windows": windows}
     model = {"@architectures": "spacy_costner.SparseCRF.v1", "features": template}
@@ -173,6 +176,7 @@ def test_articles_in_pieces_have_the_loss_of_their_sentences_as_docs(
 
 
 def test_a_pass_over_pieces_is_an_epoch() -> None:
+    """There are more pieces than examples, one of which is empty and has no piece."""
     nlp, examples = corpus()
     ner = nlp.get_pipe("ner")
     examples.append(Example(nlp.make_doc(""), nlp.make_doc("")))
@@ -182,7 +186,7 @@ def test_a_pass_over_pieces_is_an_epoch() -> None:
     batches = [join_pieces(batch) for batch in minibatch_by_words(pieces, 6)]
     for batch in batches:
         features, _ = batch.read()
-        # spaCy lets a batch have a fifth more words.
+        # spaCy lets a batch have a fifth more words than 6: 7.2.
         assert len(features.rows) <= 7
     trained = train(ner, batches, Adam(), max_epochs=3)
     assert trained.n_epochs == 3 and ner.progress.epochs == 3

@@ -168,8 +168,8 @@ def test_curve_goes_through_its_points() -> None:
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_values_are_not_written_over_each_other(power: int) -> None:
-    """The two curves have the same ends. Between them they are the same, if the power is 1, or
-    close to each other."""
+    """The values of a threshold and of a bias are written beside two curves, which have the same
+    ends. Between them the curves are the same, if the power is 1, or close to each other."""
     line = numpy.linspace(0, 1, 60)
     curves = {
         "threshold": [(x, 0.5 + 0.4 * x, 0.9 - 0.5 * x) for x in line],
@@ -184,8 +184,10 @@ def test_values_are_not_written_over_each_other(power: int) -> None:
     visible_boxes = [box for box in boxes if box.width > 1]
     assert not any(a.overlaps(b) for a, b in combinations(visible_boxes, 2))
     values = [text for text in axes.texts if text.get_color() in (ACCENT, SECOND)]
-    assert len(values) >= 6
+    assert len(values) >= 6  # otherwise there would be little to be written over
     assert {text.get_color() for text in values} == {ACCENT, SECOND}
+    # Behind them are the lines of equal F. Each curve has an empty line for the legend, and the
+    # last line is the chosen point: 2 * 2 + 1.
     for curve in axes.lines[-5:]:
         points = axes.transData.transform(curve.get_xydata())
         assert not any(text.get_window_extent().count_contains(points) for text in values)
@@ -235,15 +237,20 @@ def test_wilson_interval_of_one_is_within_0_and_1(share: float) -> None:
 
 
 def test_wilson_interval_of_many_is_narrow() -> None:
+    """It has about the width of the normal one: 2 * 1.96 * sqrt(0.3 * 0.7 / 1000) = 0.057."""
     low, high = wilson_interval(0.3, 1000)
     assert high - low < 0.06
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_files_are_written(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix, begin", [("png", b"\x89PNG\r\n"), ("svg", b"<?xml")])
+def test_files_are_written_in_the_format_of_their_name(
+    tmp_path: Path, suffix: str, begin: bytes
+) -> None:
     path = tmp_path / f"heat.{suffix}"
     save(plot_heat_map([[1.0, -1.0]], title="Weights"), path)
-    assert len(path.read_bytes()) > 2000
+    content = path.read_bytes()
+    assert content.startswith(begin)
+    assert len(content) > 2000  # it is no empty figure
 
 
 def test_without_matplotlib_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

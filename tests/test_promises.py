@@ -60,7 +60,8 @@ def test_a_promise_is_read_as_it_was_saved() -> None:
     promise = Promise.from_dict(SAVED_PROMISE)
     assert as_saved(promise.to_dict()) == SAVED_PROMISE
     assert promise.groups[""].threshold == 0.026 and promise.limit == 0.1
-    assert promise.reading == Reading(False, True, None)
+    expected = Reading(file_tokens=False, tokenizer_tokens=True, sentence_starts=None)
+    assert promise.reading == expected
 
 
 def test_a_promise_without_reading_and_settings_is_saved_without_them() -> None:
@@ -104,6 +105,7 @@ def test_a_promise_of_false_alarms_is_by_doc() -> None:
 
 
 def test_calibration_scores_are_read_as_they_were_saved() -> None:
+    """A reading that is not known is not saved."""
     scores = CalibrationScores.from_dict(SAVED_SCORES)
     assert as_saved(scores.to_dict()) == without(SAVED_SCORES, "reading")
 
@@ -144,10 +146,14 @@ def test_scores_are_collected_by_values_of_user_data() -> None:
     assert collected.digest == digest_of(scores) and collected.approximate
 
 
-def test_first_difference_is_the_first_setting_by_name_whose_value_differs() -> None:
+def test_first_difference_is_the_first_setting_whose_value_differs() -> None:
+    """In the order of the present settings. A setting that one of the two dictionaries doesn't have
+    is None there."""
     assert first_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) is None
     assert first_difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b"
-    assert first_difference({"a": 1, "c": None}, {"a": 1, "b": 2}) == "b"
+    assert first_difference({"a": 1, "b": 2}, {"b": 3, "a": 4}) == "b"
+    assert first_difference({"a": 1, "c": None}, {"a": 1}) is None
+    assert first_difference({"a": 1}, {"a": 1, "b": 2}) == "b"
     assert first_difference({"a": 1, "c": 0}, {"a": 1}) == "c"
 
 

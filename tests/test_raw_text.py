@@ -100,6 +100,8 @@ def test_fit_learns_vectors_of_raw_text_and_of_its_corpus(folder: Path) -> None:
 
 
 def test_without_raw_text_new_words_are_not_known(folder: Path) -> None:
+    """Nothing in the annotated sentences tells new names from new places. So half of them are right
+    by chance."""
     fitted = fit(
         None,
         folder / "output",
@@ -107,13 +109,13 @@ def test_without_raw_text_new_words_are_not_known(folder: Path) -> None:
         train_path=folder / "train.spacy",
         dev_path=folder / "dev.spacy",
     )
-    assert fitted.scores["ents_f"] < 0.8
+    assert fitted.scores["ents_f"] == pytest.approx(0.5, abs=0.1)
     assert fitted.learned is None
 
 
 def test_fit_takes_raw_text_beside_a_config(folder: Path) -> None:
-    """There are several files. Language and corpus are those of the config; the corpus is read as
-    text, too. JSON says how many tokens were read."""
+    """Raw text may be in several files: here it is the same file twice. Language and corpus are
+    those of the config; the corpus is read as text, too. JSON says how many tokens were read."""
     config_path = folder / "config.cfg"
     text = init(lang="xx", train_path=folder / "train.spacy", dev_path=folder / "dev.spacy")
     config_path.write_text(text, encoding="utf8")
@@ -121,13 +123,15 @@ def test_fit_takes_raw_text_beside_a_config(folder: Path) -> None:
     result = run("fit", config_path, "--output", folder / "output", *options)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
+    # The training corpus has 12 sentences of 9 words.
     assert printed["raw_text"]["n_tokens"] == 2 * N_RAW_TOKENS + 12 * 9
     assert printed["bytes"] > 1000
     assert printed["scores"]["ents_f"] == 1.0
 
 
 def test_fit_again_learns_again(folder: Path) -> None:
-    """The vectors that it has learned before are replaced, but nothing else with that name is."""
+    """The vectors that it has learned before are replaced, but nothing else with that name is.
+    Vectors without the file of hashes are of somebody else."""
     assert run("fit", *fit_options(folder)).exit_code == 0
     assert run("fit", *fit_options(folder)).exit_code == 0
     (folder / "output" / "vectors" / FILE).unlink()
@@ -137,7 +141,8 @@ def test_fit_again_learns_again(folder: Path) -> None:
 
 
 def test_init_writes_vectors_beside_the_config(folder: Path) -> None:
-    """`spacy train` and `fit` can use them."""
+    """`fit` can use them. Vectors that are there are replaced only with --force, even if they
+    belong to another config in the folder."""
     config_path = folder / "configs" / "config.cfg"
     config_path.parent.mkdir()
     options = ["--raw", folder / "raw.txt", "--lang", "xx"]
@@ -228,6 +233,7 @@ def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
 
 
 def test_a_promise_on_raw_text_is_refused(transductive: Path) -> None:
+    """`calibrate` only says that the docs are known."""
     folder = transductive
     learn_vectors([folder / "raw.txt", folder / "dev.txt"], folder / "vectors", lang="xx")
     fitted = fit(
@@ -245,6 +251,7 @@ def test_a_promise_on_raw_text_is_refused(transductive: Path) -> None:
 
 
 def test_other_vectors_have_no_raw_text(folder: Path) -> None:
+    """Neither have pipelines without vectors."""
     nlp = spacy.blank("xx")
     nlp.vocab.set_vector("said", numpy.ones(2, dtype="float32"))
     nlp.to_disk(folder / "others")

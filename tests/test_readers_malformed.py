@@ -221,7 +221,7 @@ def damaged_docbins(file: bytes) -> dict[str, bytes]:
         "fewer spaces": {"spaces": saved["spaces"][:-1]},
         "fewer lengths": {"lengths": saved["lengths"][:-4]},
         "fewer flags": {"flags": saved["flags"][:1]},
-        "a negative length": {"lengths": lengths_of_docs(4, -1)},
+        "a negative length": {"lengths": lengths_of_docs(4, -1)},  # the sum, 3, is right
         "a length too large": {"lengths": lengths_of_docs(2, 2**31 - 1)},
         "lengths of fewer tokens": {"lengths": lengths_of_docs(1, 1)},
         "lengths of more tokens": {"lengths": lengths_of_docs(2, 2)},
