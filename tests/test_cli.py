@@ -128,6 +128,11 @@ def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
             "expected section.setting=value,value, got 'training.dropout'",
         ),
         (
+            ["--sweep", "training.dropout=0.1", "--sweep", "training.dropout=0.2"],
+            2,
+            "expected each setting once, got training.dropout twice",
+        ),
+        (
             ["--sweep", "training.dropuot=1"],
             1,
             "training.dropuot: expected a setting of [training], got 'dropuot': did you mean "
@@ -135,7 +140,7 @@ def test_a_sweep_on_the_command_line(experiment: Experiment) -> None:
         ),
         ([], 1, "losses and sweeps: expected at least 1, got 0"),
     ],
-    ids=["no value", "misspelt setting", "nothing to compare"],
+    ids=["no value", "a setting twice", "misspelt setting", "nothing to compare"],
 )
 def test_compare_refuses_wrong_sweeps(
     experiment: Experiment, options: list[str], exit_code: int, message: str

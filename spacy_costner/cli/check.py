@@ -42,6 +42,7 @@ def check_text(checked: Check, n_places: int) -> str:
 
     n_places (int): How many docs are shown for each finding, at most.
     """
+    # The dictionaries have the corpora in the order of the columns.
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])
     rows.append(["tokens", *checked.tokens.values()])

@@ -105,8 +105,8 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
 
 
 def words_of_command(ctx: typer.Context) -> str:
-    """The command with its arguments and options, as it was typed in the shell. `fit` and `init`
-    write it into the config, so that people can repeat it."""
+    """The command with the arguments and options that were typed, as text for the shell. `fit` and
+    `init` write it into the config, so that people can repeat it."""
     words: list[str] = []
     for param in ctx.command.params:
         name = param.name or ""

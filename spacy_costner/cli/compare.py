@@ -77,12 +77,26 @@ def compare_cli(
             output_path,
             seeds=read_seeds(seeds),
             overrides=read_overrides(ctx),
-            sweep=dict(read_sweep(text) for text in sweeps),
+            sweep=read_sweeps(sweeps),
             make_executor=ray_cluster(address, run.keywords["use_gpu"]),
             on_end=print_variant,
         )
     text = f"\n{comparison_text(rows)}\n"
     print_result({"losses": rows}, text, print_json, output_path / "comparison.json")
+
+
+def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Read the texts of all options --sweep. Returns the values of each setting.
+
+    RAISES (BadParameter): If a text can't be read, or a setting is there twice.
+    """
+    values_of_settings: dict[str, list[Any]] = {}
+    for text in texts:
+        setting, values = read_sweep(text)
+        if setting in values_of_settings:
+            raise BadParameter(f"--sweep: expected each setting once, got {setting} twice")
+        values_of_settings[setting] = values
+    return values_of_settings
 
 
 def read_sweep(text: str) -> tuple[str, list[Any]]:

@@ -57,7 +57,8 @@ def distill_cli(
     """
     # The command line may have settings of the config, such as --paths.dev dev.spacy, among the
     # texts. Typer doesn't know these, and leaves some of the words in `raw` and some in `ctx.args`.
-    raw_paths, ctx.args = split_arguments([*(raw or ()), *ctx.args])
+    words = [*(raw or ()), *ctx.args]
+    raw_paths, ctx.args = split_arguments(words)
     overrides = read_overrides(ctx)
     teachers = [teacher, *(other_teachers or ())]
     setup_gpu(use_gpu, silent=True)

@@ -72,4 +72,5 @@ def init_cli(
     # The config begins with a comment, which ends with the commands to run next. Print it without
     # the signs "#".
     head, _, _ = text.partition("\n\n")
-    typer.echo(f"{textwrap.dedent(head.replace('#', ' '))}\n\nWritten to {output_path}")
+    commands = textwrap.dedent(head.replace("#", " "))
+    typer.echo(f"{commands}\n\nWritten to {output_path}")

@@ -51,10 +51,6 @@ FileTokensOption = Annotated[
 """The option of commands that measure a pipeline. `readers.inputs` explains the two ways to read
 docs."""
 
-LangOption = Annotated[
-    str, Option("--lang", "-l", help="Language of the tokenizer for texts without tokens")
-]
-
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
     """Read the settings of the config that the command line overrides, such as --paths.train. click

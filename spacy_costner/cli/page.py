@@ -174,6 +174,5 @@ def published_text(web_model: WebModel) -> str:
 
 def size_text(content: bytes) -> str:
     """The size of a file, as it is and compressed."""
-    return (
-        f"{number(len(content) / 1000)} kB, {number(len(gzip.compress(content)) / 1000)} kB gzipped"
-    )
+    compressed = gzip.compress(content)
+    return f"{number(len(content) / 1000)} kB, {number(len(compressed) / 1000)} kB gzipped"

@@ -350,6 +350,7 @@ def _without_minus_zero(number: str) -> str:
 
 def draw_transitions(table: TransitionWeights) -> Any:
     """Plot transition weights as a heat map. Forbidden transitions are grey."""
+    # A forbidden transition has the weight None, which becomes NaN here.
     weights = numpy.asarray(table.weights, dtype="float64")
     return heat_map(
         weights, table.origins, table.targets, ylabel="from", xlabel="to", unit="weight"

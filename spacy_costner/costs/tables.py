@@ -5,9 +5,9 @@ A factory, such as `make_matrix_cost`, is called when the config is loaded. It r
 function that makes the cost table of a tag set, and is called when the labels are known. Only then
 are files read that the config names, so that a pipeline loads without them.
 
-All costs but Hamming make a table over labels first, in which O comes last, and expand it to tags.
-The diagonal of such a table has the cost of a wrong boundary: the correct label with a wrong
-prefix. In shapes, K is the number of tags.
+All costs but Hamming and sums make a table over labels first, in which O comes last, and expand it
+to tags. The diagonal of such a table has the cost of a wrong boundary: the correct label with a
+wrong prefix. In shapes, K is the number of tags.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def make_hierarchical_cost(*, tree: TreeSource) -> Cost:
 
     tree (TreeSource): The label tree: a block of the config, which is saved with the pipeline, or
         the path of a JSON or YAML file, which is not.
-    RAISES (ValueError): If the block is not a tree.
+    RAISES (ValueError): If the block is not a tree: see `make_tree`.
     """
     where = "spacy_costner.HierarchicalCost: tree"
     return partial(hierarchical_cost, tree=make_tree(tree, where))

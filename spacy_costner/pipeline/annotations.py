@@ -788,8 +788,9 @@ class Hypothesis(NamedTuple):
     """One analysis of a doc.
 
     ents (list[Span]): Its entities.
-    prob (float): The probability that these, and no others, are the entities of the doc. For a long
-        doc it may be too small for a float, and is 0.
+    prob (float): The probability of its path of tags: that these, and no others, are the entities
+        of the doc. (In IOB2, another path may have the same entities: see `k_best`.) For a long doc
+        it may be too small for a float, and is 0.
     log_probability (float): The logarithm of the probability, which never gets lost.
     """
 

@@ -90,7 +90,9 @@ class CalibrationState:
         if self.promise is None:
             return None
         settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
-        changed_setting = first_difference(self.promise.holds_for or {}, settings)
+        # A promise that was saved without settings holds for none.
+        settings_of_promise = self.promise.holds_for or {}
+        changed_setting = first_difference(settings_of_promise, settings)
         if changed_setting is None and cfg["confidence"] is None:
             return "confidence"  # without a confidence no set is written
         return changed_setting

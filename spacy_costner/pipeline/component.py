@@ -193,7 +193,7 @@ class CostSensitiveNER(TrainablePipe):
         )
 
         self.calibration = CalibrationState()
-        self._tokenizer = nlp.tokenizer  # whose tokens those of docs are compared with
+        self._tokenizer = nlp.tokenizer  # for `compare_reading`
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
         self.cfg = new_cfg(scheme, outside)
         # Both are made from `cfg`, and made again if `cfg` was edited: see `chain_tags` and
@@ -431,7 +431,8 @@ class CostSensitiveNER(TrainablePipe):
         vectors_path = None
         if nlp is not None:
             vectors_path = nlp.config.interpolate()["initialize"]["vectors"]
-        self.cfg["raw_text"] = pack_ids(read_raw_sentences(vectors_path).tolist())
+        hashes = read_raw_sentences(vectors_path)
+        self.cfg["raw_text"] = pack_ids(hashes.tolist())
 
     def _forget_calibration(self) -> None:
         """Drop what an earlier training and calibration have left: it doesn't hold for new
@@ -782,6 +783,9 @@ class CostSensitiveNER(TrainablePipe):
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
+        Each path of tags is an analysis. In IOB2, an entity before white space has several paths,
+        as its tags may go on into the white space: then several analyses have the same entities.
+
         docs (Iterable[Doc]): The docs.
         k (int): The number of analyses, at least 1.
         RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
@@ -820,8 +824,8 @@ class CostSensitiveNER(TrainablePipe):
         return None
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
-        """The expected cost of the tag that is predicted for each token if expected costs are
-        minimised. If the component decodes in another way, a wrong tag costs 1.
+        """Compute for each token the expected cost of the tag that minimum-expected-cost decoding
+        predicts: see `MinCost`. If the component decodes in another way, each wrong tag costs 1.
 
         posterior (Posterior): The probabilities.
         RETURNS (Floats1d): The costs. Shape: (N,)
@@ -872,8 +876,9 @@ class CostSensitiveNER(TrainablePipe):
         return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
-        """Keep a promise, which holds for the current settings of the component. People can read it
-        in `nlp.meta["guarantee"]`, too, by the name of the component.
+        """Keep a promise, which holds for the current settings of the component, and for docs that
+        are read as its `reading` says. People can read it in `nlp.meta["guarantee"]`, too, by the
+        name of the component.
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
@@ -925,7 +930,7 @@ class CostSensitiveNER(TrainablePipe):
         their p-values with them.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
-            random order. Docs in which all tokens are preset are left out.
+            random order. Docs in which all tokens are preset are not tested.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or what its
             `to_json` returned. The test goes on from there, and doesn't need these docs again.
         seed (int): The seed of the test. For one stream of docs it is always the same.
@@ -1017,8 +1022,8 @@ class CostSensitiveNER(TrainablePipe):
         """The contents of the files "cfg" and "model". Those of "model" are empty if it is
         excluded."""
         cfg = {**self.cfg, **self.calibration.to_dict()}
-        cfg["configured"] = self._configured
-        cfg["decoding_tables"] = None
+        cfg["configured"] = self._configured  # for `follow_config`
+        cfg["decoding_tables"] = None  # for `_load_cfg`
         if self.labels and self._decoding.tables is not None:
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
         if "model" in exclude:

@@ -24,8 +24,8 @@ Finish = Callable[[], None]
 
 def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
     """Build the logger of a hybrid whose linear part is trained at initialization. It is spaCy's
-    ConsoleLogger. If no evaluation was better than the first, it also says at the end that the
-    hybrid is no better than its linear part.
+    ConsoleLogger. If no later evaluation was better than the first, it also says at the end that
+    the hybrid is no better than its linear part.
 
         [training.logger]
         @loggers = "spacy_costner.HybridLogger.v1"
@@ -35,6 +35,7 @@ def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
     def setup(
         nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr
     ) -> tuple[LogStep, Finish]:
+        """Begin the log. `spacy train` calls this function."""
         log_to_console, finish_console = console(nlp, stdout, stderr)
         scores: list[float] = []
 

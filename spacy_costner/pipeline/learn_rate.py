@@ -24,7 +24,7 @@ def check_factor(factor: float, model: Model, name: str) -> float:
     """Check the factor of the learning rate.
 
     factor (float): The factor.
-    model (Model): The model. The linear model can have no factor, as it isn't trained by the
+    model (Model): The model. The linear model can't have a factor, as it isn't trained by the
         optimizer of the config.
     name (str): The name of the component, for errors.
     RETURNS (float): The factor.

@@ -95,12 +95,14 @@ def find_reading(
 
 def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
     """Whether a doc has the tokens that a tokenizer makes of its text."""
-    return numpy.array_equal(doc.to_array(ORTH), tokenizer(doc.text).to_array(ORTH))
+    tokenized = tokenizer(doc.text)
+    return numpy.array_equal(doc.to_array(ORTH), tokenized.to_array(ORTH))
 
 
 def begins_sentences(doc: Doc) -> bool:
     """Whether a token of a doc other than the first is known to begin a sentence."""
-    return bool((doc.to_array(SENT_START)[1:] == 1).any())
+    is_start = doc.to_array(SENT_START) == 1
+    return bool(is_start[1:].any())
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:

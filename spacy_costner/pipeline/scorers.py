@@ -1,8 +1,8 @@
 """Scorers: F, the cost of mistakes, and calibration.
 
 A scorer compares the predicted entities of examples with the gold entities of their references, the
-annotated docs. A predicted doc may have other tokens than its reference. So a predicted entity is
-first moved to the tokens of the reference.
+annotated docs. A predicted doc may have other tokens than its reference. So entities are compared
+in tokens of the reference, and tags, which have costs, in tokens of the predicted doc.
 """
 
 from collections import defaultdict
@@ -143,7 +143,7 @@ def cost_scores(
     if tree is not None:
         for level in range(1, tree.depth + 1):
             total = count_at_level(entities_of_docs, tree, level)
-            has_entities = len(total) > 0
+            has_entities = len(total) > 0  # the length of a `PRFScore` is tp + fp + fn
             scores[f"ents_f_level_{level}"] = total.fscore if has_entities else None
 
     if confidence is not None:
@@ -442,7 +442,7 @@ def _calibration_scores(
 def _in_reference(eg: Example, ent: Span) -> Entity | None:
     """Move a predicted entity to the tokens of the reference. None: some of these tokens are not
     annotated, or there are none."""
-    tokens = eg.alignment.x2y[ent.start : ent.end]
+    tokens = eg.alignment.x2y[ent.start : ent.end]  # indices of tokens of the reference
     if not len(tokens):
         return None
     begin = int(tokens[0])

@@ -227,7 +227,8 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
 
     saved (Cfg): The saved cfg.
     current (Cfg): The cfg of the component before it is loaded, as the config has made it.
-    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one.
+    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one. The progress is
+        in its present form.
     RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
     """
     cfg = deepcopy({**OPTIONAL, **saved})
@@ -388,5 +389,6 @@ def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
             if not node.has_param(name):
                 continue
             weights = node.get_param(name)
-            if not get_array_module(weights).isfinite(weights).all():
+            xp = get_array_module(weights)
+            if not xp.isfinite(weights).all():
                 raise ValueError(f"{node.name}: {name}: expected finite weights")
