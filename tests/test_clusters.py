@@ -102,6 +102,13 @@ def test_a_brown_cluster_is_read_as_the_prefixes_of_its_path(tmp_path: Path) -> 
     assert read_clusters(as_json) == BROWN_CLUSTERS
 
 
+def test_only_line_breaks_end_a_line_of_clusters(tmp_path: Path) -> None:
+    """Python's `splitlines` splits at other characters, too. Words from the web have them."""
+    path = tmp_path / "brown.txt"
+    path.write_text("0110\tOs\u2028lo\t3\n10\tgo\x85\t2\n", encoding="utf8")
+    assert read_clusters(path) == {"Os\u2028lo": ["0110"], "go\x85": ["10"]}
+
+
 def test_a_number_is_one_cluster(tmp_path: Path) -> None:
     """The number 11011 is no path of bits, so the word isn't in the cluster 1101, too."""
     path = tmp_path / "numbers.json"

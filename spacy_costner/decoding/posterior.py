@@ -236,7 +236,7 @@ class Posterior:
         sizes = segment_end - segment_begin
         path = numpy.zeros(int(sizes.sum()), dtype="int32")
         path[last_tokens(sizes)] = numpy.tile(outside_tags, n_pieces)
-        segments = chain.Segments(segment_begin, segment_end, path)
+        segments = chain.Segments(segment_begin, segment_end, tags=path)
         log_probs, _ = self.forward_backward.segment_log_probs(segments)
 
         # A path has only one of the segments of a piece: their probabilities add up.
@@ -311,9 +311,9 @@ class Posterior:
         # entities that stand side by side in one text.
         sizes = segments.end - segments.begin
         ends = numpy.cumsum(sizes)
-        side_by_side = Entities(ends - sizes, ends, segments.label)
+        side_by_side = Entities(begin=ends - sizes, end=ends, label=segments.label)
         path = tags.encode(side_by_side, int(sizes.sum()))
-        chain_segments = chain.Segments(segments.begin, segments.end, path, next_tags)
+        chain_segments = chain.Segments(segments.begin, segments.end, tags=path, after=next_tags)
         log_probs, backprop = self.forward_backward.segment_log_probs(chain_segments)
         return log_probs, entity_number, backprop
 

@@ -270,7 +270,8 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
         if text.lstrip().startswith("{"):
             words_and_clusters.extend(json.loads(text).items())
         else:
-            for line in text.splitlines():
+            # `splitlines` would also split words from the web, which may have U+0085 or U+2028.
+            for line in text.split("\n"):
                 if line.strip():
                     bit_path, word = line.split("\t")[:2]
                     words_and_clusters.append((word, bit_path))

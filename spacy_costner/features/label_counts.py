@@ -24,7 +24,7 @@ from .ids import LOWEST_32_BITS
 from .tokens import EXTENSION, Tokens, string_of, text_id
 
 DOC = "doc"
-"""The unit of label memory that is a single doc."""
+"""The unit of label memory that is a single doc. Docs with the same text are one unit."""
 
 LEAST_UNITS = 24
 """If a unit is a number of docs, units are made smaller in short corpora, so that there are at

@@ -163,7 +163,8 @@ class LabelMemory:
         self.width = int(n_labels_of_value.max(initial=0)) + 1
         # The features of each value outside of training. The last row is for unknown values.
         # Shape: (V + 1, width)
-        self._features = share_ids(numpy.pad(counts.total, ((0, 1), (0, 0))), self.width)
+        counts_with_unknown = numpy.pad(counts.total, ((0, 1), (0, 0)))
+        self._features = share_ids(counts_with_unknown, self.width)
         # The results of `_sum_over_units` for texts that many docs have, by text id and value.
         # Shapes: (L,)
         self._counts_of_frequent_texts: dict[tuple[int, int], Ints1d] = {}

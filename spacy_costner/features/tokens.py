@@ -168,9 +168,14 @@ class TokenReader:
         text_ids = None
         if in_training:
             text_ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
-        vocabs = [doc.vocab for doc in docs]
-        word_keys = self._read_word_keys(docs, orth)
-        return Tokens(orth, word_keys, keys, doc_lengths(docs), vocabs, text_ids)
+        return Tokens(
+            orth=orth,
+            word_keys=self._read_word_keys(docs, orth),
+            keys=keys,
+            lengths=doc_lengths(docs),
+            vocabs=[doc.vocab for doc in docs],
+            text_ids=text_ids,
+        )
 
     def _read_word_keys(self, docs: Sequence[Doc], orth: Array1d) -> Array1d:
         """Hash words, so that two words with the same hash have the same features.

@@ -42,8 +42,8 @@ class ReadOptions:
         the extension attribute of docs that has it. The texts of a file with the same id, which
         have to follow each other, become one doc.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
-        None: they don't, but in some epochs of training docs are cut there. False: they don't, and
-        training doesn't cut docs there either.
+        None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
+        of training. False: they don't, and training doesn't cut docs there either.
     RAISES (ValueError): If a number is out of its range.
     """
 

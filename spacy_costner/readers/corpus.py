@@ -149,7 +149,11 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
 
 def _load_docbin(data: bytes) -> DocBin:
     """Load a DocBin from the bytes of a file, and check that its parts fit together: spaCy doesn't
-    check this."""
+    check this.
+
+    RAISES (ValueError): If they don't. Other damage raises errors of other types: see
+        `read_docbin`.
+    """
     saved = srsly.msgpack_loads(zlib.decompress(data))
     if not saved["attrs"]:
         raise ValueError("expected attributes of tokens, got none")

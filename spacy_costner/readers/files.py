@@ -337,7 +337,10 @@ class JsonScanner:
         return True
 
     def read_value(self) -> tuple[FilePlace, Any]:
-        """Read a value, and return its place and the value."""
+        """Read a value, and return its place and the value.
+
+        RAISES (CorpusError): If it isn't JSON.
+        """
         place = self.place
         try:
             value, self.position = self._decoder.raw_decode(self.text, self.position)

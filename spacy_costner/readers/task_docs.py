@@ -459,7 +459,10 @@ def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace)
 
 def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
     """The id that a span of a task has under a key. It is "" if there is none or, as spaCy's ids
-    are strings, if it is not a string. `place` is that of the task, for error messages."""
+    are strings, if it is not a string. `place` is that of the task, for error messages.
+
+    RAISES (CorpusError): If the id can't be UTF-8.
+    """
     span_id = span.extra.get(key)
     if not isinstance(span_id, str):
         return ""

@@ -441,7 +441,10 @@ def _label_studio_annotations(
     record: Mapping[str, Any], place: FilePlace
 ) -> list[Mapping[str, Any]]:
     """The annotations of a task of Label Studio, one by each person, without those that were
-    skipped."""
+    skipped. Empty: nobody has annotated the text.
+
+    RAISES (CorpusError): If they aren't annotations with results.
+    """
     present_keys = [key for key in ANNOTATION_KEYS if key in record]
     if not present_keys:
         return []

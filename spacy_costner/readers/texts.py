@@ -207,7 +207,7 @@ def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
             stop = start + len(content)
             # The line number is part of the digest. So the digest changes, too, if a line is added
             # to the file before this part: the ids of its texts have changed.
-            yield Part(path, start, stop, number, digest(content, number))
+            yield Part(path, start, stop, first=number, digest=digest(content, number))
             start = stop
             number += len(lines)
 
@@ -215,12 +215,12 @@ def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
 def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
     """Divide a file into parts of whole row groups: as many as together have `n_rows` rows or
     more."""
-    content = digest(path)
+    digest_of_file = digest(path)
     try:
         metadata = require_pyarrow().read_metadata(path)
     except (ValueError, OSError):
         # `read_rows` raises the error when it reads this part, so other files can still be read.
-        yield Part(path, start=0, stop=0, first=0, digest=content)
+        yield Part(path, start=0, stop=0, first=0, digest=digest_of_file)
         return
 
     start = 0  # in row groups
@@ -230,7 +230,7 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
         n_rows_of_part += metadata.row_group(i).num_rows
         stop = i + 1
         if n_rows_of_part >= n_rows or stop == metadata.num_row_groups:
-            yield Part(path, start, stop, first_row, digest(content, start, stop))
+            yield Part(path, start, stop, first_row, digest=digest(digest_of_file, start, stop))
             start = stop
             first_row += n_rows_of_part
             n_rows_of_part = 0

@@ -146,7 +146,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
             missing.append((start, end))
         else:
             spans.append(TaskSpan(start, end, _unescape(entity.value)))
-    task = Task(text, spans, tokens, tuple(missing))
+    task = Task(text, spans, tokens, missing=tuple(missing))
     return tasks_to_docs([AnnotatedTask(begin, text_key=None, task=task)], context)
 
 
