@@ -4,6 +4,8 @@ Many features of a token are those of a word at some offset from it. What such a
 scores of the token depends only on the word and the offset. So it is summed once for each word and
 offset, and prediction adds up these sums.
 
+A slot reads a value of the word at one offset from a token, and finds its row of weights: see
+`Slots` and `WordSlots` in `features.lookup`.
 In shapes, W is the number of words, N of tokens, B of docs, K of tags, and O of offsets.
 """
 
@@ -156,6 +158,7 @@ class WordSums(NamedTuple):
         first_rows = word_ids * n_offsets
         if not all_have_sums:
             first_rows[~has_sums] = -1
+        # The row of the word at each offset from a token, (N, O): see `WordSlots.window`.
         rows = self.slots.window.gather(first_rows[:, None], lengths)
         scores = sparse.sum_rows(rows, self.sums.reshape(-1, n_tags))
         if not all_have_sums:
