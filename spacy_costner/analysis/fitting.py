@@ -60,6 +60,7 @@ from .tuning import Tuning, check_parameter, parse_aim, tune_on
 from .vectors import LearnedVectors, learn_beside
 
 DIR_MODEL = "model-best"
+"""The folder of the pipeline, in the output folder. `spacy train` has the same one."""
 
 N_FOLDS = 4
 """Into how many folds the training docs are divided, if there is no development corpus."""

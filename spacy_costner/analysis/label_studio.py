@@ -41,7 +41,7 @@ were predicted."""
 
 DELETED = ("ANNOTATIONS_DELETED", "ANNOTATION_DELETED")
 SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")
-"""Actions of webhooks."""
+"""The actions of webhooks after which an annotation is removed, or saved."""
 
 UPDATED_AT = "updated_at"
 """The key of the time of the last change of a task or an annotation, and in the metadata of an

@@ -53,6 +53,7 @@ MISSING = "missing entity"
 SPURIOUS = "spurious entity"
 
 KINDS = (MISSING, SPURIOUS, LABEL, BOUNDARY, BOTH)
+"""The kinds of mistakes: see `kind_of`."""
 
 MAX_TOKENS = 60
 """Around a mistake its sentence is shown, or a part of it if it has more tokens."""
@@ -234,12 +235,15 @@ def report(
     examples = list(examples)
     component = nlp.config.interpolate()["components"][name]
     cost, tree, cost_name = find_cost(component)
+    inner_nodes: Iterable[str] = ()
+    if tree is not None:
+        inner_nodes = tree.lineages
     notes = find_faults(
         nlp,
         ner,
         examples,
         corpus or "the corpus",
-        inner_nodes=() if tree is None else tree.lineages,
+        inner_nodes=inner_nodes,
         must_share=False,
     )
     dev = predict_dev(nlp, ner, examples)

@@ -27,8 +27,8 @@ from .diverse import Shares, choose_diverse, make_shares
 from .predictions import check_ents, find_components, get_component, predict, run_before
 
 MIN_SHARE = 0.02
-"""The model counts as unsure of a word if its uncertainty there is above this share of the highest
-one in the doc."""
+"""The model counts as unsure of a word if its uncertainty there, summed over the occurrences of the
+word in the doc, is above this share of the highest sum."""
 
 DECAY = 0.5
 """If the model is unsure of a word in a chosen doc, the word is worth half as much in the next doc
@@ -109,6 +109,7 @@ MEASURES: dict[str, Measure] = {
     "entropy": by_entropy,
     "least-confidence": by_least_confidence,
 }
+"""The measures of uncertainty, by the values of the argument `by` of `suggest`."""
 
 CHOSEN_BY = "chosen_by"
 """This key in the metadata of a doc says that the doc was suggested, and not drawn at random."""
@@ -218,8 +219,8 @@ def suggest(
     decay = DECAY if diverse else 1.0
     suggestions: list[Suggestion] = []
     for i in choose_diverse(worth, shares, n, decay=decay):
-        chosen_doc = pool[i]
-        suggestions.append(Suggestion(chosen_doc.doc_index, chosen_doc.score, chosen_doc.doc))
+        candidate = pool[i]
+        suggestions.append(Suggestion(candidate.doc_index, candidate.score, candidate.doc))
     # Write the predicted entities to the docs. `Suggestion.task` proposes them to annotators, with
     # the probabilities that are written because of `Confidence`.
     chosen_docs = [suggestion.doc for suggestion in suggestions]

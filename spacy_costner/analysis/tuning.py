@@ -214,7 +214,8 @@ def tune_on(
     may_keep (bool): Keep the decoding of the component if the aim is F-beta, and its F-beta is
         higher than with the chosen value.
     RETURNS (Tuning): The scores at each value, and the value chosen.
-    RAISES (ValueError): If no doc has an entity, or no value can be chosen: see `choose_point`.
+    RAISES (ValueError): If no annotated entity counts in scores (see `DevPredictions`), or no value
+        can be chosen: see `choose_point`.
     """
     # Count the correct, predicted and annotated entities of each doc with each value.
     values: list[float] = []
@@ -240,7 +241,7 @@ def tune_on(
             f"it, or no {parameter}, may be better"
         )
 
-    # Compute the scores of the present decoding, and replace it if it isn't better.
+    # Compute the scores of the present decoding. Replace it, unless it is better and may be kept.
     decoded_before: list[Entities] = []
     for dev in predictions:
         entities = ner.decode(dev.posterior).entities

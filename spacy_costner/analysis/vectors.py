@@ -104,7 +104,7 @@ def learn_vectors(
         whose annotation isn't used, and folders of these. - is standard input.
     output_path (Path): The folder for the pipeline.
     lang (str): Code of the language, whose tokenizer is used for texts without tokens.
-    dim (int): Length of the vectors. Fewer if there are fewer words.
+    dim (int): Length of the vectors: less if there are fewer words.
     min_count (int): Minimum number of times that a word occurs.
     seed (int): Random seed.
     RETURNS (LearnedVectors): The folder, and what was learned.

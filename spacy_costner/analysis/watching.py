@@ -77,7 +77,7 @@ def watch(
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
     key (str | None): A key of `doc.user_data`. The docs with each of its values are tested against
         the calibration docs with this value. The probability that any of these tests alarms falsely
-        is that of a single test.
+        is at most that of a single test.
     seed (int): Seed of the random order and of ties.
     in_order (bool): Whether to test docs in their order. That finds changes in the course of them,
         too.
@@ -136,8 +136,8 @@ def watch(
         if value not in calibration.keys[key]:
             untested[value] += len(scores_of_value)
     tested = [value for value in calibration.keys[key] if value in scores_by_value]
-    # The probabilities of a false alarm of several tests add up. So each test needs more evidence
-    # to alarm.
+    # The probabilities of a false alarm of several tests add up at most (Bonferroni). So each test
+    # needs more evidence to alarm.
     level = ALARM * len(tested)
     tests = []
     for value in tested:

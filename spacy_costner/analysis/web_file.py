@@ -27,6 +27,7 @@ VERSION = 1
 """The version of the form. A page refuses files of another version."""
 
 MAGIC = b"costner\n"
+"""The first bytes of the content, by which a page knows a model file."""
 
 DTYPES = ("float64", "int32", "uint32", "int16", "uint8")
 """The types of arrays that JavaScript reads."""

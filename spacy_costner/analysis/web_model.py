@@ -160,7 +160,8 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
 def _find_component(nlp: Language) -> CostSensitiveNER:
     """Return the component of a pipeline, after a check that a page can have it.
 
-    RAISES (ValueError): If there is none or several, or a page can't have its model.
+    RAISES (ValueError): If there is none or several, it isn't trained, or a page can't have its
+        model.
     """
     components = find_components(nlp)
     if not components:

@@ -37,11 +37,15 @@ CATEGORIES = {
     sre.CATEGORY_WORD: r"\w",
     sre.CATEGORY_NOT_WORD: r"\W",
 }
+"""The source of each class of characters."""
+
 QUANTIFIERS = {
     (0, 1): "?",
     (0, sre.MAXREPEAT): "*",
     (1, sre.MAXREPEAT): "+",
 }
+"""The source of how often something is repeated, by the least and the most times."""
+
 SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
 """Characters that are escaped within a set. `-` is no syntax outside of one."""
 
