@@ -48,6 +48,7 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 owner has pointed it here ("DNS rebinding")."""
 
 COOKIE = "spacy-costner-token"
+"""The name of the cookie that keeps the token."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -280,9 +280,9 @@ def test_other_docs_than_those_drawn_are_refused(
 
 
 def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) -> None:
-    """One drawn doc is missing, is there twice, or isn't annotated; or a doc is there that wasn't
-    drawn. If a doc is missing, so are its drawings, one or more of 60. A confidence in percent is
-    refused, too."""
+    """One drawn doc is missing, is there twice, isn't annotated, or has another text; or a doc is
+    there that wasn't drawn. If a doc is missing, so are its drawings, one or more of 60. A
+    confidence in percent is refused, too."""
     answers = [answer(nlp, doc) for doc in drawn]
     docs = make_docs(nlp)
     with pytest.raises(ValueError, match=r"all 60 drawings .* got 5\d"):
@@ -293,6 +293,10 @@ def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) ->
         estimate(nlp, [*answers, nlp.make_doc("Nobody")], docs)
     with pytest.raises(ValueError, match="without 'doc' in its metadata"):
         estimate(nlp, [*answers, annotate(nlp.make_doc("Nobody"))], docs)
+    changed = annotate(nlp.make_doc(f"{answers[0].text} indeed"))
+    changed.user_data |= answers[0].user_data
+    with pytest.raises(ValueError, match="expected docs that are among the texts, got"):
+        estimate(nlp, [changed, *answers[1:]], docs)
     with pytest.raises(ValueError, match="confidence: expected a number between 0 and 1, got 95"):
         estimate(nlp, answers, docs, confidence=95)
 

@@ -1,7 +1,7 @@
 """The folder of an annotation session: its texts, and what was answered to them.
 
 settings.json            the labels and the language
-texts.jsonl              all texts, in random order; which measure, which were added together
+texts.jsonl              all texts, each addition in random order; which of them measure
 annotated/train.jsonl    answers to texts to train on, in Prodigy's form: a corpus
 annotated/measure.jsonl  answers to texts that measure: a corpus, too
 history.jsonl            the scores of each training

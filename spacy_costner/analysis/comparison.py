@@ -191,6 +191,8 @@ def compare(
     if not seeds:
         raise ValueError("compare: seeds: expected at least 1, got 0")
     unique_seeds = list(dict.fromkeys(seeds))
+    # First, so that the settings of its functions are checked, too.
+    import_once(code_path)
     variants = make_variants(
         config_path,
         losses,
@@ -201,7 +203,6 @@ def compare(
         overrides=overrides,
         sweep=sweep,
     )
-    import_once(code_path)
     check_evaluations(variants)
 
     finished_variants = train_variants(

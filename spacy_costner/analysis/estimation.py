@@ -227,14 +227,18 @@ def estimate(
     expected = expect_texts(nlp, name, texts, annotated)
     if is_of_session:
         check_are_texts(annotated, expected)
+        check_drawn_once(annotated, expected)
         sample = sample_of_session(measuring, expected.docs)
     elif simple_random:
         check_are_texts(annotated, expected)
+        check_drawn_once(annotated, expected)
         # Each doc had the same chance.
         probs = numpy.full(len(annotated), 1 / expected.docs)
         sample = Sample(probs, expected.docs, with_replacement=False)
     else:
         check_drawn_from(drawings[0], expected)
+        # An annotator may have changed the text of a doc.
+        check_are_texts(annotated, expected)
         sample = sample_of(drawings)
 
     # Estimate, for all labels together and for each label.
@@ -301,13 +305,21 @@ def check_are_texts(annotated: Sequence[Doc], expected: Expected) -> None:
     annotated (Sequence[Doc]): The annotated docs.
     expected (Expected): What the model expects of the texts. It says how often the text of each
         annotated doc is among them.
-    RAISES (ValueError): If the text of a doc is not among them, or more docs have the same text
-        than there are such texts.
+    RAISES (ValueError): If the text of a doc is not among them.
     """
-    n_docs_with_text = Counter(text_without_space(doc) for doc in annotated)
     for doc, n_texts in zip(annotated, expected.occurrences):
         if n_texts == 0:
             raise ValueError(f"expected docs that are among the texts, got {shown(doc.text)}")
+
+
+def check_drawn_once(annotated: Sequence[Doc], expected: Expected) -> None:
+    """Check that docs may have been drawn without replacement. See `check_are_texts` for the
+    arguments.
+
+    RAISES (ValueError): If more docs have the same text than there are such texts.
+    """
+    n_docs_with_text = Counter(text_without_space(doc) for doc in annotated)
+    for doc, n_texts in zip(annotated, expected.occurrences):
         if n_docs_with_text[text_without_space(doc)] > n_texts:
             raise ValueError(
                 "expected each doc once, as it was drawn without replacement, got "
@@ -357,7 +369,7 @@ def expect_texts(
     if totals is None:
         raise ValueError("expected texts with words, got none")
 
-    # An annotated doc that isn't among the texts has zeros here. `estimate` refuses it later.
+    # An annotated doc that isn't among the texts has zeros here: `check_are_texts` refuses it.
     zeros = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
     annotated_counts = [counts_of_annotated.get(i, zeros) for i in range(len(annotated))]
     return Expected(

@@ -207,7 +207,8 @@ def estimate_share(
 
     The share is the ratio of `estimate_ratio`, with its margin. The interval is that of the log
     odds: so its ends are between 0 and 1, and if few docs are drawn it contains the true share
-    more often.
+    more often. Both counts are estimates, so the ratio may be 0 or less, or 1 or more. Then it has
+    no log odds, and its interval is that of `estimate_ratio`.
 
     part, whole (Count): The counts. If the estimate of the whole is 0, the share is 0.
     sample (Sample): The drawn docs, at least 2.
@@ -216,8 +217,6 @@ def estimate_share(
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
     value, margin = _ratio_and_margin(part, whole, sample, confidence)
-    # Both counts are estimates, so the share may be 0 or less, or 1 or more. There it has no log
-    # odds, and its interval is that of the ratio.
     has_odds = (value > 0) & (value < 1)
     safe_value = numpy.where(has_odds, value, 0.5)
     log_odds = numpy.log(safe_value / (1 - safe_value))
