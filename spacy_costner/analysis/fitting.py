@@ -161,7 +161,7 @@ class Fitted:
             scores = self.held_out
         if scores is None:
             return "not evaluated: there is no development corpus"
-        prefix = score_prefix(self.ners[0])
+        prefix = score_prefix(self.ners[0])  # Several components have the same `spans_key`.
         score_texts: list[str] = []
         for letter, word in DEV_SCORES.items():
             score = scores.get(f"{prefix}_{letter}")
@@ -540,7 +540,7 @@ def train_pipeline(
     output_path (Path): The folder for the pipeline.
     log (IO[str]): The file to which messages about training are written.
     n_seeds (int): How often `fit` trains. The weights are averaged.
-    use_gpu (int): GPU ID or -1 for CPU.
+    use_gpu (int): GPU ID or -1 for CPU. `fit` always trains on the CPU.
     RETURNS (Path): The folder of the trained pipeline.
     RAISES (KeyboardInterrupt): If somebody stopped `fit`, so that the pipeline is not complete.
     """
@@ -613,8 +613,8 @@ def learn_for_corpus(
         config = read_with_paths(config, overrides, train_path, dev_path=None)
     # What the config lacks, such as the block [paths], has spaCy's default.
     complete = Config(Language.default_config).merge(config).interpolate()
-    train = complete["paths"].get("train")
-    train_path = None if train is None else Path(train)
+    corpus_path = complete["paths"].get("train")
+    train_path = None if corpus_path is None else Path(corpus_path)
     return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"])
 
 
@@ -786,8 +786,7 @@ def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component to train.
     n_seeds (int): How often it is trained.
-    RAISES (ValueError): If a setting needs docs in memory, or changes the docs each time that they
-        are read.
+    RAISES (ValueError): If a setting doesn't go with that.
     """
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
@@ -798,6 +797,8 @@ def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
             f"fit: --seeds: expected 1 with --cache and a hidden layer ({component}.model.hidden), "
             f"got {n_seeds}: the layer would be trained after all of them, on docs in memory"
         )
+    # The first three need docs, or the whole corpus at once. The others change the docs each time
+    # that they are read.
     refused: dict[str, Any] = {
         f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
         f"{component}.model.features.bigrams": features.template.bigrams,

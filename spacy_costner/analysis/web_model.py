@@ -276,8 +276,8 @@ def _describe_pass(
     weights of the chain are all in the file.
 
     name (str): The name of the pass, with which the names of its arrays begin.
-    weights (SparseWeights): The weights of the model, of which only those of transitions, start
-        and end are used here.
+    weights (SparseWeights): The weights of the pass, of which only those of transitions, start and
+        end are used here.
     emissions (Floats2d): The weights of features. Shape: (V, K)
     tags (Tags): The tags of the chain.
     arrays (dict[str, ArrayXd]): The arrays of the file, which are changed.
@@ -332,8 +332,8 @@ def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dic
 
     ner (CostSensitiveNER): The component.
     arrays (dict[str, ArrayXd]): The costs of mistakes are added to it, if the decoding has some.
-    RETURNS (dict[str, Any]): The kind of the decoding, and its settings or, if it minimises
-        expected costs, the typedef `Choices` of min_cost.js.
+    RETURNS (dict[str, Any]): The "kind" of the decoding, and its settings or, if it minimises
+        expected costs, its "choices": the typedef `Choices` of min_cost.js.
     """
     kind = kind_of_decoding(ner)
     decode = ner.decoding.decode
