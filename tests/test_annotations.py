@@ -272,6 +272,21 @@ def test_a_threshold_of_a_label_is_saved_with_the_pipeline(unsure: Path, tmp_pat
     assert ents(load(tmp_path, decoding={**THRESHOLD, "threshold": 0.9999})(TEXT)) == []
 
 
+@pytest.mark.parametrize("settings", [{"spans_ky": "sure"}, "sure", {"spans_key": ""}])
+def test_a_confidence_that_was_edited_wrongly_is_refused(unsure: Path, settings: Any) -> None:
+    nlp = load(unsure, confidence=CONFIDENCE)
+    nlp.get_pipe("ner").cfg["confidence"] = settings
+    with pytest.raises(ValueError, match=r"onfidence: .*expected"):
+        nlp(TEXT)
+
+
+def test_a_misspelt_setting_of_the_decoding_is_refused(unsure: Path) -> None:
+    nlp = load(unsure, decoding=THRESHOLD)
+    nlp.get_pipe("ner").cfg["decoding"]["treshold"] = 0.3
+    with pytest.raises(ValueError, match=r"decoding: expected a mapping with .*'threshold'\]"):
+        nlp(TEXT)
+
+
 @pytest.fixture
 def tuned(unsure: Path, tmp_path: Path) -> Path:
     """The folder of a pipeline whose cfg has other settings than its config: the threshold 0.02 and

@@ -209,7 +209,8 @@ def estimate_text(result: Estimate) -> str:
 
 
 def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
-    """The rows of the table for a label: one for each measure that has an estimate."""
+    """The rows of the table for a label: one for each measure that has an estimate, or a single one
+    if no drawn doc has the label."""
     label = estimate_of_label.label
     if estimate_of_label.most_docs is not None:
         # No drawn doc has the label. The estimate is 0, and the interval counts docs, not entities.

@@ -240,18 +240,26 @@ class CostSensitiveNER(TrainablePipe):
         """
         self._decoding.check(tags, self.cfg["decoding"])
 
+    def _checked_decoding(self) -> dict[str, Any]:
+        """Return the settings of decoding in `cfg`, which may have been edited.
+
+        RAISES (ValueError): If a setting is missing, or the decoding has no such setting.
+        """
+        settings = self.cfg["decoding"]
+        check_keys(settings, self._configured["decoding"].keys(), "decoding")
+        return settings
+
     @property
     def confidence(self) -> Confidence | None:
         """Where the probabilities of entities are written. None: they are not written.
 
-        RAISES (ValueError): If the settings in `cfg` were edited, and a value is wrong.
+        RAISES (ValueError): If the settings in `cfg` were edited, and are wrong.
         """
         settings = self.cfg["confidence"]
         if not settings:
             return None
-        if not isinstance(settings, dict):
-            raise ValueError(f"confidence: expected a block of settings, got {settings!r}")
         if self._confidence is None or settings != vars(self._confidence):
+            check_keys(settings, (), "confidence", optional=Confidence.__dataclass_fields__)
             self._confidence = Confidence(**settings)
         return self._confidence
 
@@ -475,8 +483,8 @@ class CostSensitiveNER(TrainablePipe):
             span_labels = {*expected_labels, *self.labels}
 
         def read_references() -> Iterator[Doc]:
-            # The model reads the docs to collect features. The component notes what it needs from
-            # each doc as it passes.
+            """Yield the reference of each example. The model reads these docs to collect features,
+            and the component notes what it needs from each as it passes."""
             for eg in examples:
                 reference = self.annotation.as_entities(eg, span_labels).reference
                 labels.update(labels_of(reference))
@@ -811,8 +819,12 @@ class CostSensitiveNER(TrainablePipe):
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
         """Decode entities, with the current settings of decoding. White space at the ends of an
-        entity is cut off."""
-        decoded = self._decoding.decode(posterior, self.cfg["decoding"])
+        entity is cut off.
+
+        RAISES (ValueError): If `cfg["decoding"]` was edited, and lacks a setting or has another.
+        """
+        settings = self._checked_decoding()
+        decoded = self._decoding.decode(posterior, settings)
         return decoded._replace(entities=decoded.entities.trim(posterior.is_space))
 
     @property
@@ -1092,8 +1104,7 @@ class CostSensitiveNER(TrainablePipe):
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
         # `cfg` may be edited by hand, so its settings are checked again.
-        setting_names = self._configured["decoding"].keys()
-        check_keys(self.cfg["decoding"], setting_names, "decoding")
+        self._checked_decoding()
         if self.labels:
             self.check_decoding(self.tags)
             self._check_own_labels()

@@ -45,8 +45,9 @@ def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
             log_to_console(info)
 
         def finish() -> None:
+            """End the log, and compare the best evaluation with the first. That is after a single
+            step, and nearly the evaluation of the linear part."""
             finish_console()
-            # The first evaluation, after a single step, is nearly that of the linear part.
             if len(scores) > 1 and max(scores) == scores[0]:
                 warning = Printer(no_print=True).warn(NOTHING_LEARNED)
                 stdout.write(f"{warning}\n")

@@ -27,7 +27,7 @@ def check_factor(factor: float, model: Model, name: str) -> float:
     model (Model): The model. The linear model can't have a factor, as it isn't trained by the
         optimizer of the config.
     name (str): The name of the component, for errors.
-    RETURNS (float): The factor.
+    RETURNS (float): The factor as a number.
     RAISES (ValueError): If it isn't a finite number above 0, or the model can't have one.
     """
     where = f"{name}: learn_rate_factor"
@@ -54,7 +54,8 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
     RAISES (ValueError): If the optimizer is Thinc's RAdam, which can't have several learning rates.
     """
     if factor == 1 or not isinstance(optimizer, Optimizer):
-        return model.finish_update(optimizer)
+        model.finish_update(optimizer)
+        return
     if optimizer.use_radam:
         raise ValueError(
             "learn_rate_factor: expected Adam.v1 or SGD.v1 in [training.optimizer], got RAdam.v1, "

@@ -66,6 +66,7 @@ class Terms:
     by_group: str | None = None
 
     def __post_init__(self) -> None:
+        """Check the terms. Errors: see the class."""
         if self.miss is None and self.false_alarm is None:
             raise ValueError("expected miss or false_alarm, got none")
         if self.miss is not None and self.false_alarm is not None:

@@ -398,7 +398,7 @@ def _check_ents(scorer: str, spans_key: str | None) -> None:
 
 
 def _annotated(examples: Iterable[Example]) -> list[Example]:
-    """The examples whose reference has tokens and annotated entities."""
+    """The examples whose reference has tokens and annotation of entities."""
     annotated: list[Example] = []
     for eg in examples:
         if len(eg.reference) and eg.reference.has_annotation("ENT_IOB"):

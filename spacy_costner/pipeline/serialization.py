@@ -350,6 +350,7 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     if not has_linear_part(model):
         return {}
     features, weights = linear_part(model)
+    # Before training all weights are 0, and no feature would be left.
     is_trained = features.has_vocab and bool(weights.emissions.any())
     if weights.keep_all or not is_trained:
         return {}
@@ -358,6 +359,7 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)
 
+    # `rows` has the row of weights of each feature that is left.
     slim_features, rows = features.select(has_weights)
     slim_shims: dict[int, Shim] = {
         features.id: slim_features,
