@@ -1,5 +1,6 @@
 """A session of annotation: which text comes next, proposals, training beside."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from spacy_costner.analysis.annotation_session import (
 )
 from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
 from spacy_costner.analysis.predictions import run_before
+from spacy_costner.analysis.session_vectors import learn_session_vectors
 from spacy_costner.readers import Task, TaskSpan
 
 from .support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
@@ -44,6 +46,15 @@ def test_one_of_five_texts_measures_and_is_not_trained_on(tmp_path: Path) -> Non
         5, 10, 15, 20,
     ]  # fmt: skip
     assert len(session.store.accepted(is_measuring=False)) == 16
+
+
+def test_vectors_that_somebody_has_removed_are_learned_again(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    vectors_path = learn_session_vectors(session.store, LANG)
+    assert vectors_path is not None
+    shutil.rmtree(vectors_path)
+    assert learn_session_vectors(session.store, LANG) == vectors_path
+    assert spacy.load(vectors_path).vocab.vectors.data.any()
 
 
 def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from ..saving import save_text
+from ..training.raw_sentences import are_learned_vectors
 from .annotation_store import AnnotationStore
 from .vectors import DIR_VECTORS, learn_vectors
 
@@ -36,7 +37,8 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     # learned again.
     raw_path = store.folder / RAW_FILE
     vectors_path = store.folder / DIR_VECTORS
-    if raw_path.exists() and raw_path.read_text(encoding="utf8") == raw_text:
+    is_same_text = raw_path.exists() and raw_path.read_text(encoding="utf8") == raw_text
+    if is_same_text and are_learned_vectors(vectors_path):
         return vectors_path
     with tempfile.TemporaryDirectory(prefix="costner-") as folder:
         path = Path(folder, RAW_FILE)

@@ -324,7 +324,8 @@ def measure_pool(
     pool: list[Candidate] = []
     for batch in minibatch(docs, nlp.batch_size):
         batch_docs = run_before(nlp, name, [doc for _, doc in batch])
-        uncertainty = measure(ner, ner.posterior(batch_docs, preset=True))
+        posterior = ner.posterior(batch_docs, preset=True)
+        uncertainty = measure(ner, posterior)
         # By rounding, an uncertainty may be slightly below 0, which `choose_diverse` doesn't take.
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
         # The tokens of all docs of the batch stand one after another. Cut out the tokens of each
