@@ -1,4 +1,4 @@
-"""Check that every setting of a config is read by something. A mistyped setting is an error that
+"""Check that the settings of a config are read by something. A mistyped setting is an error that
 suggests the nearest name.
 
 spaCy silently ignores unknown settings of [training], [nlp], [initialize] and [pretraining]. In
@@ -36,7 +36,9 @@ of any name."""
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
-    """Check that every setting of a config, complete or not, is read by something.
+    """Check that the settings of a config, complete or not, are read by something: those of the
+    sections in `SCHEMAS`, and those of all blocks that name a registered function or the factory of
+    a component. Sections and settings beside these may have any name.
 
     config (Mapping[str, Any]): The config.
     source (object): The file of the config, with which the message of an error begins. None: the

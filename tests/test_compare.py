@@ -23,6 +23,7 @@ from spacy_costner.analysis.comparison import (
     Variant,
     change_config,
     compare,
+    key_of_training,
     make_variants,
     run_variant,
     summarise,
@@ -432,6 +433,17 @@ def test_a_comparison_is_taken_up_again(
     rows = compare(*compared.experiment, make_executor=threads, **SEEDS_AND_SAMPLES)
     for row, expected in zip(rows, compared.rows, strict=True):
         assert as_json(row) == as_json(expected._replace(seconds=row.seconds))
+
+
+def test_a_training_depends_on_the_code_with_registered_functions(tmp_path: Path) -> None:
+    config = Config({"training": {"seed": 0}})
+    code = tmp_path / "code.py"
+    code.write_text("FACTOR = 1")
+    key = key_of_training(config, code)
+    assert key_of_training(config, code) == key
+    code.write_text("FACTOR = 2")
+    assert key_of_training(config, code) != key
+    assert key_of_training(config, None) != key
 
 
 def test_one_failure_does_not_stop_the_others(experiment: Experiment) -> None:

@@ -511,8 +511,8 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     import_once(code_path)
     setup_gpu(use_gpu, silent=True)
     path = variant.path
-    trained_key = fingerprint(variant.config)
-    counts_key = fingerprint(variant.config, asdict(variant.measure))
+    trained_key = key_of_training(variant.config, code_path)
+    counts_key = fingerprint(trained_key, asdict(variant.measure))
     seconds = remembered(
         path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
     )
@@ -532,6 +532,14 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
         counts=DocCounts(*columns),
         is_trained=n_steps >= 2,
     )
+
+
+def key_of_training(config: Config, code_path: Path | None) -> str:
+    """The fingerprint of what a trained pipeline depends on: the config, the files that it names,
+    and the Python file with registered functions."""
+    if code_path is None:
+        return fingerprint(config)
+    return fingerprint(config, str(code_path))
 
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
