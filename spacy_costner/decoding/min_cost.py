@@ -79,8 +79,9 @@ class MinCost:
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
     If several paths are equally good, it predicts one with as few nodes in place of labels as
-    possible and, of these, the most probable one. Two tags of a token are equally good if their
-    expected costs, with the best tags after each, differ by at most 1e-6 of the largest cost.
+    possible and, of these, the one with the largest sum_t log p(y_t = a_t). Two tags of a token are
+    equally good if their expected costs, with the best tags after each, differ by at most 1e-6 of
+    the largest cost.
 
     cost (Cost): What each mistake costs.
     tree (Tree | None): The label tree, whose inner nodes can be predicted.

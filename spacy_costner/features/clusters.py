@@ -64,6 +64,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         """
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
+        # Only in models that were saved up to 0.3.0.
         self._has_long_keys = bool((word_keys > LOWEST_32_BITS).any())
         # A row of -1 is added for unknown words, which have the id -1. Shape: (D + 1, width)
         self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)

@@ -261,7 +261,7 @@ class Lookup:
         # The places of word columns are the first ones. They are the same in `WordCache.table`.
         is_word_slot = self.slots.places < len(self.word_columns)
         word_slots = self.slots.select(is_word_slot)
-        by_offset = group_by_offset(word_slots, self.vector_slots.offsets)
+        by_offset = group_by_offset(word_slots, more_offsets=self.vector_slots.offsets)
         return self.slots.select(~is_word_slot), WordSlots(by_offset, self.vector_slots)
 
     def _empty_cache(self, vectors: StaticVectors | None) -> WordCache:

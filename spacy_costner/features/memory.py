@@ -150,6 +150,7 @@ class LabelMemory:
         self.units = units
         self._n_units = len(counts.starts) - 1
         self._value_ids = id_map(counts.keys)
+        # Only in models that were saved up to 0.3.0.
         self._has_long_keys = bool((counts.keys > LOWEST_32_BITS).any())
 
         # The unit and the value of each of the E counts, as one number: V * unit + value, in int64.
@@ -291,7 +292,7 @@ class LabelMemory:
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
             saved["units"] = pack(self.units)
-        if self._has_long_keys:  # the memory was loaded from a model that was saved up to 0.3.0
+        if self._has_long_keys:
             saved_keys = {"keys": self.counts.keys.astype("<u8").tobytes()}
         else:
             saved_keys = {"short_keys": pack_hashes(self.counts.keys)}
