@@ -75,7 +75,8 @@ def report_page(report: Report) -> str:
         chosen_name=f"current setting: {p_and_r}",
     )
 
-    # The figures by their names in the template. If a figure is missing, the page says why.
+    # The figures by their names in the template. That of the guarantee is there only if there is
+    # one. If another figure is missing, the page says why.
     figures = {"precision-recall": curves_figure}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)

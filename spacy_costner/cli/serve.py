@@ -103,12 +103,15 @@ def serve_cli(
 
 
 def check_address(host: str, token: str | None) -> None:
-    """Check that other computers need a token, if they can reach the address at all.
+    """Check that there is a token if other computers may reach the address.
 
-    RAISES (ValueError): If there is no token.
+    RAISES (ValueError): If there is no token, and the address isn't `LOOPBACK`.
     """
     if host != LOOPBACK and not token:
-        raise ValueError(f"--host: expected --token with it, as {host} is not this computer alone")
+        raise ValueError(
+            f"--host: expected --token with it, or {LOOPBACK}, which only this computer can reach, "
+            f"got {host}"
+        )
 
 
 def require_server() -> Any:

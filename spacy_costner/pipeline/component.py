@@ -365,7 +365,7 @@ class CostSensitiveNER(TrainablePipe):
             cost_tables = self.objective.prepare(new_tags)
             self.check_decoding(new_tags)
             self.cfg["cost_tables"] = cost_tables
-        # With another label all probabilities change.
+        # A promise, and the scores of calibration docs, hold for the labels that there were.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
