@@ -274,10 +274,10 @@ class AnnotationSession:
         """Predict texts that another tool has.
 
         texts (Sequence[str]): The texts.
-        RETURNS (list): Each text with the predicted entities, each with its probability as "score";
-            and how certain the model is of the text, from 0 to 1: 1 / (1 + expected cost / price
-            of the annotation), see `suggest`. None: there is no model, or the text is empty or
-            longer than spaCy allows.
+        RETURNS (list[tuple[Task, float | None]]): Each text with the predicted entities, each with
+            its probability as "score"; and how certain the model is of the text, from 0 to 1:
+            1 / (1 + expected cost / price of the annotation), see `suggest`. None: there is no
+            model, or the text is empty or longer than spaCy allows.
         RAISES (ValueError): If spaCy can't make a doc of a text.
         """
         predicted: list[tuple[Task, float | None]] = []
@@ -300,7 +300,8 @@ class AnnotationSession:
             if len(doc):
                 places.append(place)
                 docs.append(doc)
-        if self._nlp is None or not docs:
+        # Not `self._nlp is None`: training may have set it since the first line.
+        if nlp is self._tokenizer or not docs:
             return results
         ner = get_component(nlp, COMPONENT)
         docs = run_before(nlp, COMPONENT, docs)
