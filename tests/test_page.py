@@ -108,6 +108,16 @@ def test_the_page_is_one_file_with_a_policy(page: Path) -> None:
     assert "Quito" not in html
 
 
+@pytest.mark.parametrize(("threshold", "start"), [(0.0, "0.0"), (0.3, "0.3"), (None, "0.5")])
+def test_the_slider_starts_at_the_threshold(
+    fitted: Path, threshold: float | None, start: str
+) -> None:
+    web_model = make_web_model(spacy.load(fitted))
+    web_model.info["threshold"] = threshold
+    page = ner_page(web_model, None, texts=[])
+    assert f'id="threshold" min="0.01" max="0.99" step="0.01" value="{start}"' in page
+
+
 def test_the_command_says_what_is_published(fitted: Path, tmp_path: Path) -> None:
     result = run("page", fitted, "-o", tmp_path / "ner.html")
     assert re.search(r"ner.html: \d+ kB, \d+ kB gzipped", result.output)

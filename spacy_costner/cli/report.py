@@ -71,7 +71,7 @@ def report_page(report: Report) -> str:
     p_and_r = f"P {percent(setting.precision)}, R {percent(setting.recall)}"
     curves_figure = plots.precision_recall(
         report.curves,
-        (setting.precision, setting.recall),
+        chosen=(setting.precision, setting.recall),
         chosen_name=f"current setting: {p_and_r}",
     )
 
@@ -83,7 +83,7 @@ def report_page(report: Report) -> str:
     if report.scores["ents_reliability"]:
         figures["reliability"] = plots.reliability_diagram(report.scores["ents_reliability"])
     if report.guarantee and report.promised is not None:
-        figures["guarantee"] = plots.promised_and_observed(report.guarantee, report.promised)
+        figures["guarantee"] = plots.promised_and_observed(report.guarantee, chosen=report.promised)
     confusion = sum_others(report.confusion)
     if len(confusion.labels) > 1:
         figures["confusion"] = draw_confusion(confusion, has_cost=bool(report.cost))
