@@ -134,11 +134,15 @@ class Guard:
         elif not self._has_token(request):
             raise RefusedError(401, "expected the token of the server: open its page as /?token=…")
         origin = request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            expected = "expected the page of this server"
-            raise RefusedError(403, f"Origin: {expected}, got {shown(origin)}")
+        if origin is not None:
+            _, _, host_of_origin = origin.partition("://")
+            if host_of_origin != host:
+                expected = "expected the page of this server"
+                raise RefusedError(403, f"Origin: {expected}, got {shown(origin)}")
         if request.method == "POST":
-            content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+            # What follows is a parameter, such as the charset.
+            content_type, _, _ = request.headers.get("content-type", "").partition(";")
+            content_type = content_type.strip()
             if content_type != "application/json":
                 raise RefusedError(
                     415, f"Content-Type: expected application/json, got {shown(content_type)}"
@@ -157,7 +161,8 @@ class Guard:
                 user_and_password = base64.b64decode(value).decode("utf8", "replace")
             except ValueError:  # not Base64, or not even ASCII
                 user_and_password = ""
-            candidates.append(user_and_password.partition(":")[2])
+            _, _, password = user_and_password.partition(":")
+            candidates.append(password)
         token = (self.token or "").encode()
         return any(
             secrets.compare_digest(candidate.encode("utf8", "replace"), token)
@@ -340,7 +345,7 @@ class Handlers:
 
     async def ask_backend(self, request: Request) -> Response:
         """Answer Label Studio."""
-        name = request.url.path.rpartition("/")[2]
+        _, _, name = request.url.path.rpartition("/")
         most_bytes = MOST_BYTES_OF_TASKS if name == "predict" else MOST_BYTES
         record = await read_json(request, most_bytes)
         return JSONResponse(await run_in_threadpool(self.backend_calls[name], record))

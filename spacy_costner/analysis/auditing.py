@@ -199,7 +199,8 @@ def audit(
         worker failed.
     """
     name = component_name(config, Path("config"))  # The path is only for an error.
-    make_table, _, cost_name = find_cost(config.interpolate()["components"][name])
+    component_config = config.interpolate()["components"][name]
+    make_table, _, cost_name = find_cost(component_config)
     folds = cross_fit(
         config,
         docs,

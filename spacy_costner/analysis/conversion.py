@@ -106,7 +106,8 @@ def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRea
     for doc in docs:
         n_tokens += len(doc)
         # The first token always begins a sentence, even if the doc has no sentence starts.
-        n_sentences += 1 + int((doc.to_array("SENT_START")[1:] == 1).sum())
+        begins_sentence = doc.to_array("SENT_START")[1:] == 1
+        n_sentences += 1 + int(begins_sentence.sum())
         if spans_key is None:
             labels.update(ent.label_ for ent in doc.ents)
             n_missing += int((doc.to_array("ENT_IOB") == MISSING).sum())

@@ -295,6 +295,7 @@ def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
     if [*sizes] == [OF_LABEL_STUDIO]:
         # All texts are Label Studio's, so their number is that of all texts.
         sizes[OF_LABEL_STUDIO] = n_docs
+    # A size that is still 0 is that of Label Studio's texts beside others.
     if sum(sizes.values()) != n_docs or 0 in sizes.values():
         raise ValueError(
             f"expected annotated texts that measure from all {n_docs:,} texts, got some from "
