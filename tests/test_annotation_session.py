@@ -22,6 +22,7 @@ from spacy_costner.analysis.annotation_session import (
 from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
 from spacy_costner.analysis.predictions import run_before
 from spacy_costner.analysis.session_vectors import learn_session_vectors
+from spacy_costner.decoding import make_viterbi
 from spacy_costner.readers import Task, TaskSpan
 
 from .support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
@@ -60,6 +61,7 @@ def test_vectors_that_somebody_has_removed_are_learned_again(tmp_path: Path) -> 
 def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     measuring = {text.key for text in session.store.texts.values() if text.is_measuring}
+    assert measuring and session._chosen
     assert measuring.isdisjoint(session._chosen)
 
 
@@ -261,19 +263,30 @@ def test_a_session_goes_on_with_its_model_and_its_history(tmp_path: Path) -> Non
     assert len(again.store.history) == 1  # the same texts are no new point
 
 
-def test_a_given_model_stays_until_one_of_the_session_is_better(tmp_path: Path) -> None:
-    """The F of the given model is 1, so that no other one is better."""
+@pytest.mark.parametrize("is_good", [True, False])
+def test_a_given_model_stays_until_one_of_the_session_is_better(
+    is_good: bool, tmp_path: Path
+) -> None:
+    """The F of the given model is 1, so that no other one is better, or 0, as its bias is so low
+    that it finds nothing."""
     teacher = make_session(tmp_path / "teacher")
     answer_next(teacher, 60)
     trained = teacher.train()
     assert trained is not None
     store = AnnotationStore(tmp_path / "session")
     store.add_texts([stored.text for stored in teacher.store.texts.values()])
+    if not is_good:
+        trained.nlp.get_pipe(COMPONENT).set_decoding(make_viterbi(bias=-1000.0))
     session = AnnotationSession(store, labels=LABELS, lang=LANG, start_model=trained.nlp)
-    assert session.propose("Today Ana left Oslo with bag 7 .")
+    assert bool(session.propose("Today Ana left Oslo with bag 7 .")) is is_good
     answer_next(session, 15)
     session.train()
-    assert session._nlp is trained.nlp
+    assert (session._nlp is trained.nlp) is is_good
+    assert session.propose("Today Ana left Oslo with bag 7 .")
+
+
+def test_a_given_model_without_our_component_is_refused(tmp_path: Path) -> None:
+    store = AnnotationStore(tmp_path)
     with pytest.raises(ValueError, match="expected a pipeline with a component of factory"):
         AnnotationSession(store, labels=LABELS, lang=LANG, start_model=spacy.blank(LANG))
 

@@ -44,7 +44,7 @@ def entities(docs: list[Doc]) -> list[tuple[str, str]]:
 
 
 def test_a_folder_has_a_doc_for_each_text_with_its_annotation(tmp_path: Path) -> None:
-    """Files about the corpus, and texts without a file of annotation, are left out."""
+    """Files about the corpus are left out."""
     write_pair(tmp_path, PERSON + LONDON, name="a")
     write_pair(tmp_path, "", name="b")
     (tmp_path / "annotation.conf").write_text("[entities]\nPER\n")
@@ -203,6 +203,14 @@ def test_an_end_after_the_text_is_refused_also_where_a_browser_counts_more(tmp_p
     path = write_pair(tmp_path, "T1\tX 0 5\tKim\n", "😀😀😀")
     with pytest.raises(CorpusError, match="line 1: expected offsets in a text of 3 characters"):
         read_corpus(path)
+
+
+def test_a_text_without_its_annotation_is_refused(tmp_path: Path) -> None:
+    """It is no text of brat then, but should be words and tags in columns."""
+    write_pair(tmp_path, PERSON)
+    (tmp_path / "other.txt").write_text("Nobody has annotated this.")
+    with pytest.raises(CorpusError, match=r"other\.txt, line 1: .*no column has entities"):
+        read_corpus(tmp_path)
 
 
 def test_annotation_without_its_text_is_refused(tmp_path: Path) -> None:

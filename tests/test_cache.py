@@ -126,15 +126,19 @@ def tagger_of_lengths(doc: Doc) -> Doc:
 
 
 def test_components_before_annotate_docs(corpora: dict[str, Any], tmp_path: Path) -> None:
+    """The tags that one sets are features. If it doesn't annotate in training, the model has
+    others."""
     windows = {f"{FEATURES}.windows": {"LOWER": 0, "TAG": 1}}
     config = config_of({**corpora, **windows, "training.annotating_components": ["tagger"]})
     config["components"]["tagger"] = {"factory": "tagger_of_lengths"}
     config["nlp"]["pipeline"] = ["tagger", "ner"]
+    without_tags = config.merge({"training": {"annotating_components": []}})
 
     with_cache = trained(config, tmp_path / "cached", cache=tmp_path / "cache")
     in_memory = trained(config, tmp_path / "output")
 
     assert with_cache == in_memory
+    assert trained(without_tags, tmp_path / "others") != in_memory
 
 
 FIT_AND_DIE = """

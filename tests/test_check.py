@@ -280,8 +280,8 @@ def test_settings_of_other_labels_than_the_corpus_are_errors() -> None:
 
     errors = [finding.message for finding in result.findings if finding.severity == "error"]
     assert len(errors) == 2
-    assert "'country'" in errors[0]
-    assert "'river'" in errors[1]
+    assert "tree: expected a node for every label, got none for 'country'" in errors[0]
+    assert "decoding: labels: expected " in errors[1] and "got 'river'" in errors[1]
 
 
 def test_a_doc_of_joined_sentences_is_found() -> None:

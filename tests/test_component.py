@@ -28,6 +28,7 @@ LONDON_BERLIN = "I like London and Berlin."
 def trained() -> Language:
     """A pipeline that has learned TRAIN, with the labels LOC, PERSON and sports-team. Tests that
     train it further work on a copy."""
+    fix_random_seed(0)  # made once for several tests, whichever is first
     nlp = pipeline()
     train(nlp)
     return nlp
@@ -143,12 +144,13 @@ def test_empty_docs_have_no_loss(trained: Language) -> None:
 
 
 def test_a_doc_of_one_token_is_predicted(trained: Language) -> None:
-    assert ents(trained("London")) in ([], [(0, 6, "LOC")])
+    assert ents(trained("London")) == [(0, 6, "LOC")]
 
 
 def test_a_doc_of_10000_tokens_is_predicted(trained: Language) -> None:
     doc = trained(Doc(trained.vocab, words=["London", "likes"] * 5000))
-    assert len(doc) == 10000
+    places = [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+    assert places == [(i, i + 1, "LOC") for i in range(0, 10000, 2)]
 
 
 def log_loss_of_path(ner: Any, potentials: Any, tag_names: list[str]) -> float:
