@@ -10,7 +10,7 @@ import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
-from spacy_costner.analysis.checks import Check, Finding, check, check_corpora
+from spacy_costner.analysis.checks import NO_DEV, Check, Finding, check, check_corpora
 
 from .support.commands import run
 from .support.experiment import CONFIG, make_corpus
@@ -374,6 +374,24 @@ def test_check_exits_with_1_after_an_error(config_path: Path, tmp_path: Path) ->
 
     assert result.exit_code == 1
     assert "error: train: no entities" in result.output
+
+
+def test_without_a_development_corpus_fit_can_train_and_spacy_cannot(
+    config_path: Path, tmp_path: Path
+) -> None:
+    """`fit` trains the linear model that `init` chooses, but not the neural one of the other
+    config. Nothing is said of a corpus that isn't there."""
+    corpus = tmp_path / "corpus.spacy"
+    make_corpus(corpus)
+    run("init", tmp_path / "linear.cfg", "--train", corpus)
+    linear = check(tmp_path / "linear.cfg")
+    neural = check(config_path, overrides={"paths.train": str(corpus), "paths.dev": None})
+
+    assert linear.docs["train"] > 0 and linear.docs["dev"] == 0
+    assert {finding.corpus for finding in linear.findings} == {"train"}
+    assert not linear.has_errors
+    errors = [finding.message for finding in neural.findings if finding.severity == "error"]
+    assert errors == [NO_DEV]
 
 
 def test_check_needs_a_config_of_our_component(config_path: Path) -> None:

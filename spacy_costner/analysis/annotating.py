@@ -39,6 +39,7 @@ from . import loading
 from .runs import Done, MakeExecutor, Run, local_processes, run_all
 
 MANIFEST = "manifest.jsonl"
+"""The name of the manifest, in the output folder."""
 
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: the name of its input, and the number of the part."""
@@ -937,6 +938,7 @@ def write_docbin(path: Path, packed_docs: Iterable[tuple[Doc, bytes]], *_: Any) 
 
 
 JSON = json.JSONEncoder(ensure_ascii=False)
+"""Encodes all records. `json.dumps` would make an encoder for each."""
 
 
 class OutputForm(NamedTuple):

@@ -51,6 +51,7 @@ from .reporting import (
 from .runs import MakeExecutor
 
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
+"""The kinds of mistakes in annotation: see `kind_of_suspect`."""
 
 Phrase = tuple[str, ...]
 """The words of tokens that follow each other."""

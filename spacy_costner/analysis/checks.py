@@ -18,7 +18,7 @@ from spacy.schemas import ConfigSchemaInit, ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.training.initialize import load_vectors_into_model
-from spacy.util import load_model_from_config, registry, resolve_dot_names
+from spacy.util import load_model_from_config, registry
 from thinc.types import Array1d, Ints1d
 
 from .. import ent_iob
@@ -37,6 +37,7 @@ from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
 from .loading import read_config
 from .predictions import get_component
+from .preparation import can_be_fitted, find_corpora
 
 LEAST_COVERAGE = 0.5
 """If a smaller share of words has a static vector, the vectors may be those of another language."""
@@ -80,6 +81,8 @@ this, that may have happened."""
 CONTRADICTION = "docs with the same words have different entities"
 
 OTHER_LABELS = "entities of labels that the component doesn't have: they count as O"
+
+NO_DEV = "expected a development corpus for `spacy train`, got none: name one with --paths.dev"
 
 LEAKED = "docs are in the training corpus as well"
 
@@ -213,7 +216,8 @@ def check(
     overrides: dict[str, Any] = {},  # noqa: B006
     name: str | None = None,
 ) -> Check:
-    """Check the corpora of a config for `spacy train`, and whether the config fits them.
+    """Check the corpora of a config for `spacy train` or `fit`, and whether the config fits them.
+    The config may lack a development corpus if `fit` can train it.
 
     config_path (Path): The config.
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
@@ -236,10 +240,13 @@ def check(
     init = registry.resolve(interpolated["initialize"], schema=ConfigSchemaInit)
 
     # Read the corpora.
-    readers = resolve_dot_names(interpolated, [training["train_corpus"], training["dev_corpus"]])
     corpora: dict[str, list[Example]] = {}
     file_findings: list[Finding] = []
-    for corpus, read in zip(("train", "dev"), readers):
+    for corpus, read in zip(("train", "dev"), find_corpora(nlp)):
+        if read is None:  # There is no development corpus.
+            if not can_be_fitted(config):
+                file_findings.append(Finding(ERROR, "config", NO_DEV))
+            continue
         examples, findings_of_corpus = read_corpus(nlp, corpus, read)
         corpora[corpus] = examples
         file_findings += findings_of_corpus
@@ -347,7 +354,7 @@ def check_corpora(
     """Check the corpora "train" and "dev" for a component that is not initialized.
 
     ner (CostSensitiveNER): The component.
-    corpora (dict[str, list[Example]]): The examples of both corpora.
+    corpora (dict[str, list[Example]]): The examples of both corpora, or only of "train".
     labels (Sequence[str] | None): The labels of the component. None: those of the training corpus.
     evaluations (Evaluations | None): How often training evaluates. None: that isn't known.
     RETURNS (Check): The counts of the corpora, and what was found.
@@ -379,20 +386,24 @@ def check_corpora(
         findings.append(Finding(severity, "config", evaluations.objection()))
 
     # Docs
-    n_tokens: dict[str, int] = {}
+    n_docs = {"train": 0, "dev": 0}
+    n_tokens = {"train": 0, "dev": 0}
     for corpus, examples in corpora.items():
         docs = [eg.reference for eg in examples]
+        n_docs[corpus] = len(docs)
         n_tokens[corpus] = sum(len(doc) for doc in docs)
         findings += check_docs(corpus, examples, ner, labels)
         findings += check_words(corpus, docs)
     findings += check_leaks(corpora)
 
-    shown_labels = sorted({*labels, *counts["train"], *counts["dev"]})
+    train_counts = counts["train"]
+    dev_counts = counts.get("dev", Counter())
+    shown_labels = sorted({*labels, *train_counts, *dev_counts})
     return Check(
         component=ner.name,
-        docs={corpus: len(examples) for corpus, examples in corpora.items()},
+        docs=n_docs,
         tokens=n_tokens,
-        counts=[(label, counts["train"][label], counts["dev"][label]) for label in shown_labels],
+        counts=[(label, train_counts[label], dev_counts[label]) for label in shown_labels],
         findings=join_findings(findings),
     )
 
@@ -451,7 +462,7 @@ def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
     """Find the development docs whose text is also a training doc. Texts of fewer tokens than
     `SHORT` don't count, as they are often equal by chance."""
     train_texts = {eg.reference.text for eg in corpora["train"]}
-    for i, eg in enumerate(corpora["dev"]):
+    for i, eg in enumerate(corpora.get("dev", ())):
         is_short = len(eg.reference) < SHORT
         if eg.reference.text in train_texts and not is_short:
             yield Finding(WARNING, "dev", LEAKED, [place_in_doc(i, eg.reference)])
@@ -477,11 +488,12 @@ def join_findings(findings: Iterable[Finding]) -> list[Finding]:
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check the labels: each has enough entities, no two are nearly the same, and none was cut.
 
-    counts (dict[str, Counter]): The number of entities of each label, for "train" and "dev".
+    counts (dict[str, Counter]): The number of entities of each label, for "train" and, if there is
+        a development corpus, for "dev".
     labels (Sequence[str]): The labels of the component.
     """
     train_counts = counts["train"]
-    dev_counts = counts["dev"]
+    dev_counts = counts.get("dev", Counter())
     rare: list[str] = []
     for label in labels:
         if train_counts[label] < FEW_ENTITIES:
@@ -491,7 +503,7 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
         yield Finding(WARNING, "train", message)
 
     not_in_dev = [label for label in labels if not dev_counts[label]]
-    if not_in_dev:
+    if not_in_dev and "dev" in counts:
         message = f"labels of no entity, their scores are unknown: {', '.join(not_in_dev)}"
         yield Finding(WARNING, "dev", message)
 
