@@ -183,6 +183,8 @@ def annotate(
     folder = Path(output_path)
     code = None if code_path is None else str(code_path)
     check_output(folder, form)
+    if n_rows < 1:
+        raise ValueError(f"annotate: n_rows: expected at least 1, got {n_rows}")
     sources = find_sources([Path(path) for path in inputs], folder)
     model_digest = digest_model(str(model), code)
     # What the output depends on, beside the input. If any of it has changed, all parts are done
