@@ -685,7 +685,7 @@ def test_the_command_refuses_a_folder_without_a_pipeline(
     assert "expected a trained pipeline" in " ".join(done.output.split())
 
 
-def test_other_forms_of_output_and_empty_parts_are_refused(inputs: list[Path], tmp_path: Path) -> None:
+def test_other_forms_and_empty_parts_are_refused(inputs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format: expected one of .*, got 'csv'"):
         annotate(tmp_path, inputs, tmp_path / "out", form="csv")
     with pytest.raises(ValueError, match="n_rows: expected at least 1, got 0"):
