@@ -253,6 +253,7 @@ def field(record: dict[str, Any], name: str, kind: type, default: Any = None) ->
 
 def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
     """The entities of an answer: {"spans": [{"start": 0, "end": 2, "label": "PER"}]}, in tokens.
+    Without "spans" there are none.
 
     RAISES (RefusedError): If the spans are not of this form.
     """

@@ -52,7 +52,8 @@ def number(value: Any) -> float:
 
 
 def check_cost(cost: float, where: str) -> float:
-    """Check that a cost is at least 0, finite, and not too large for float32.
+    """Check that a cost (or a weight, or a penalty) is at least 0, finite, and not too large for
+    float32.
 
     where (str): The name of the cost, for the message of the error.
     RETURNS (float): The cost as a number.

@@ -37,6 +37,7 @@ COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "null": (b"Kim B-PER\n\0 O\n", 2, "got a null character"),
     "empty": (b"", 1, "got an empty file"),
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
+    "a comment of two columns": (b"# a\tsee O\n", 1, "expected tokens and their tags, got none"),
     "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
     "CoNLL-U": (b"# text = Kim is\n1\tKim\t_\t_\n2\tis\t_\t_\n", 2,

@@ -625,8 +625,9 @@ def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
 
 
 def measure_doc(ner: CostSensitiveNER, doc: Doc, measures: PartMeasures) -> None:
-    """Add what a component has measured of a doc to the measures of its part. The doc doesn't count
-    if another component has since removed its spans.
+    """Add what a component has measured of a doc to the measures of its part: the score of the doc
+    for the test for a shift, unless all of its tokens are preset, and expected numbers of entities.
+    The doc doesn't count if another component has since removed its spans.
 
     ner (CostSensitiveNER): The component, which has predicted the doc: one of
         `components_that_measure`.

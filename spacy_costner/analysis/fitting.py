@@ -542,7 +542,7 @@ def train_pipeline(
     n_seeds (int): How often `fit` trains. The weights are averaged.
     use_gpu (int): GPU ID or -1 for CPU. `fit` always trains on the CPU.
     RETURNS (Path): The folder of the trained pipeline.
-    RAISES (KeyboardInterrupt): If somebody stopped `fit`, so that the pipeline is not complete.
+    RAISES (KeyboardInterrupt): If somebody stopped `fit`, in training or in evaluation.
     """
     if can_be_fitted(config):
         fitted = fit(config, output_path, n_seeds=n_seeds)

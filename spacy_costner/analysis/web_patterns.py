@@ -1,9 +1,9 @@
 """Translate regular expressions of Python to JavaScript, for the flag `u`.
 
 Python parses a pattern to a syntax tree, a list of items. An item is a pair of its kind, such as
-`sre.BRANCH`, and its value. Each `_write_...` function takes the value of one kind of item and the
-flags of Python, and returns the source in JavaScript: see `WRITERS`. Because the tree is written,
-nothing depends on how the pattern was spelled.
+`sre.BRANCH`, and its value. Each function in `WRITERS` takes the value of one kind of item and the
+flags of Python, and returns the source in JavaScript. Because the tree is written, nothing depends
+on how the pattern was spelled.
 
 A set of characters becomes a list of ranges, as this Python knows them: the two languages disagree
 about `\\s`, `\\w`, `\\d` and about upper and lower case, and browsers know different versions of
@@ -208,8 +208,8 @@ def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
 
 
 def _write_code(code: int, outside: bool = False) -> str:
-    """Write a character of a regular expression, with a backslash if it is syntax. Marks, spaces,
-    control characters and surrogates are written by their number.
+    """Write a character of a regular expression, with a backslash if it is syntax. All but letters,
+    numbers, punctuation and symbols are written by their number.
 
     code (int): The code point of the character.
     outside (bool): Whether the character stands outside of a set, [...]. A hyphen is no syntax

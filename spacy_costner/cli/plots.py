@@ -1,5 +1,5 @@
 """Plot results: heat maps, precision against recall, reliability diagrams and others. Each function
-returns a figure of matplotlib, and raises an ImportError if matplotlib is not installed.
+that plots returns a figure of matplotlib, and raises an ImportError if that is not installed.
 
 A figure is saved to a file, or embedded in a page as SVG. In a page, the colours below are replaced
 by variables of the style sheet, so that they fit light and dark mode. The script and the style
@@ -378,6 +378,7 @@ def _colours(values: Floats2d) -> Any:
         stops = [(0, (*RED, 1)), (0.5, (*RED, 0)), (0.5, (*BLUE, 0)), (1, (*BLUE, 1))]
         scale = Normalize(-largest_number, largest_number)
     else:
+        # A square root scale, so that small values can be seen.
         stops = [(0, (*RED, 0)), (1, (*RED, 1))]
         scale = PowerNorm(gamma=0.5, vmin=0, vmax=largest_number)
     colours = LinearSegmentedColormap.from_list("costner", stops)

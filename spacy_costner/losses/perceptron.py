@@ -37,7 +37,7 @@ def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
         0.
     alpha (float): How much is added to a score for each unit of cost, 0 or more. With 0 it is the
         structured perceptron of Collins (2002).
-    RAISES (ValueError): If alpha is negative or not finite, or 0 with a cost.
+    RAISES (ValueError): If alpha is negative, not finite in float32, or 0 with a cost.
     """
     alpha = at_least(0, "Perceptron", "alpha", alpha)
     if cost is not None and alpha == 0:

@@ -150,6 +150,7 @@ class HiddenLayer(Shim):
         0. `n_tags` is the number of all tags after that."""
         n_new_tags = n_tags - self.weights.outer.shape[1]
         outer = numpy.pad(self.weights.outer, ((0, 0), (0, n_new_tags)))
+        # `restart` also drops gradients that are kept for an update: they have the old shape.
         self.restart(self.weights._replace(outer=outer))
 
     def score(self, batch: FeatureBatch) -> Floats2d:

@@ -22,7 +22,8 @@ def rehearsal_loss(
 
         sum_y p(y) (log p(y) - log q(y))
 
-    teacher (Potentials): The scores of the earlier model for whole docs. It may have fewer tags.
+    teacher (Potentials): The scores of the earlier model for whole docs. It may have fewer tags:
+        then only paths with these tags are compared. See `rehearsal_targets`.
     scores (Potentials): The scores of the model for the same docs.
     sequence_lengths (Ints1d): The number of tokens of the sequences that docs are cut into.
         Shape: (B,)

@@ -141,9 +141,9 @@ def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> 
 def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
-    """Unpack what `pack_parts` has packed. Returns the contents of "cfg" and "model", unless they
-    are excluded. The vocab is loaded here. For the arguments see `read_files`."""
-    with reading_part("cfg and model", name, ""):
+    """Unpack what `pack_parts` has packed. Returns the contents of "cfg" and "model", and loads the
+    vocab, unless they are excluded. For the arguments see `read_files`."""
+    with reading_part("cfg and model", name, folder=""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
         if "vocab" in saved:
@@ -288,7 +288,7 @@ def _check_progress(progress: Any) -> None:
     """Check that a saved `Progress` has its four integers."""
     check_keys(progress, Progress._fields, "progress")
     for name, value in progress.items():
-        least = 1 if name == "n_examples" else 0
+        least = 1 if name == "n_examples" else 0  # `Progress.passes` divides by it
         # `type` in place of `isinstance`, as True and False are integers, too.
         if type(value) is not int or value < least:
             raise ValueError(

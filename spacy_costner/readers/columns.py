@@ -63,8 +63,9 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     path (Path): The file.
     context (Context): What the reader needs. The format and the problems are added to its info.
     RETURNS (Iterator[Doc]): The docs.
-    RAISES (CorpusError): If the file isn't text in UTF-8, has lines with different numbers of
-        columns, or has something other than tags of one scheme in the column of the tags.
+    RAISES (CorpusError): If the file isn't text in UTF-8, has no tokens, has lines with different
+        numbers of columns, or has something other than tags of one scheme in the column of the
+        tags.
     """
     text = read_text(path)
     lines = text.split("\n")
@@ -75,6 +76,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     layout = _find_layout(path, text, lines, context.options.column)
     _remove_comments(path, lines, layout, context.info)
     fields, line_of_token = _split_lines(path, lines, layout)
+    if not fields:  # all lines are comments, also the one that looked like the first token
+        raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
     words = fields[:: layout.n_columns]
     tags = fields[layout.tag_column :: layout.n_columns]
 
@@ -88,8 +91,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     _check_tag_column(fields, layout, place_of(0))
 
     # A token begins a sentence if there is a line without a token above it: if its line is not the
-    # one after that of the token before. The first token always does, so the line before line 0 is
-    # said to be -2. Shape: (N,)
+    # one after that of the token before. The first token always does: the token before it is said
+    # to be on line -2. Shape: (N,)
     sent_start = numpy.diff(line_of_token, prepend=-2) > 1
     n_docstarts_up_to_line = numpy.cumsum(is_docstart)
     tokens = TaggedTokens(

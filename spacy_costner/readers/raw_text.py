@@ -150,7 +150,8 @@ def _map_lines(
 
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
-    """Yield the lines of an open file that aren't empty. A long line is yielded in several parts.
+    """Yield the lines of an open file, without white space at their ends, if anything is left. A
+    long line is yielded in several parts.
 
     file (BinaryIO): The file.
     path (Path): Its name, for errors.

@@ -251,7 +251,8 @@ def pairs_at_offset(
 
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
-    """Divide words into ranges, each with at most `MOST_PAIRS` pairs of a word and a context.
+    """Divide words into ranges, each with at most `MOST_PAIRS` pairs of a word and a context, or
+    with a single word.
 
     word_counts (Floats1d): The number of pairs that each word is in. Shape: (W,)
     YIELDS (tuple[int, int]): The first word of a range, and the one after its last.
@@ -261,7 +262,7 @@ def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
     while first < len(word_counts):
         pairs_before = pairs_up_to[first] - word_counts[first]
         end = int(numpy.searchsorted(pairs_up_to, pairs_before + MOST_PAIRS, side="right"))
-        end = max(end, first + 1)  # a word with more pairs than that is alone in its range
+        end = max(end, first + 1)
         yield first, end
         first = end
 
