@@ -136,6 +136,7 @@ def test_the_chosen_value_is_saved(unsure: Path, tmp_path: Path, parameter: str)
         assert decoding[parameter] == tuning.chosen.value
         assert copy.get_pipe("ner").cfg["decoding"][parameter] == tuning.chosen.value
     assert [ents(loaded(text)) for text in TEXTS] == entities
+    assert any(entities)
 
 
 @pytest.mark.parametrize("parameter", TUNABLE)

@@ -44,9 +44,10 @@ def test_a_pipeline_starts_with_the_predictions_of_the_trained_one(
     """It has a loss of its own, and begins at step 0."""
     nlp = start_from(trained, pipeline(loss=SOFTMAX_MARGIN), **settings)
 
+    predicted = [ents(nlp(text)) for text in TEXTS]
     expected = spacy.load(trained)
-    for text in TEXTS:
-        assert ents(nlp(text)) == ents(expected(text))
+    assert predicted == [ents(expected(text)) for text in TEXTS]
+    assert any(predicted)
     assert nlp.config["components"]["ner"]["loss"] == SOFTMAX_MARGIN
     assert nlp.get_pipe("ner").cfg["progress"]["steps"] == 0
 
@@ -58,19 +59,21 @@ def test_a_listener_starts_with_the_tok2vec_that_it_listens_to(tmp_path: Path) -
 
     nlp = start_from(tmp_path / "model", listening())
 
-    for text in TEXTS:
-        assert ents(nlp(text)) == ents(expected(text))
+    predicted = [ents(nlp(text)) for text in TEXTS]
+    assert predicted == [ents(expected(text)) for text in TEXTS]
+    assert any(predicted)
 
 
 def test_components_that_the_trained_pipeline_lacks_start_anew(trained: Path) -> None:
-    """This holds if no components are named."""
+    """This holds if no components are named. The component that it has starts from it."""
     nlp = pipeline()
     nlp.add_pipe("sentencizer", first=True)
     nlp.add_pipe("tok2vec", last=True)
 
     start_from(trained, nlp)
 
-    assert ents(nlp(TEXTS[0])) == ents(spacy.load(trained)(TEXTS[0]))
+    predicted = ents(nlp(TEXTS[0]))
+    assert predicted == ents(spacy.load(trained)(TEXTS[0])) != []
 
 
 def test_a_named_component_that_is_not_there_is_refused(trained: Path) -> None:
