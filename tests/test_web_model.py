@@ -1,5 +1,5 @@
 """Model files for pages: JavaScript predicts what Python predicts; what a page can't have."""
-# ruff: noqa: RUF001
+# ruff: noqa: RUF001, RUF002
 
 import gzip
 import json
@@ -8,6 +8,7 @@ import struct
 import subprocess
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from spacy.training import Example
 from spacy_costner.analysis.web_features import symbols_of_spacy
 from spacy_costner.analysis.web_file import MAGIC, VERSION, pack_file
 from spacy_costner.analysis.web_model import WebModel, make_web_model
-from spacy_costner.decoding import make_threshold, make_viterbi
+from spacy_costner.decoding import Decoding, make_threshold, make_viterbi
+from spacy_costner.features.words import CHARACTER_TYPES, character_type
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.promises import Promise, Thresholds
 
@@ -197,6 +199,18 @@ def test_guaranteed_set(terms: str, browser: Node, tmp_path: Path) -> None:
 
 
 @needs_node
+def test_nodes_of_a_label_tree_in_a_guaranteed_set(browser: Node, tmp_path: Path) -> None:
+    """Predicted entities are in the set, so some of its spans have a node as label."""
+    nlp = make_pipeline(**PIPELINES["tree"])
+    promise = promise_of({"": Thresholds(0.05, {})}, miss=0.1)
+    nlp.get_pipe("ner").set_guarantee(promise)
+    load_in_node(browser, make_web_model(nlp).data, tmp_path)
+    spans = [span for text in TEXTS for span in predict_in_python(nlp, text)["guaranteed"]]
+    assert "place" in {span["label"] for span in spans}
+    check_same(nlp, browser, TEXTS, guaranteed=True)
+
+
+@needs_node
 def test_options_are_other_decodings(browser: Node, tmp_path: Path) -> None:
     """Costs are a threshold, falseAlarmCost / (falseAlarmCost + missCost), where a cost is 1 by
     default: 1 / (1 + 3) and 2 / (2 + 6) are both 0.25."""
@@ -215,13 +229,30 @@ def test_options_are_other_decodings(browser: Node, tmp_path: Path) -> None:
 
 @needs_node
 @pytest.mark.parametrize(
+    "make", [partial(make_threshold, threshold=0.2), partial(make_viterbi, bias=1.5)]
+)
+def test_other_labels_keep_the_setting_of_the_pipeline(
+    make: Callable[..., Decoding], browser: Node, tmp_path: Path
+) -> None:
+    """Options for one label replace those of all single labels."""
+    nlp = make_pipeline()
+    ner = nlp.get_pipe("ner")
+    ner.set_decoding(make(labels={"city": 0.9}))
+    load_in_node(browser, make_web_model(nlp).data, tmp_path)
+    ner.set_decoding(make(labels={"person": 0.7}))
+    check_same(nlp, browser, TEXTS, labels={"person": 0.7})
+
+
+@needs_node
+@pytest.mark.parametrize(
     "options, message",
     [
         ({"treshold": 0.5}, "treshold: expected one of the options"),
         ({"threshold": 1.5}, "threshold: expected a finite number from 0 to 1, got 1.5"),
         ({"threshold": "0.5"}, "threshold: expected a finite number"),
         ({"threshold": 0.5, "missCost": 1}, "expected either a threshold or costs"),
-        ({"missCost": -1}, "missCost: expected a finite number"),
+        ({"threshold": 0.5, "bias": 1}, "bias: expected the decoding viterbi with a bias"),
+        ({"missCost": -1}, "missCost: expected a finite number of at least 0, got -1"),
         ({"missCost": 0, "falseAlarmCost": 0}, "missCost, falseAlarmCost: expected one above 0"),
         ({"decoding": "beam"}, "decoding: expected viterbi, threshold or min-cost, got beam"),
         ({"decoding": "min-cost"}, "min-cost is for pipelines that decode by cost"),
@@ -499,17 +530,19 @@ def test_frequent_words_stay_without_memory(browser: Node, tmp_path: Path) -> No
 WORDS_IN_NODE = """
 import * as characters from "${MODULES}/characters.js";
 import { hashString } from "${MODULES}/hashing.js";
-import { ATTRIBUTES, makeWord } from "${MODULES}/words.js";
-async function answer({ method, codes, strings, symbols }) {
+import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "${MODULES}/words.js";
+async function answer({ method, codes, strings, symbols, types = [] }) {
   if (method !== undefined) {
     return codes.filter((code) => characters[method](String.fromCodePoint(code)));
   }
   const numbers = new Map(Object.entries(symbols));
+  const findTypeIds = WORD_COLUMNS.character_type({ values: types }, numbers);
   return strings.map((string) => {
     const word = makeWord(string);
     const { isAllUpper, isAllLower, isTitle, isSpace } = characters;
     return {
       hash: hashString(string, numbers),
+      types: [...findTypeIds(word)].map((id) => types[id]),
       ...Object.fromEntries(Object.entries(ATTRIBUTES).map(([name, of]) => [name, of(word)])),
       isAll: [isAllUpper, isAllLower, isTitle, isSpace].map((is) => is(string)),
     };
@@ -554,12 +587,14 @@ VOCAB = blank_vocab()
 
 
 def check_words(words_in_node: Node, words: list[str]) -> None:
-    """Check the hashes and the attributes of words."""
-    answers = words_in_node.ask({"strings": words, "symbols": symbols_of_spacy()})
+    """Check the hashes, the attributes and the types of words."""
+    question = {"strings": words, "symbols": symbols_of_spacy(), "types": CHARACTER_TYPES}
+    answers = words_in_node.ask(question)
     for word, answer in zip(words, answers):
         lexeme = VOCAB[word]
         assert answer == {
             "hash": get_string_id(word) & 0xFFFFFFFF,
+            "types": [character_type(word)],
             "ORTH": word,
             "LOWER": lexeme.lower_,
             "SHAPE": lexeme.shape_,
@@ -586,6 +621,15 @@ def check_words(words_in_node: Node, words: list[str]) -> None:
 )
 def test_words_are_those_of_spacy(words_in_node: Node, words: list[str]) -> None:
     check_words(words_in_node, words)
+
+
+@needs_node
+def test_types_of_words_are_those_of_python(words_in_node: Node) -> None:
+    """Python takes the Turkish letters İ and ı for i, and ſ for s, where case doesn't matter."""
+    greek = ["pi", "PI", "Pİ", "psı", "İota", "ſigma", "Σ", "ω"]
+    others = ["IV", "ACGT", ",", "...", "…", "[(", "-;", "7", "42", "-3,5", "İ", "DNA", "Ana"]
+    others += ["ana", "anA", "p53", "53-p", "a-b"]
+    check_words(words_in_node, [*greek, *others])
 
 
 @needs_node

@@ -1,8 +1,8 @@
 /**
  * The linear chain: the best path, and the probabilities of tags and entities.
  *
- * A text has N tokens and a chain for each of its sequences, which are cut at line breaks. There
- * are K tags. The score of a path y of T tokens is
+ * A text has N tokens. It is one sequence or, if the pipeline cuts texts at line breaks, several,
+ * each with a chain of its own. There are K tags. The score of a path y of T tokens is
  *
  *     s(y) = start[y_1] + sum_t E[t, y_t] + sum_t M[y_{t-1}, y_t] + end[y_T],
  *
@@ -25,15 +25,16 @@
  */
 
 /**
- * What the tags of a chain mean. Label -1 is none.
+ * What the tags of a chain mean: see `Tags` in tags.py. Label -1 is none.
  * @typedef {Object} Tags
- * @property {string[]} labels
+ * @property {string[]} labels The names of the labels.
  * @property {number[]} label_of The label of each tag; -1 outside of entities. Length: K
  * @property {number[]} opening The tags that begin an entity.
  * @property {number[]} continuing The tags that go on with the entity of the token before.
  * @property {number[]} closing The tags that an entity may end with.
  * @property {number[]} at_border The tags that only the first or last token of an entity has.
- * @property {number[]} collapsed_of What each tag counts as, with a single O. Length: K
+ * @property {number[]} collapsed_of What each tag counts as in annotation, which has a single O.
+ *   Length: K
  * @property {[number, number][]} inside The transitions inside an entity, [from, to].
  * @property {[number, number][]} transitions The possible transitions, [from, to].
  * @property {number[]} start The possible first tags.
@@ -41,22 +42,26 @@
  */
 
 /**
- * An entity of tokens.
+ * An entity: its first token, the token after its last, and the index of its label.
  * @typedef {{begin: number, end: number, label: number}} Entity
  */
 
 /**
  * The messages of a token are scaled so that their sum is 1. A number below this may have lost
- * digits, or be 0. Then the messages of the sequence are computed as logarithms, which takes longer.
+ * digits, or be 0. Then the messages of the sequence are computed as logarithms, which takes
+ * longer.
  */
 const SMALLEST = 1e-200;
+
+/** The largest scale at which messages of both directions are multiplied: see `marginal`. */
+const LARGEST_SCALE = -Math.log(SMALLEST);
 
 /** The scores of transitions, of the first tag and of the last. */
 export class ChainScores {
   /**
    * @param {Float64Array} transitions M, [from, to]. Shape: (K, K)
-   * @param {Float64Array} start Shape: (K,)
-   * @param {Float64Array} end Shape: (K,)
+   * @param {Float64Array} start Of the first tag of a sequence. Shape: (K,)
+   * @param {Float64Array} end Of its last tag. Shape: (K,)
    */
   constructor(transitions, start, end) {
     this.nTags = start.length;
@@ -115,9 +120,10 @@ export class ChainScores {
  */
 export class Temperature {
   /**
-   * @param {{overall: number, labels: Record<string, number>}} settings
+   * @param {{overall: number, labels: Record<string, number>}} settings The temperature, and
+   *   those of single labels.
    * @param {Tags} tags
-   * @param {ChainScores} chain
+   * @param {ChainScores} chain The scores of the model, which are divided here once.
    */
   constructor({ overall, labels }, tags, chain) {
     this.chain = chain.dividedBy(overall);
@@ -146,9 +152,11 @@ export class Temperature {
 }
 
 /**
- * Returns the path with the highest score, by Viterbi's recursion. Where tags are equally good, it
- * takes the first of them, from the last token of a sequence back to the first.
+ * Returns the path with the highest score, by Viterbi's recursion. From the last token of a
+ * sequence back to the first, it takes the tag with the lowest index where several are equally
+ * good.
  *
+ *     delta_1[j] = start[j] + E[1, j]
  *     delta_t[j] = max_i (delta_{t-1}[i] + M[i, j]) + E[t, j]
  *
  * @param {Potentials} potentials
@@ -184,7 +192,8 @@ export function bestPath({ emissions, chain, bounds }) {
     for (let j = 0; j < nTags; j++) {
       delta[j] += end[j];
     }
-    followBack(tagBefore, first, past, indexOfMax(delta), path);
+    const lastTag = indexOfMax(delta);
+    followBack(tagBefore, first, past, lastTag, path);
   }
   return path;
 }
@@ -227,7 +236,8 @@ export function sequencesOf(bounds) {
  * The distribution of paths: the messages of both directions, and what follows from them.
  *
  * The messages of a token are numbers with a scale: log alpha_t[k] = log(alpha[k]) + alphaScale. If
- * a number of a sequence is too small for that, those of the sequence are logarithms.
+ * a number of a sequence is below `SMALLEST`, though its tag is possible there, those of the
+ * sequence are logarithms.
  */
 export class ForwardBackward {
   /**
@@ -260,6 +270,7 @@ export class ForwardBackward {
    * Computes the messages of one sequence.
    * @param {number} first Its first token.
    * @param {number} past The token after its last.
+   * @throws {Error} If it has no possible path.
    */
   fillSequence(first, past) {
     const isDone = this.fillForward(first, past) && this.fillBackward(first, past);
@@ -276,7 +287,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes alpha for a sequence, from its first token to its last.
+   * Computes alpha for a sequence, from its first token to its last. It stops where a number is too
+   * small.
    * @param {number} first Its first token.
    * @param {number} past The token after its last.
    * @returns {boolean} Whether no number was too small.
@@ -284,7 +296,7 @@ export class ForwardBackward {
   fillForward(first, past) {
     const { nTags, alpha, alphaScale } = this;
     const { emissions, chain } = this.potentials;
-    let scale = 0;
+    let scale = 0; // of the messages of the token, as a logarithm
     for (let token = first; token < past; token++) {
       const row = token * nTags;
       if (token === first) {
@@ -317,7 +329,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes beta for a sequence, from its last token to its first.
+   * Computes beta for a sequence, from its last token to its first. It stops where a number is too
+   * small.
    * @param {number} first Its first token.
    * @param {number} past The token after its last.
    * @returns {boolean} Whether no number was too small.
@@ -327,7 +340,7 @@ export class ForwardBackward {
     const { emissions, chain } = this.potentials;
     // exp(E[t+1]) beta_{t+1}, up to a scale. Shape: (K,)
     const weightsOfNext = new Float64Array(nTags);
-    let scale = 0;
+    let scale = 0; // of the messages of the token, as a logarithm
     for (let token = past - 1; token >= first; token--) {
       const row = token * nTags;
       if (token === past - 1) {
@@ -361,8 +374,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Says whether a tag is impossible at a token because of the tokens before it: no possible path of
-   * the sequence up to the token ends with the tag. Its alpha is 0 then.
+   * Says whether a tag is impossible at a token because of the tokens before it: no possible path
+   * of the sequence up to the token ends with the tag. Its alpha is 0 then.
    * @param {number} token
    * @param {number} tag
    * @param {number} first The first token of the sequence.
@@ -480,11 +493,13 @@ export class ForwardBackward {
    */
   marginal(token, tag) {
     const { alpha, beta, alphaScale, betaScale, logZ } = this;
-    const place = token * this.nTags + tag;
+    // Of the product of both messages. The products of all tags sum to exp(-scale), so at a larger
+    // scale they may all be too small.
     const scale = alphaScale[token] + betaScale[token] - logZ[token];
-    if (this.isLog[token]) {
-      return Math.exp(alpha[place] + beta[place] + scale);
+    if (this.isLog[token] || scale > LARGEST_SCALE) {
+      return Math.exp(this.logAlpha(token, tag) + this.logBeta(token, tag) - logZ[token]);
     }
+    const place = token * this.nTags + tag;
     return alpha[place] * beta[place] * Math.exp(scale);
   }
 
@@ -505,7 +520,7 @@ export class ForwardBackward {
 }
 
 /**
- * Multiplies a square matrix by K numbers.
+ * Multiplies a square matrix by a vector of K numbers.
  * @param {Float64Array} matrix Shape: (K, K)
  * @param {Float64Array} source Has the numbers.
  * @param {number} from Where they begin in it.
@@ -526,7 +541,7 @@ function multiply(matrix, source, from, target, to) {
 }
 
 /**
- * Divides a row of numbers by their sum.
+ * Divides a row of numbers by their sum, in place.
  * @param {Float64Array} numbers
  * @param {number} first Where the row begins.
  * @param {number} length

@@ -1,11 +1,11 @@
 /**
  * Characters as Python and spaCy see them: a character is a code point, not a UTF-16 unit.
  *
- * The functions of single characters have the names of the methods of Python's `str` that they
- * agree with. JavaScript has no property for what Python calls digits, nor its white space. Both have
- * the properties of some version of Unicode, which may differ. The later one has more letters; of
- * the characters that the versions 14 and 17 have in common, six differ in whether they are lower
- * case.
+ * `isAlpha`, `isDigit`, `isUpper` and `isLower` agree with the methods of Python's `str`, the
+ * functions of words with attributes of spaCy. Regular expressions of JavaScript have no property
+ * for what Python calls digits, nor for its white space. Python and a browser may have different
+ * versions of Unicode. The later one has more letters; of the characters that the versions 14 and
+ * 17 have in common, six differ in whether they are lower case.
  */
 
 /** Characters with the Unicode property Numeric_Type=Digit that are no decimal digits. */
@@ -20,7 +20,7 @@ const PUNCTUATION = /^\p{P}$/u;
 const WHITE_SPACE =
   /^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+$/;
 
-/** The length of words whose shape is not spelled out. */
+/** Words of at least so many characters have the shape "LONG". */
 const LONG = 100;
 
 /** The most equal characters in a row in a shape. */
@@ -77,6 +77,7 @@ export function isTitleLetter(character) {
 }
 
 /**
+ * Says whether a character is punctuation, by its category in Unicode.
  * @param {string} character
  * @returns {boolean}
  */

@@ -20,14 +20,16 @@ import { leastCostPath } from "./min_cost.js";
  * @property {number} [bias] For the best path: what is added to the scores of all tags but O.
  * @property {number} [threshold] The least probability of entities.
  * @property {Record<string, number>} [labels] Bias or threshold of single labels.
- * @property {import("./min_cost.js").Choices} [choices] For decoding by cost: what can be predicted.
+ * @property {import("./min_cost.js").Choices} [choices] For decoding by cost, and only there:
+ *   what can be predicted.
  */
 
-/** The least probability of entities that are searched for. */
+/** The least probability of entities that are searched for: `LEAST_PROB` in posterior.py. */
 const LEAST = 0.01;
 
 /**
- * Returns the predicted entities of a text, in order and without overlap.
+ * Returns the predicted entities of a text, in order and without overlap. They may begin or end
+ * with white space, which `trim` removes.
  * @param {Posterior} posterior
  * @param {Decoding} decoding
  * @returns {Entity[]}
@@ -64,11 +66,13 @@ function decodeBestPath(posterior, decoding) {
 }
 
 /**
- * Returns all entities with at least the threshold as probability. Of overlapping ones, it chooses
- * those with the lowest expected cost if a false alarm costs the threshold and a miss 1 minus the
- * threshold.
+ * Returns the entities with at least the threshold as probability. If some of them overlap, it
+ * chooses the set with the lowest expected cost, if a false alarm costs the threshold and a miss 1
+ * minus the threshold.
  *
- *     argmax sum_e p(e) - threshold[label(e)],  over sets of entities without overlap
+ *     argmax sum_e (p(e) - threshold[label(e)]),  over sets of entities without overlap
+ *
+ * Entities with a probability below `LEAST` are never found.
  *
  * @param {Posterior} posterior
  * @param {Decoding} decoding
@@ -77,7 +81,7 @@ function decodeBestPath(posterior, decoding) {
 function decodeThreshold(posterior, decoding) {
   const { labels } = posterior.tags;
   const thresholds = valuesOfLabels(labels, decoding.threshold ?? 0.5, decoding.labels);
-  const lowest = Math.min(1, ...thresholds);
+  const lowest = Math.min(1, ...thresholds); // 1 if there are no labels
   const entities = posterior.likelyEntities(Math.max(lowest, LEAST));
   return withoutOverlap(
     entities,
@@ -104,6 +108,8 @@ function decodeLeastCost(posterior, decoding) {
  * order. Those with a negative gain are never chosen.
  *
  *     best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
+ *
+ * Here entities are in the order of their ends, and best_i is the largest gain among the first i.
  *
  * @template {Entity} E
  * @param {E[]} entities Ordered by begin and end.

@@ -4,7 +4,7 @@
  * An entity of label x begins with an opening tag of x, goes on by transitions inside x, and may be
  * over after a closing tag, where another transition follows. With the messages of chain.js,
  *
- *     a_b[k] = log alpha_b[k]                                               if k opens an entity of x
+ *     a_b[k] = log alpha_b[k]                                            if k opens an entity of x
  *     a_t[j] = E[t, j] + log sum_{(i, j) inside x} exp(a_{t-1}[i] + M[i, j])
  *
  * sums over the paths with an entity that begins at b and contains t. With
@@ -16,9 +16,10 @@
  *     reach(b, t) = sum_k exp(a_t[k] + log beta_t[k] - log Z)
  *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
  *
- * White space can't be the last token: the probabilities of the white space after a word are added
- * to that of the word. reach(b, t) never grows with t, and entities that contain the same token
- * exclude each other. So a search for all entities above some probability is short.
+ * White space can't be the last token of an entity. If the tags of an entity go on into the white
+ * space after it, it is still the same entity: their probabilities p(b, t) are added to that of its
+ * last word. reach(b, t) never grows with t, and entities that contain the same token exclude each
+ * other. So a search for all entities above some probability is short.
  */
 
 import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
@@ -32,7 +33,7 @@ import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
  */
 
 /**
- * The tags of one label, which are in `tags`. The other properties have indices of `tags`.
+ * The tags of one label, which are in `tags`. The other properties have indices in `tags`.
  * @typedef {Object} LabelTags
  * @property {number[]} tags
  * @property {number[]} opening The tags that open an entity.
@@ -41,7 +42,7 @@ import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
  */
 
 /**
- * Returns the entities of a path.
+ * Returns the entities of a path. They may begin or end with white space.
  * @param {ArrayLike<number>} path The tag of each token.
  * @param {Tags} tags
  * @param {number[]} bounds The first token of each sequence, then the number of tokens.
@@ -67,7 +68,7 @@ export function decodePath(path, tags, bounds) {
 }
 
 /**
- * Returns entities without white space at both ends. Those of white space alone are left out.
+ * Returns entities without the white space at their ends. Those of white space alone are left out.
  * @param {Entity[]} entities
  * @param {boolean[]} isSpace Whether each token is white space.
  * @returns {Entity[]}
@@ -102,16 +103,18 @@ export class EntityProbabilities {
   constructor(forwardBackward, tags, isSpace) {
     this.forwardBackward = forwardBackward;
     this.isSpace = isSpace;
-    this.isInside = new Uint8Array(tags.label_of.length ** 2);
+    const nTags = tags.label_of.length;
+    /** Whether a transition is inside an entity, [from, to], as 0 or 1. Shape: (K, K) */
+    this.isInside = new Uint8Array(nTags ** 2);
     for (const [from, to] of tags.inside) {
-      this.isInside[from * tags.label_of.length + to] = 1;
+      this.isInside[from * nTags + to] = 1;
     }
     this.tagsOfLabels = tagsByLabel(tags);
   }
 
   /**
    * Returns the probability that exactly these tokens are an entity with this label.
-   * @param {Entity} entity
+   * @param {Entity} entity It begins and ends with a word.
    * @returns {number}
    */
   probability({ begin, end, label }) {
@@ -122,6 +125,7 @@ export class EntityProbabilities {
     while (walk.token + 1 < end) {
       walk.advance();
     }
+    // White space after the entity adds to it.
     let prob = walk.endProbability();
     while (!walk.isLast && this.isSpace[walk.token + 1]) {
       walk.advance();
@@ -143,15 +147,15 @@ export class EntityProbabilities {
       if (this.isSpace[begin]) {
         continue;
       }
-      const first = entities.length;
+      const nBefore = entities.length;
       for (let label = 0; label < this.tagsOfLabels.length; label++) {
         // At nearly all tokens no entity is likely to begin.
         if (this.beginProbability(begin, label) >= ALMOST * floor) {
           this.addEnds(begin, label, floor, entities);
         }
       }
-      if (entities.length > first + 1) {
-        const beginningHere = entities.splice(first);
+      if (entities.length > nBefore + 1) {
+        const beginningHere = entities.splice(nBefore);
         beginningHere.sort((a, b) => a.end - b.end || b.prob - a.prob);
         entities.push(...beginningHere);
       }
@@ -182,11 +186,12 @@ export class EntityProbabilities {
    * @param {ScoredEntity[]} entities The list that they are added to.
    */
   addEnds(begin, label, floor, entities) {
-    // The token after the last word so far, and the probability of the entity that ends there. White
-    // space after a word adds to it.
+    // The token after the last word so far, and the probability of the entity that ends there.
+    // White space after the word adds to it, so the entity is added when the next word comes.
     let end = begin;
     let prob = 0;
     const addIfLikely = () => {
+      // At the first word there is no entity yet.
       if (end > begin && prob >= floor) {
         entities.push({ begin, end, label, prob: Math.min(prob, 1) });
       }
@@ -212,12 +217,12 @@ export class EntityProbabilities {
 }
 
 /**
- * An entity of one label that begins at one token, and grows token by token. Its sums are a_t[k], for
+ * An entity of one label that begins at one token, and grows token by token. Its sums are a_t[k] of
  * each tag k of the label: see the formulas at the top of this file.
  */
 class EntityWalk {
   /**
-   * @param {EntityProbabilities} owner
+   * @param {EntityProbabilities} owner Has the messages and the tags.
    * @param {number} begin The first token of the entity.
    * @param {number} label Its label.
    */
@@ -232,12 +237,12 @@ class EntityWalk {
     }
   }
 
-  /** Whether the token is the last one of its sequence. */
+  /** Whether the token that the walk has reached is the last one of its sequence. */
   get isLast() {
     return this.token + 1 === this.owner.forwardBackward.past[this.token];
   }
 
-  /** Goes to the next token, which the sequence has. */
+  /** Goes to the next token, which has to be in the same sequence. */
   advance() {
     const { emissions, chain } = this.owner.forwardBackward.potentials;
     const { nTags, transitions } = chain;
@@ -309,7 +314,7 @@ class EntityWalk {
   }
 }
 
-/** The tags of labels, which are the same for all texts of a model. */
+/** What `tagsByLabel` has returned, by `tags`: it is the same for all texts of a model. */
 const cachedTags = new WeakMap();
 
 /**

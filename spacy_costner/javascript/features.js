@@ -10,7 +10,8 @@
  *                    weights[row(column, o, v)]
  *
  * What a word adds at an offset is summed once and kept. See `features/lookup.py` and
- * `ml/word_sums.py`. In shapes, N is the number of tokens, K that of tags.
+ * `ml/word_sums.py`. The values of some columns depend on the word alone: these are the columns of
+ * words. In shapes, N is the number of tokens, K that of tags.
  */
 
 import { isAllLower, isAllUpper } from "./characters.js";
@@ -23,7 +24,7 @@ import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "./words.js";
 /** The largest number of features. A damaged file must not take all memory. */
 const MOST_ROWS = 2 ** 26;
 
-/** The number of words that are remembered. Above it all are forgotten. */
+/** So many words are remembered. If there are more, all are forgotten before the next text. */
 const MOST_WORDS = 1 << 16;
 
 /**
@@ -36,12 +37,12 @@ const MOST_WORDS = 1 << 16;
 
 /**
  * What is kept of a word: the ids of its values in each column of words, and what these add to
- * scores at each offset, for each model that has asked.
+ * scores at each offset, for each pass that has asked.
  * @typedef {{word: Word, ids: ArrayLike<number>[], sums: Map<Emissions, Float64Array>}} WordEntry
  */
 
 /**
- * The ids of the values of some tokens.
+ * The ids of the values of those tokens that have some, by token.
  * @typedef {Map<number, ArrayLike<number>>} IdsOfTokens
  */
 
@@ -56,8 +57,11 @@ const MOST_WORDS = 1 << 16;
 /** The columns of a model. They find the ids of the values of words and tokens. */
 export class Features {
   /**
-   * @param {any[]} columns The columns of the model file, with their arrays.
-   * @param {Record<string, number>} symbols The numbers of spaCy's symbols, by name.
+   * @param {any[]} columns The columns of the model file, with their arrays. `describe_column` in
+   *   analysis/web_features.py makes them.
+   * @param {Record<string, number>} symbols The numbers of spaCy's symbols, by name: see
+   *   hashing.js.
+   * @throws {Error} If a column is of an unknown kind, or there are too many features.
    */
   constructor(columns, symbols) {
     this.symbols = new Map(Object.entries(symbols));
@@ -86,6 +90,7 @@ export class Features {
       }
     }
 
+    // Not `>`, as a damaged file may make it NaN.
     if (!(this.nRows <= MOST_ROWS)) {
       throw new Error(`model file: expected at most ${MOST_ROWS} features, got ${this.nRows}`);
     }
@@ -96,7 +101,7 @@ export class Features {
     this.findWordIds = this.wordColumns.map(({ data }) =>
       WORD_COLUMNS[data.kind](data, this.symbols),
     );
-    // The functions of columns of texts are made of columns of words, which they read.
+    // Some of these functions read the ids of a column of words, so they are made after those.
     this.findDocIds = this.docColumns.map(({ data }) => DOC_COLUMNS[data.kind](data, this));
     /** @type {Map<string, WordEntry>} */
     this.entries = new Map();
@@ -137,6 +142,7 @@ export class Features {
    * one of words, in which a word has one value at most.
    * @param {string} name The name of the column.
    * @returns {(entry: WordEntry) => number}
+   * @throws {Error} If there is no such column.
    */
   makeIdFinder(name) {
     const index = this.wordColumns.findIndex(({ data }) => data.name === name);
@@ -156,9 +162,10 @@ export class Features {
   }
 
   /**
-   * Finds the groups of tokens that see each other's labels, for each column of labels.
+   * Finds the groups of tokens that see each other's labels, for each column of labels: capitalised
+   * words and words with a digit that occur several times.
    * @param {Doc} doc
-   * @returns {number[][][]}
+   * @returns {number[][][]} For each column the tokens of each group.
    */
   groupTokens(doc) {
     return this.labelColumns.map(({ data }) =>
@@ -172,7 +179,7 @@ export class Features {
 
   /**
    * Finds the ids of the labels that a first pass predicts for the other occurrences of words.
-   * @param {number[][][]} groups See `groupTokens`.
+   * @param {number[][][]} groups What `groupTokens` returned.
    * @param {Float64Array} probabilities Of O and of each label. Shape: (N, labels + 1)
    * @param {string[]} labels The labels of the first pass, O first.
    * @returns {IdsOfTokens[]} The ids in each column of labels.
@@ -184,7 +191,7 @@ export class Features {
   }
 }
 
-/** The weights of features, with which they are summed to emissions. */
+/** The weights of features, which are summed to emissions. There is one for each pass. */
 export class Emissions {
   /**
    * @param {Features} features
@@ -194,11 +201,6 @@ export class Emissions {
    * @param {number} nTags K.
    */
   constructor(features, rowIds, weights, nTags) {
-    if (rowIds.length !== features.nRows) {
-      throw new Error(
-        `model file: expected weights of ${features.nRows} features, got ${rowIds.length}`,
-      );
-    }
     this.features = features;
     this.rowIds = rowIds;
     this.weights = weights;
@@ -223,10 +225,10 @@ export class Emissions {
         // word before it, so the word adds to the token after itself.
         const observer = token - wordOffsets[i];
         if (observer >= 0 && observer < nTokens) {
-          let from = i * nTags;
-          const end = (observer + 1) * nTags;
-          for (let to = observer * nTags; to < end; to++) {
-            emissions[to] += sums[from++];
+          const from = i * nTags;
+          const to = observer * nTags;
+          for (let k = 0; k < nTags; k++) {
+            emissions[to + k] += sums[from + k];
           }
         }
       }
@@ -289,7 +291,7 @@ export class Emissions {
     for (let i = 0; i < ids.length; i++) {
       const from = rowIds[firstRow + ids[i]] * nTags;
       if (from < 0) {
-        continue;
+        continue; // all weights are 0
       }
       for (let k = 0; k < nTags; k++) {
         scores[to + k] += weights[from + k];
@@ -306,19 +308,23 @@ const DOC_COLUMNS = {
   /** The values of another column at a token and at the next one. */
   pairs(column, features) {
     const idOf = features.makeIdFinder(column.base);
-    // A pair of ids as one number, which is exact below 2^53.
-    const factor = 2 ** 26;
+    // A pair of ids as one number. It is below 2^52, so it is exact: ids are below `MOST_ROWS`.
+    const joinPair = (/** @type {number} */ left, /** @type {number} */ right) =>
+      left * MOST_ROWS + right;
     const idOfPair = new Map();
     for (let i = 0; i < column.left.length; i++) {
-      idOfPair.set(column.left[i] * factor + column.right[i], i);
+      idOfPair.set(joinPair(column.left[i], column.right[i]), i);
     }
     return ({ entries }) => {
       const ids = new Map();
       for (let token = 0; token + 1 < entries.length; token++) {
         const leftId = idOf(entries[token]);
         const rightId = idOf(entries[token + 1]);
-        const id = idOfPair.get(leftId * factor + rightId);
-        if (leftId >= 0 && rightId >= 0 && id !== undefined) {
+        if (leftId < 0 || rightId < 0) {
+          continue; // one of them has no value
+        }
+        const id = idOfPair.get(joinPair(leftId, rightId));
+        if (id !== undefined) {
           ids.set(token, [id]);
         }
       }
@@ -328,10 +334,9 @@ const DOC_COLUMNS = {
 
   /** The word in lower case, in texts all in lower case or all in capitals. */
   caseless(column) {
-    const idOfValue = new Map();
-    for (const value of column.values) {
-      idOfValue.set(value, idOfValue.size);
-    }
+    const idOfValue = new Map(
+      column.values.map((/** @type {string} */ value, /** @type {number} */ id) => [value, id]),
+    );
     return ({ text, words }) => {
       const ids = new Map();
       if (isAllLower(text) || isAllUpper(text)) {
@@ -345,7 +350,7 @@ const DOC_COLUMNS = {
     };
   },
 
-  /** The position of the token in a phrase of a list. */
+  /** The position of the token in a phrase of a list: B, I, L or U. */
   gazetteer(column) {
     const tree = makePhraseTree(column.phrases);
     return ({ words }) => {
@@ -371,6 +376,7 @@ const DOC_COLUMNS = {
           const neighbourIds = new Set();
           for (const occurrence of nearestOccurrences(tokens, place, column.n_nearest)) {
             const neighbour = entries[occurrence + column.side];
+            // It is undefined if the occurrence stands at the end of the text.
             if (neighbour !== undefined) {
               neighbourIds.add(idOf(neighbour));
             }
@@ -385,7 +391,8 @@ const DOC_COLUMNS = {
 };
 
 /**
- * Finds the ids of the mean probability of each label at the other occurrences of tokens.
+ * Finds the ids of the features that tokens have from the mean probability of each label at their
+ * other occurrences: see `shareIds`.
  * @param {number[][]} groups The tokens of each group.
  * @param {Float64Array} probabilities Of O and of each label, by the first pass.
  *   Shape: (N, labels + 1)
@@ -395,7 +402,8 @@ const DOC_COLUMNS = {
  * @returns {IdsOfTokens}
  */
 function findLabelsElsewhere(groups, probabilities, labels, column) {
-  // Ids count the labels of training. One that the first pass lacks has probability 0.
+  // The order of the labels of training says what an id means, so probabilities are put in it. A
+  // label that the first pass lacks has the place -1 and the probability 0.
   const places = column.labels.map((label) => labels.indexOf(label));
   const probability = (/** @type {number} */ token, /** @type {number} */ place) =>
     place < 0 ? 0 : probabilities[token * labels.length + place];

@@ -8,12 +8,12 @@
 /** @typedef {import("./words.js").Word} Word */
 
 /**
- * A word of phrases, with the words that follow it in them.
+ * A word of phrases, with the words that follow it in them, and whether a phrase ends with it.
  * @typedef {{next: Map<string, PhraseNode>, endsPhrase: boolean}} PhraseNode
  */
 
 /**
- * Makes a tree of phrases, in which each branch is a phrase.
+ * Makes a tree of phrases. The words of each lead from the root to a node that ends a phrase.
  * @param {string[][]} phrases The words of each phrase, in lower case.
  * @returns {PhraseNode}
  */
@@ -29,7 +29,7 @@ export function makePhraseTree(phrases) {
       }
       node = next;
     }
-    node.endsPhrase = words.length > 0;
+    node.endsPhrase = true;
   }
   return root;
 }
@@ -43,7 +43,8 @@ function makeNode() {
  * Finds phrases in a text.
  * @param {PhraseNode} tree
  * @param {Word[]} words The words of the text.
- * @returns {string[]} The position of each token in its phrase: B, I, L or U; "" outside of phrases.
+ * @returns {string[]} The position of each token in its phrase: B, I, L or U; "" outside of
+ *   phrases.
  */
 export function findPhrases(tree, words) {
   const spans = [];
@@ -56,11 +57,13 @@ export function findPhrases(tree, words) {
       node = end < words.length ? node.next.get(words[end].lower) : undefined;
     }
   }
+  // The longest first, and of equally long ones the first in the text.
   spans.sort((a, b) => b.end - b.begin - (a.end - a.begin) || a.begin - b.begin);
 
   const positions = new Array(words.length).fill("");
   for (const { begin, end } of spans) {
-    // Longer spans come first, so a span that overlaps with one has its first or last token in it.
+    // The spans before this one are at least as long. If it overlaps with one of them, its first or
+    // its last token is in it.
     if (positions[begin] !== "" || positions[end - 1] !== "") {
       continue;
     }

@@ -9,29 +9,31 @@ import { valuesOfLabels } from "./decoding.js";
 /** @typedef {import("./posterior.js").Posterior} Posterior */
 
 /**
- * What is promised.
- * @typedef {Object} Promise
+ * What is promised: see `Terms` in pipeline/promises.py.
+ * @typedef {Object} Terms
  * @property {number | null} miss The highest share of entities that are not in the set.
  * @property {number | null} false_alarm In place of it, the highest share of the set that is wrong.
  * @property {number | null} confidence The probability that the promise holds; null: on average.
- * @property {string} found "exact" or "covered".
- * @property {string} by "doc" or "any".
+ * @property {string} found When an entity counts as found. "exact": it is in the set. "covered":
+ *   each of its tokens is in a span of the set.
+ * @property {string} by What the limit of misses is about. "doc": the mean share of the entities
+ *   of a doc that are missed. "any": the share of docs in which any entity is missed.
  * @property {boolean} per_label Whether there is a promise for each label.
- * @property {number} threshold The least score of spans.
- * @property {Record<string, number>} labels That of each label which has its own.
+ * @property {number} threshold The least score of spans: see `scoreSpans`.
+ * @property {Record<string, number>} labels The least score of labels that have one of their own.
  */
 
 /** The least probability of spans that may be in the set. */
 const FINEST = 0.001;
 
-/** How much the labels of an extent share their probability. */
+/** The share of an extent's probability (see `joinLabels`) that is divided equally among labels. */
 const SMOOTHING = 0.05;
 
 /**
  * Returns the spans of the guaranteed set, ordered by begin and end. They may overlap.
  * @param {Posterior} posterior
- * @param {Promise} promise
- * @param {ScoredEntity[]} predicted The predicted entities.
+ * @param {Terms} promise
+ * @param {ScoredEntity[]} predicted The entities that the pipeline predicts by its own decoding.
  * @returns {ScoredEntity[]}
  */
 export function guaranteedSet(posterior, promise, predicted) {
@@ -46,7 +48,7 @@ export function guaranteedSet(posterior, promise, predicted) {
     return chosen;
   }
 
-  // More spans than predicted entities never miss more: the set has these, too.
+  // A larger set never misses more, so the predicted entities can be added to it.
   const keyOf = (/** @type {ScoredEntity} */ span) => `${span.begin} ${span.end} ${span.label}`;
   const keys = new Set(predicted.map(keyOf));
   const others = chosen.filter((span) => !keys.has(keyOf(span)));
@@ -54,17 +56,20 @@ export function guaranteedSet(posterior, promise, predicted) {
 }
 
 /**
- * Returns the spans that may be in the set, with their scores. A span is in the set if its score is at
- * least the threshold.
+ * Returns the spans that may be in the set, with their scores. A span is in the set if its score is
+ * at least the threshold.
  *
- *     p(b, e, l)                                                            for false alarms
- *     ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))          if labels count
- *     sum_k p(b, e, k) / sqrt(max(1, n)), of the most probable label l      otherwise
+ *     p(b, e, l)                                                     if false alarms are limited
+ *     ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
+ *     sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
  *
- * S is `SMOOTHING`. n is the expected number of entities in the text, if the miss rate is by doc.
+ * The limit is by label if each label has a promise, or an entity counts as found only with its
+ * label. In the last case only the most probable label l has this score. S is `SMOOTHING`. n is the
+ * expected number of entities in the text, or of those with the label if each label has a promise.
+ * If the miss rate is not one by doc, n is left out.
  *
  * @param {Posterior} posterior
- * @param {Promise} promise
+ * @param {Terms} promise
  * @returns {{begin: number, end: number, label: number, score: number}[]}
  */
 function scoreSpans(posterior, promise) {
@@ -75,7 +80,7 @@ function scoreSpans(posterior, promise) {
   const nLabels = posterior.tags.labels.length;
   const extents = joinLabels(spans, nLabels);
 
-  // n, for all labels together or for each.
+  // n for each label. It is the same for all if there is one promise for all labels.
   const expected = new Float64Array(nLabels);
   for (const { probs, total } of extents) {
     for (let label = 0; label < nLabels; label++) {
@@ -86,17 +91,18 @@ function scoreSpans(posterior, promise) {
     promise.by === "doc" ? Math.sqrt(Math.max(number, 1)) : 1,
   );
 
-  const labelsCount = promise.per_label || promise.found === "exact";
+  const isByLabel = promise.per_label || promise.found === "exact";
   const scored = [];
   for (const { begin, end, probs, total } of extents) {
     const best = probs.indexOf(Math.max(...probs));
     for (let label = 0; label < nLabels; label++) {
       let score = label === best ? total : 0;
-      if (labelsCount) {
+      if (isByLabel) {
         score = (1 - SMOOTHING) * probs[label] + (SMOOTHING * total) / nLabels;
       }
       score /= divisors[label];
-      // A tenth of `FINEST`: the score of a span with this probability may be lower.
+      // `FINEST` limits probabilities. Scores are lower, as they are divided by a square root,
+      // which is 10 for 100 expected entities.
       if (score >= FINEST / 10) {
         scored.push({ begin, end, label, score });
       }

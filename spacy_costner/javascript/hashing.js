@@ -2,8 +2,9 @@
  * The hashes of strings as spaCy's string store has them: MurmurHash64A of the text in UTF-8, with
  * seed 1, but for the names in spaCy's list of symbols, whose hash is their number there.
  *
- * Label memory and clusters know words by the lowest 32 bits of their hash alone. JavaScript has no
- * integers of 64 bits that are fast, so a number of 64 bits is two of 32: its high and its low half.
+ * The columns "memory" and "clusters" of words.js know words by the lowest 32 bits of their hash
+ * alone. JavaScript has no integers of 64 bits that are fast, so a number of 64 bits is two of 32:
+ * its high and its low half.
  *
  * Austin Appleby: MurmurHash2, the version for 64-bit processors.
  */
@@ -25,9 +26,13 @@ class Number64 {
     this.low = low;
   }
 
-  /** Multiplies by the factor of the hash, modulo 2^64. */
+  /**
+   * Multiplies by the factor of the hash, modulo 2^64. With the halves h and l, H and L,
+   *
+   *     (2^32 h + l) (2^32 H + L) = 2^32 (h L + l H) + l L   modulo 2^64
+   */
   multiply() {
-    // The upper half of the product of the low halves, from products of 16 bits, which are exact.
+    // `carry` is the high half of l L, from products of 16 bits, which are exact.
     const lowLow = (this.low & 0xffff) * (FACTOR_LOW & 0xffff);
     const lowHigh = (this.low & 0xffff) * (FACTOR_LOW >>> 16);
     const highLow = (this.low >>> 16) * (FACTOR_LOW & 0xffff);
@@ -46,6 +51,7 @@ class Number64 {
   }
 
   /**
+   * Replaces h by h xor another number.
    * @param {number} high
    * @param {number} low
    */
@@ -77,6 +83,7 @@ function hashBytes(bytes) {
     hash.xor(part.high, part.low);
     hash.multiply();
   }
+  // The last bytes, of which there are fewer than 8.
   if (nWhole < bytes.length) {
     const low = readUint32(bytes, nWhole, Math.min(nWhole + 4, bytes.length));
     const high = readUint32(bytes, nWhole + 4, bytes.length);
@@ -90,10 +97,10 @@ function hashBytes(bytes) {
 }
 
 /**
- * Reads up to four bytes, the lowest first, as a number.
+ * Reads up to four bytes, the lowest first, as a number. It is 0 if there are none.
  * @param {Uint8Array} bytes
- * @param {number} begin
- * @param {number} end
+ * @param {number} begin The first of them.
+ * @param {number} end The one after the last.
  * @returns {number}
  */
 function readUint32(bytes, begin, end) {

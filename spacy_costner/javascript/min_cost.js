@@ -4,12 +4,12 @@
  *     argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
  *
  * With a label tree, a node above several labels can be predicted. K is the number of tags of
- * annotation, with a single O; A that of all tags that can be predicted: first those, then those of
- * nodes.
+ * annotation, with a single O; A that of all tags that can be predicted: first those of annotation,
+ * then those of nodes.
  *
- * In a tie as few nodes as possible are predicted, and then the most probable tags. Paths tie if,
- * token after token, the expected cost of each tag with the best tags after it is above that of the
- * best tag there by at most `TIE` of the largest cost.
+ * If several paths are equally good, it takes one with as few nodes as possible and, of these, the
+ * most probable one. Two tags of a token are equally good if their expected costs, with the best
+ * tags after each, differ by at most `TIE` of the largest cost.
  */
 
 import { ChainScores, followBack, sequencesOf } from "./chain.js";
@@ -29,7 +29,7 @@ import { ChainScores, followBack, sequencesOf } from "./chain.js";
 /** Tolerance of equal expected costs per token, as a share of the largest cost. */
 const TIE = 1e-6;
 
-/** The least probability of a tag in a tie, so that its logarithm is finite. */
+/** The least probability of a tag when ties are broken, so that its logarithm is finite. */
 const LEAST_LIKELY = 1e-30;
 
 /**
@@ -40,18 +40,19 @@ const LEAST_LIKELY = 1e-30;
  */
 export function leastCostPath(posterior, choices) {
   const { bounds } = posterior.scores;
-  const nAll = choices.tags.label_of.length;
-  const nChain = nAll - choices.members.length;
+  const nAll = choices.tags.label_of.length; // A
+  const nChain = nAll - choices.members.length; // K
   const marginals = posterior.collapse(posterior.forwardBackward.marginals());
-  // Above 0 where one of the tags is possible that are one in annotation.
-  const isPossible = posterior.collapse(
+  // How many tags of the chain are possible that count as a tag of annotation. Shape: (N, K)
+  const nPossible = posterior.collapse(
     posterior.scores.emissions.map((score) => (score > -Infinity ? 1 : 0)),
   );
   const nTokens = marginals.length / nChain;
 
   const emissions = new Float64Array(nTokens * nAll);
   const logProbs = new Float64Array(nTokens * nAll);
-  // A node is made less probable than all labels of a sequence together, so it wins no tie.
+  // A single node is made less probable than any path of labels through the longest sequence, so it
+  // wins no tie.
   let longest = 0;
   for (const [first, past] of sequencesOf(bounds)) {
     longest = Math.max(longest, past - first);
@@ -65,8 +66,8 @@ export function leastCostPath(posterior, choices) {
       for (let gold = 0; gold < nChain; gold++) {
         expectedCost += probs[gold] * choices.costs[gold * nAll + tag];
       }
-      const mayBe = members.some((member) => isPossible[token * nChain + member] > 0);
-      emissions[token * nAll + tag] = mayBe ? -expectedCost : -Infinity;
+      const isPossible = members.some((member) => nPossible[token * nChain + member] > 0);
+      emissions[token * nAll + tag] = isPossible ? -expectedCost : -Infinity;
       const prob = members.reduce((sum, member) => sum + probs[member], 0);
       const penalty = tag < nChain ? 0 : nodePenalty;
       logProbs[token * nAll + tag] = Math.log(Math.max(prob, LEAST_LIKELY)) + penalty;
@@ -81,7 +82,9 @@ export function leastCostPath(posterior, choices) {
 }
 
 /**
- * Returns the path with the highest log-probability of those whose transitions are all nearly best.
+ * Returns the most probable path among those in which each tag is about as good a continuation as
+ * the best one: see `best_of_tied` in chain/queries.py. gamma_t[i] is the score of the best
+ * continuation after tag i at token t.
  *
  *     gamma_{t-1}[i] = max_j (M[i, j] + E[t, j] + gamma_t[j])
  *     argmax_y sum_t log p_t[y_t]
@@ -89,14 +92,15 @@ export function leastCostPath(posterior, choices) {
  *
  * @param {Potentials} scores
  * @param {Float64Array} logProbs log p of each tag at each token. Shape: (N, A)
- * @param {number} tolerance The most that a transition may be worse than the best one.
+ * @param {number} tolerance How much worse than the best continuation one may be.
  * @returns {Int32Array} Shape: (N,)
  */
 function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
   const { nTags, transitions, start, end } = chain;
   const path = new Int32Array(emissions.length / nTags);
   const tagBefore = new Int32Array(emissions.length);
-  // E + gamma of each tag at each token, with start and end.
+  // E + gamma of each tag at each token. The first token of a sequence has start, the last one end.
+  // Shape: (N, A)
   const ahead = new Float64Array(emissions.length);
   for (const [first, past] of sequencesOf(bounds)) {
     for (let j = 0; j < nTags; j++) {
@@ -137,7 +141,8 @@ function bestOfTied({ emissions, chain, bounds }, logProbs, tolerance) {
         sums[j] += logProbs[row + j];
       }
     }
-    followBack(tagBefore, first, past, sums.indexOf(Math.max(...sums)), path);
+    const lastTag = sums.indexOf(Math.max(...sums));
+    followBack(tagBefore, first, past, lastTag, path);
   }
   return path;
 

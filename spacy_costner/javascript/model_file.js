@@ -1,5 +1,6 @@
 /**
- * Reads a model file, which `make_web_model` in Python writes (`analysis/web_model.py`).
+ * Reads a model file, which `make_web_model` in analysis/web_model.py makes, and `pack_file` in
+ * analysis/web_file.py turns into bytes.
  *
  * It is compressed by gzip. Below that it has
  *
@@ -48,7 +49,7 @@ const ARRAY_TYPES = {
  * @param {string | URL | ArrayBuffer | Uint8Array | Response} source A URL, the bytes, or the
  *   response of `fetch`.
  * @returns {Promise<Uint8Array>}
- * @throws {Error} If it can't be fetched.
+ * @throws {Error} If it can't be fetched, or is none of these.
  */
 export async function fetchBytes(source) {
   if (source instanceof Uint8Array) {
@@ -95,7 +96,7 @@ export async function readModel(bytes) {
   if (FIRST_BYTES_OF_GZIP.every((byte, i) => bytes[i] === byte)) {
     bytes = await decompress(bytes);
   }
-  const start = MAGIC.length + 8;
+  const start = MAGIC.length + 4 + 4; // of the header, after its length
   const isModel = [...MAGIC].every((character, i) => bytes[i] === character.charCodeAt(0));
   if (!isModel || bytes.length < start) {
     throw new Error("model file: expected one that `costner page` has written, got other data");
@@ -123,8 +124,10 @@ export async function readModel(bytes) {
 }
 
 /**
- * @param {Uint8Array} bytes
+ * Reads the header of a model file, and checks that it lists arrays.
+ * @param {Uint8Array} bytes The bytes of the header.
  * @returns {any}
+ * @throws {Error} If it isn't JSON in UTF-8, or lists no arrays.
  */
 function parseHeader(bytes) {
   try {
@@ -142,8 +145,9 @@ function parseHeader(bytes) {
  * Reads an array.
  * @param {Uint8Array} content The bytes after the header.
  * @param {ArrayEntry} entry
- * @param {string} name
+ * @param {string} name The name of the array, for the error.
  * @returns {Float64Array | Int32Array | Uint32Array | Int16Array | Uint8Array}
+ * @throws {Error} If its type is unknown, or it goes beyond the end of the file.
  */
 function readArray(content, { dtype, shape, offset, differences }, name) {
   if (!Object.hasOwn(ARRAY_TYPES, dtype)) {
@@ -163,7 +167,7 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
     return new Float64Array(content.slice(offset, end).buffer);
   }
 
-  // Into the place of byte b of number i: the lowest byte comes first, as in memory.
+  // Byte b of number i is put into its place in memory, where the lowest byte comes first, too.
   const bytes = new Uint8Array(length * nBytes);
   for (let b = 0; b < nBytes; b++) {
     const first = offset + b * length;
@@ -184,6 +188,7 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
  * Decompresses bytes of gzip.
  * @param {Uint8Array} bytes
  * @returns {Promise<Uint8Array>}
+ * @throws {Error} If they are damaged or cut off.
  */
 async function decompress(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

@@ -22,9 +22,12 @@ import { makeTokenizer } from "./tokenizer.js";
  *
  * - `labels`: the labels that it predicts.
  * - `info`: what is known of the pipeline: name, lang, version, decoding, threshold, temperature,
- *   promise and others.
- * - `posterior(text)` and `decode(posterior, options)`: the two halves of the function, to predict a
- *   text again with other options in little time.
+ *   promise and others, as `describe_pipeline` in analysis/web_model.py collects them.
+ * - `posterior(text)` and `decode(posterior, options)`: the two halves of the function, to
+ *   predict a text again with other options in little time.
+ *
+ * It throws an Error if an option is unknown or out of its range, or doesn't fit the pipeline or
+ * another option.
  *
  * @typedef {((text: string, options?: Options) => Result) & {
  *   labels: string[],
@@ -39,7 +42,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @param {string | URL | ArrayBuffer | Uint8Array | Response} source Its URL, its bytes, or the
  *   response of `fetch`.
  * @returns {Promise<Ner>}
- * @throws {Error} If it can't be read, is no model file, or has another version.
+ * @throws {Error} If it can't be fetched, is no model file, is damaged, or has another version.
  */
 export async function load(source) {
   const model = await readModel(await fetchBytes(source));

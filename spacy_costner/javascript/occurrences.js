@@ -18,7 +18,7 @@ const TIMES_BORDERS = [2, 4];
  * Finds the values that occur several times in a text.
  * @param {Word[]} words The words of the text.
  * @param {(word: Word) => string} valueOf Returns the value of a word, "" for none.
- * @param {(word: Word) => boolean} takesPart Whether the word counts as an occurrence.
+ * @param {(word: Word) => boolean} takesPart Says whether the word counts as an occurrence.
  * @returns {number[][]} The tokens of each group, from the left.
  */
 export function groupOccurrences(words, valueOf, takesPart) {
@@ -43,8 +43,8 @@ export function groupOccurrences(words, valueOf, takesPart) {
 }
 
 /**
- * Finds the other occurrences that are nearest to one token of a group. Of two that are equally near,
- * the left one comes first.
+ * Finds the other occurrences that are nearest to one token of a group. Of two that are equally
+ * near, the left one comes first.
  * @param {number[]} tokens The tokens of a group, from the left.
  * @param {number} place The index in `tokens` of the token whose neighbours are searched for.
  * @param {number} nNearest How many to find, at most.
@@ -69,8 +69,9 @@ export function nearestOccurrences(tokens, place, nNearest) {
 }
 
 /**
- * Returns the ids of the features of a value, such as a word, from how often it had each label: first
- * the feature of its most frequent label, with the number of times, then those of the shares of labels.
+ * Returns the ids of the features of a value, such as a word, from how often it had each label:
+ * first that of its most frequent label, together with its share and the number of times that the
+ * value was there, then those of the shares of labels.
  *
  *     share of l = n_l / max(1, round(sum_m n_m))
  *
@@ -87,7 +88,7 @@ export function shareIds(counts, width) {
   }
   const total = roundHalfToEven(sum);
 
-  // The first ids are those of shares: label after label, one for each bin but the lowest.
+  // The ids from 0 on are those of shares: label after label, one for each bin but the lowest.
   const nBinsAboveLowest = SHARE_BORDERS.length;
   const idsOfShares = [];
   let best = 0;
@@ -103,8 +104,8 @@ export function shareIds(counts, width) {
 
   const ids = [];
   if (total !== 0) {
-    // The other ids are those of the most frequent label: an id for each label, bin of its share and
-    // bin of the total, numbered in this order.
+    // The ids after them are those of the most frequent label: one for each label, bin of its share
+    // and bin of the total, numbered in this order.
     const bestBin = binOf(counts[best] / Math.max(total, 1), SHARE_BORDERS);
     const nBins = nBinsAboveLowest + 1;
     const nTimesBins = TIMES_BORDERS.length + 1;

@@ -33,10 +33,10 @@ export class Posterior {
     /** @type {EntityProbabilities | null} */
     this._entities = null;
     /**
-     * The entities that were searched for so far, by their least probability. It has one item at most.
-     * @type {Map<number, ScoredEntity[]>}
+     * The entities of the last search, and their least probability.
+     * @type {{floor: number, entities: ScoredEntity[]} | null}
      */
-    this._likely = new Map();
+    this._likely = null;
   }
 
   /** The distribution of paths, at the temperature. */
@@ -59,7 +59,7 @@ export class Posterior {
    * Sums the columns of tags that mean the same: the chain may have several tags for O, which
    * annotation and costs don't tell apart.
    * @param {Float64Array} table A number for each token and tag. Shape: (N, K)
-   * @returns {Float64Array} Shape: (N, tags with a single O)
+   * @returns {Float64Array} Shape: (N, number of tags with a single O)
    */
   collapse(table) {
     const { collapsed_of: collapsedOf } = this.tags;
@@ -74,9 +74,9 @@ export class Posterior {
 
   /**
    * Returns the probability of an entity.
-   * @param {Entity} entity
-   * @param {number[][]} [covers] For decoding by cost: the labels of the chain that each label or node
-   *   of the label tree covers. Their probabilities are summed.
+   * @param {Entity} entity It begins and ends with a word.
+   * @param {number[][]} [covers] For decoding by cost: the labels of the chain that each label or
+   *   node of the label tree covers. Their probabilities are summed. A label covers itself.
    * @returns {number}
    */
   entityProbability(entity, covers) {
@@ -87,18 +87,14 @@ export class Posterior {
 
   /**
    * Returns all entities with at least some probability, which may overlap, ordered by begin and
-   * end. They are kept: if the next floor is higher, no new search is needed.
+   * end. They are kept: unless the next floor is lower, no new search is needed.
    * @param {number} floor The least probability.
    * @returns {ScoredEntity[]}
    */
   likelyEntities(floor) {
-    const lowest = Math.min(floor, ...this._likely.keys());
-    let entities = this._likely.get(lowest);
-    if (entities === undefined) {
-      entities = this.entities.likely(lowest);
-      this._likely.clear();
-      this._likely.set(lowest, entities);
+    if (this._likely === null || floor < this._likely.floor) {
+      this._likely = { floor, entities: this.entities.likely(floor) };
     }
-    return entities.filter(({ prob }) => prob >= floor);
+    return this._likely.entities.filter(({ prob }) => prob >= floor);
   }
 }

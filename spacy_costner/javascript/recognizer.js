@@ -34,10 +34,13 @@ import { Posterior } from "./posterior.js";
  * The options of a prediction.
  * @typedef {Object} Options
  * @property {number} [threshold] The least probability of entities, from 0 to 1.
- * @property {Record<string, number>} [labels] Thresholds or biases of single labels.
+ * @property {Record<string, number>} [labels] Thresholds or biases of single labels. Other labels
+ *   have `threshold` or `bias`. If that is left out, it is the pipeline's, or 0.5 or 0 if it has
+ *   none.
  * @property {number} [missCost] What a missed entity costs. With it entities are predicted whose
  *   probability is at least falseAlarmCost / (falseAlarmCost + missCost).
- * @property {number} [falseAlarmCost] What a false alarm costs. Both are 1 if left out.
+ * @property {number} [falseAlarmCost] What a false alarm costs. If only one of the two costs is
+ *   given, the other is 1.
  * @property {"viterbi" | "threshold" | "min-cost"} [decoding] How entities are chosen. If left out,
  *   by the threshold or the costs, if these are given, or else as the pipeline does.
  * @property {number} [bias] For the best path, "viterbi": what is added to the scores of all tags
@@ -57,12 +60,16 @@ const OPTIONS = [
   "guaranteed",
 ];
 
-/** The weights of one pass: of its features and of its chain. */
+/**
+ * The weights of one pass: of its features and of its chain. A model has one pass, or two. Then the
+ * first one predicts labels that are features of the second: see `FirstPass` in ml/first_pass.py.
+ */
 class Pass {
   /**
    * @param {any} data What the header of the model file says of the pass: see `_describe_pass` in
    *   analysis/web_model.py.
-   * @param {Record<string, any>} arrays The arrays of the model file.
+   * @param {Record<string, any>} arrays The arrays of the model file. Those of the pass are named
+   *   after it, such as "pass0.weights".
    * @param {Features} features
    */
   constructor(data, arrays, features) {
@@ -72,7 +79,8 @@ class Pass {
     this.nTags = data.tags.label_of.length;
     const weights = floatsOf(arrays[`${name}.weights`], data.exponent);
     // Many features have the same row of weights, which the file has once: `rowIds` says which of
-    // these rows each feature has. Features that are not in `used_rows` have no weights.
+    // these rows each feature has. It is -1 for features that are not in `used_rows`,
+    // which have no weights.
     const rowIds = new Int32Array(features.nRows).fill(-1);
     const usedRows = arrays[`${name}.used_rows`];
     const idsOfUsedRows = arrays[`${name}.row_ids`];
@@ -93,9 +101,11 @@ class Pass {
   }
 
   /**
-   * Returns the emissions of a text, without those of features of labels that a first pass predicts.
+   * Returns the emissions of a text, without the weights of labels that a first pass predicts:
+   * `Recognizer.addLabels` adds these.
    * @param {Doc} doc
-   * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text.
+   * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text: see
+   *   `Features.findInDoc`.
    * @returns {Float64Array} Shape: (N, K)
    */
   score(doc, idsInDoc) {
@@ -108,15 +118,19 @@ class Pass {
 /** The model of a pipeline. */
 export class Recognizer {
   /**
-   * @param {Model} model
+   * @param {Model} model The model file. `make_web_model` in analysis/web_model.py makes its
+   *   header.
    * @param {(text: string) => Token[]} tokenize
+   * @throws {Error} If its features are unknown or too many.
    */
   constructor({ header, arrays }, tokenize) {
     this.tokenize = tokenize;
     this.info = header.info;
     this.promise = header.promise;
     this.cutsAtLines = header.cuts_at_lines;
+    // The tags of labels that were added after training: these are never predicted.
     this.impossibleTags = header.impossible_tags;
+    // Labels that the model has, but the component doesn't write.
     this.hiddenLabels = new Set(header.hidden_labels);
     /** @type {Decoding} */
     this.decoding = { ...header.decoding };
@@ -135,10 +149,22 @@ export class Recognizer {
     this.temperature = new Temperature(header.temperature, this.pass.tags, this.pass.chain);
   }
 
-  /** The labels that can be predicted. */
+  /**
+   * The labels that the pipeline writes, and the nodes above them if it decodes by cost with a
+   * label tree.
+   */
   get labels() {
-    const { labels } = this.decoding.choices?.tags ?? this.pass.tags;
-    return labels.filter((label) => !this.hiddenLabels.has(label));
+    return this.labelsOf(this.decoding).filter((label) => !this.hiddenLabels.has(label));
+  }
+
+  /**
+   * Returns the names that the numbers in `label` of decoded entities stand for.
+   * @param {Decoding} decoding
+   * @returns {string[]}
+   */
+  labelsOf(decoding) {
+    // Nodes of a label tree come after the labels of the chain.
+    return decoding.choices?.tags.labels ?? this.pass.tags.labels;
   }
 
   /**
@@ -157,7 +183,7 @@ export class Recognizer {
     const { nTags } = this.pass;
     const isSpace = doc.words.map((word) => word.isSpace);
     isSpace.forEach((isTokenSpace, token) => {
-      // White space can't begin or end an entity.
+      // White space has no tag that only the first or the last token of an entity has.
       const impossibleForSpace = isTokenSpace ? this.pass.tags.at_border : [];
       for (const tag of [...impossibleForSpace, ...this.impossibleTags]) {
         emissions[token * nTags + tag] = -Infinity;
@@ -185,11 +211,12 @@ export class Recognizer {
   }
 
   /**
-   * Adds the weights of features of labels to emissions, in place. These are the labels that a first
-   * pass predicts for the other occurrences of a word.
+   * Adds the weights of features of labels to emissions, in place. The features are the labels that
+   * a first pass predicts for the other occurrences of a word. Without a first pass nothing is
+   * added.
    * @param {Float64Array} emissions Shape: (N, K)
    * @param {Doc} doc
-   * @param {number[]} bounds
+   * @param {number[]} bounds See `findBounds`.
    * @param {IdsOfTokens[]} idsInDoc The ids in the columns that depend on the text.
    */
   addLabels(emissions, doc, bounds, idsInDoc) {
@@ -205,12 +232,14 @@ export class Recognizer {
     const scores = { emissions: emissionsOfFirst, chain: this.firstPass.chain, bounds };
     const marginals = new ForwardBackward(scores).marginals();
 
-    // The probability of O and of each label: the sum over the tags that have it.
-    const nLabels = tags.labels.length + 1;
-    const probabilities = new Float64Array(doc.words.length * nLabels);
+    // The probability of O and of each label: the sum over the tags that have it. The first column
+    // is that of O, whose label is -1. Shape: (N, labels + 1)
+    const nColumns = tags.labels.length + 1;
+    const probabilities = new Float64Array(doc.words.length * nColumns);
     for (let i = 0; i < marginals.length; i++) {
       const token = Math.floor(i / nTags);
-      probabilities[token * nLabels + tags.label_of[i % nTags] + 1] += marginals[i];
+      const column = tags.label_of[i % nTags] + 1;
+      probabilities[token * nColumns + column] += marginals[i];
     }
     const ids = this.features.findLabels(groups, probabilities, ["O", ...tags.labels]);
     this.pass.emissions.addValues(emissions, this.features.labelColumns, ids);
@@ -221,6 +250,8 @@ export class Recognizer {
    * @param {Posterior} posterior
    * @param {Options} [options]
    * @returns {Result}
+   * @throws {Error} If an option is unknown or out of its range, doesn't fit the pipeline or
+   *   another option, or asks for the guaranteed set of a pipeline that promises nothing.
    */
   decode(posterior, options = {}) {
     const decoding = chooseDecoding(options, this.decoding, this.pass.tags.labels);
@@ -233,29 +264,31 @@ export class Recognizer {
       if (this.promise === null) {
         throw new Error("guaranteed: expected a pipeline with a promise, this one has none");
       }
-      // The promise is of the pipeline's own decoding.
+      // The promise is about the pipeline's own decoding, whatever the options say.
       const predicted = this.predict(posterior, this.decoding);
-      const spans = guaranteedSet(posterior, this.promise, predicted);
-      result.guaranteed = spans
-        .filter(({ label }) => !this.hiddenLabels.has(posterior.tags.labels[label]))
-        .map((span) => toResult({ ...span, name: posterior.tags.labels[span.label] }, posterior));
+      const labels = this.labelsOf(this.decoding);
+      result.guaranteed = guaranteedSet(posterior, this.promise, predicted)
+        .map((span) => ({ ...span, name: labels[span.label] }))
+        .filter(({ name }) => !this.hiddenLabels.has(name))
+        .map((span) => toResult(span, posterior));
     }
     return result;
   }
 
   /**
-   * Predicts entities with their labels by name and their probabilities.
+   * Predicts entities with the names of their labels and their probabilities, without those of
+   * hidden labels.
    * @param {Posterior} posterior
    * @param {Decoding} decoding
    */
   predict(posterior, decoding) {
-    const covers = decoding.kind === "min-cost" ? decoding.choices?.covers : undefined;
-    const labels = decoding.choices?.tags.labels ?? posterior.tags.labels;
-    return trim(decode(posterior, decoding), posterior.isSpace)
+    const labels = this.labelsOf(decoding);
+    const entities = decode(posterior, decoding);
+    return trim(entities, posterior.isSpace)
       .map((entity) => ({
         ...entity,
         name: labels[entity.label],
-        prob: posterior.entityProbability(entity, covers),
+        prob: posterior.entityProbability(entity, decoding.choices?.covers),
       }))
       .filter(({ name }) => !this.hiddenLabels.has(name));
   }
@@ -272,11 +305,13 @@ function toResult({ begin, end, name, prob }, { tokens }) {
 }
 
 /**
- * Returns the decoding that options ask for.
+ * Returns the decoding that options ask for. If they ask for none, it is that of the pipeline.
  * @param {Options} options
- * @param {Decoding} pipelineDecoding The decoding of the pipeline.
+ * @param {Decoding} pipelineDecoding
  * @param {string[]} modelLabels
  * @returns {Decoding}
+ * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
+ *   another option.
  */
 function chooseDecoding(options, pipelineDecoding, modelLabels) {
   for (const name of Object.keys(options)) {
@@ -305,14 +340,21 @@ function chooseDecoding(options, pipelineDecoding, modelLabels) {
     checkNumber(`labels.${label}`, labels?.[label], least, most);
   }
   if (kind === "threshold") {
-    const value = hasCost ? thresholdOfCosts(missCost, falseAlarmCost) : threshold;
-    return { kind, threshold: checkNumber("threshold", value ?? 0.5, 0, 1), labels };
+    if (bias !== undefined) {
+      throw new Error("bias: expected the decoding viterbi with a bias, got threshold");
+    }
+    let value = threshold ?? pipelineDecoding.threshold ?? 0.5;
+    if (hasCost) {
+      value = thresholdOfCosts(missCost, falseAlarmCost);
+    }
+    return { kind, threshold: checkNumber("threshold", value, 0, 1), labels };
   }
   if (kind === "viterbi") {
     if (hasThreshold) {
       throw new Error("decoding: expected threshold with a threshold or costs, got viterbi");
     }
-    return { kind, bias: checkNumber("bias", bias ?? 0, -Infinity, Infinity), labels };
+    const value = bias ?? pipelineDecoding.bias ?? 0;
+    return { kind, bias: checkNumber("bias", value, -Infinity, Infinity), labels };
   }
   if (kind === "min-cost") {
     if (pipelineDecoding.kind !== kind || isSet) {
@@ -324,10 +366,11 @@ function chooseDecoding(options, pipelineDecoding, modelLabels) {
 }
 
 /**
- * Returns the threshold with the lowest expected cost.
+ * Returns the threshold with the lowest expected cost, if probabilities are calibrated.
  * @param {number} missCost
  * @param {number} falseAlarmCost
  * @returns {number}
+ * @throws {Error} If a cost is negative or not finite, or both are 0.
  */
 function thresholdOfCosts(missCost = 1, falseAlarmCost = 1) {
   checkNumber("missCost", missCost, 0, Infinity);
@@ -339,16 +382,22 @@ function thresholdOfCosts(missCost = 1, falseAlarmCost = 1) {
 }
 
 /**
- * Returns a number, if it is finite and in a range.
- * @param {string} name
+ * Returns a number after a check that it is finite and in a range.
+ * @param {string} name The name of the option, for the error.
  * @param {unknown} value
  * @param {number} least
  * @param {number} most
  * @returns {number}
+ * @throws {Error} If it isn't.
  */
 function checkNumber(name, value, least, most) {
   if (typeof value !== "number" || !Number.isFinite(value) || value < least || value > most) {
-    const range = Number.isFinite(most) ? ` from ${least} to ${most}` : "";
+    let range = "";
+    if (Number.isFinite(most)) {
+      range = ` from ${least} to ${most}`;
+    } else if (Number.isFinite(least)) {
+      range = ` of at least ${least}`;
+    }
     throw new Error(`${name}: expected a finite number${range}, got ${value}`);
   }
   return value;

@@ -1,10 +1,12 @@
 /**
- * spaCy's rule tokenizer (spacy/tokenizer.pyx), of the description that analysis/web_tokenizer.py makes.
+ * spaCy's rule tokenizer (spacy/tokenizer.pyx), made of what `describe_tokenizer` in
+ * analysis/web_tokenizer.py returns.
  *
- * A text is cut where whitespace begins and ends. Of each piece, the tokenizer removes prefixes and
- * suffixes until nothing is left to remove, or until what remains is a special case, such as "U.S.".
- * What remains is split at infixes. In the end, sequences of tokens that are a special case together are
- * replaced by its tokens: `(?)` or `z. B.`, which affixes or spaces have split.
+ * A text is cut where whitespace begins and ends. From each piece, the tokenizer removes prefixes
+ * and suffixes until none is left, or until what remains is a special case, such as "U.S.", or
+ * matches `token_match`. What remains is split at infixes. In the end, sequences of tokens that are
+ * a special case together are replaced by its tokens: `(?)` or `z. B.`, which affixes or spaces
+ * have split.
  */
 
 /**
@@ -22,13 +24,14 @@
  * @property {?string} infix_finditer
  * @property {?string} token_match
  * @property {?string} url_match
- * @property {boolean} infix_can_be_empty
+ * @property {boolean} infix_can_be_empty Whether the infix can match nothing.
  * @property {string[][]} rules The tokens of each special case.
- * @property {boolean} faster_heuristics
+ * @property {boolean} faster_heuristics See `addSpecial`.
  */
 
 /**
- * A node of the tree of special cases: the next token leads to the next node.
+ * A node of the tree of special cases: the next token leads to the next node. A special case ends
+ * at a node with `isEnd`.
  * @typedef {{next: Map<string, Node>, isEnd: boolean}} Node
  */
 
@@ -46,6 +49,7 @@ export function makeTokenizer(description) {
   return (text) => tokenizer.tokenize(text);
 }
 
+/** The tokenizer of a description. */
 class Tokenizer {
   /** @param {Description} description */
   constructor(description) {
@@ -56,7 +60,8 @@ class Tokenizer {
     this.urlMatch = compile(description.url_match, "uy");
     this.nonEmptyInfix = null;
     if (description.infix_can_be_empty) {
-      // A match isn't empty if less of the text is left after it.
+      // Group 1 is the rest of the text before the match. If it is the rest after it, too, the
+      // match is empty. The pattern itself has no capturing groups.
       this.nonEmptyInfix = compile(`(?=([^]*))(?:${description.infix_finditer})(?!\\1$)`, "uy");
     }
 
@@ -73,11 +78,13 @@ class Tokenizer {
   }
 
   /**
-   * Adds a special case. The cache is emptied. It then gets the tokens that the special case has without
-   * special cases. After the last special case they stay there, as they do in a pipeline that spaCy has
-   * loaded, so that a text with the same pieces gets the same tokens as in spaCy.
-   * @param {string[]} words
-   * @param {boolean} fasterHeuristics Whether special cases that affixes don't split stay out of the tree.
+   * Adds a special case. The cache is emptied. It then gets the tokens that the text of the special
+   * case has if special cases aren't looked up. Those of the last special case stay there, as they
+   * do in a pipeline that spaCy has loaded, so that a text with the same pieces gets the same
+   * tokens.
+   * @param {string[]} words Its tokens.
+   * @param {boolean} fasterHeuristics Whether special cases that neither affixes nor spaces split
+   *   stay out of the tree.
    */
   addSpecial(words, fasterHeuristics) {
     const chunk = words.join("");
@@ -123,8 +130,8 @@ class Tokenizer {
   }
 
   /**
-   * Splits a text where whitespace begins and ends, and the pieces at affixes. A space after a piece
-   * belongs to its last token; more of them, and other whitespace, are tokens.
+   * Splits a text where whitespace begins and ends, and the pieces at affixes. One space after a
+   * piece belongs to its last token; more of them, and other whitespace, are tokens.
    * @param {string} text
    * @param {boolean} hasSpecials Whether special cases are looked up.
    * @returns {Token[]}
@@ -158,7 +165,8 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a piece of text between whitespace, or of whitespace.
+   * Returns the tokens of a piece of text between whitespace, or of whitespace, and keeps them in
+   * the cache.
    * @param {string} piece
    * @param {boolean} hasSpecials
    * @returns {string[]}
@@ -190,7 +198,8 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a special case. Long texts aren't hashed.
+   * Returns the tokens of a special case. A text longer than all of them isn't even looked up, as
+   * that would hash it.
    * @param {string} piece
    * @returns {string[] | undefined}
    */
@@ -208,7 +217,9 @@ class Tokenizer {
   }
 
   /**
-   * Removes prefixes and suffixes from a piece of text, one of each in turn, and splits what remains.
+   * Removes prefixes and suffixes from a piece of text, one of each in turn, and splits what
+   * remains. It stops as soon as the rest without its prefix, or without its suffix, is a special
+   * case.
    * @param {string} piece
    * @param {boolean} hasSpecials
    * @returns {string[]}
@@ -270,7 +281,7 @@ class Tokenizer {
     let end = 0;
     for (const [infixStart, infixEnd] of this.findInfixes(rest)) {
       if (infixStart === 0) {
-        continue;
+        continue; // as in spaCy: an infix at the beginning stays with what follows
       }
       if (infixStart !== end) {
         tokens.push(rest.slice(end, infixStart));
@@ -287,8 +298,8 @@ class Tokenizer {
   }
 
   /**
-   * Finds infixes as Python's `finditer` does: after an empty match it looks for one that isn't empty
-   * at the same place.
+   * Finds infixes as Python's `finditer` does: after an empty match it looks for one that isn't
+   * empty at the same place.
    * @param {string} text
    * @returns {[number, number][]} Where each begins and ends.
    */
@@ -341,8 +352,8 @@ class Tokenizer {
   }
 
   /**
-   * Replaces sequences of tokens by the tokens of the special case that they are together. A sequence
-   * stays as it is if its text, with its spaces, is not that of the special case.
+   * Replaces sequences of tokens by the tokens of the special case that they are together. A
+   * sequence stays as it is if its text, with its spaces, is not that of the special case.
    * @param {string} text
    * @param {Token[]} tokens
    * @param {[number, number][]} sequences In the order of the text, without overlaps.
@@ -378,8 +389,8 @@ class Tokenizer {
 }
 
 /**
- * Chooses sequences that don't overlap, the longest first, then the first. As in spaCy, one that isn't
- * chosen still excludes shorter ones at its tokens.
+ * Chooses sequences that don't overlap, the longest first, then the first. As in spaCy, one that
+ * isn't chosen still excludes shorter ones at its tokens.
  * @param {[number, number][]} sequences
  * @returns {[number, number][]} In the order of the text.
  */
@@ -403,7 +414,8 @@ const SPACE = 0x20;
 const OTHER_SPACES = new Set([0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000]);
 
 /**
- * Says whether Python's `str.isspace` is true for a UTF-16 unit. JavaScript's `\s` has a few others.
+ * Says whether Python's `str.isspace` is true for a UTF-16 unit. JavaScript's `\s` differs in a
+ * few.
  * @param {number} code
  */
 function isSpace(code) {

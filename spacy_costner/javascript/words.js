@@ -1,10 +1,9 @@
 /**
- * Features of words: what depends on the word alone, whatever its text.
+ * Features of words: what depends on the word alone, whatever the text around it.
  *
- * A column is a kind of value, such as the word in lower case. Each of its values has an id, the
- * index of the value in the model file. `WORD_COLUMNS` has a function for each kind, which takes
- * the column of a model file to a function from words to ids. See `features/words.py`, `memory.py`
- * and `clusters.py`.
+ * A column is a kind of value, such as the word in lower case. Its values have ids, which count
+ * from 0. `WORD_COLUMNS` has a function for each kind, which takes the column of a model file to a
+ * function from words to ids. See `features/words.py`, `memory.py` and `clusters.py`.
  */
 
 import {
@@ -72,7 +71,7 @@ export const ATTRIBUTES = {
 };
 
 /**
- * Yes-or-no attributes of words: those of spaCy, and those that our config adds.
+ * Yes-or-no attributes of words: those of spaCy, then those of `TEXT_FLAGS` in features/words.py.
  * @type {Record<string, (word: Word) => boolean>}
  */
 const FLAGS = {
@@ -94,14 +93,17 @@ const FLAGS = {
 const GREEK =
   "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|" +
   "sigma|tau|upsilon|phi|chi|psi|omega";
+// Python also takes the Turkish letters İ and ı for i where case doesn't matter.
+const GREEK_WITH_TURKISH_I = GREEK.replaceAll("i", "[i\u0130\u0131]");
 
 /**
- * The types of words for which their letters matter. A word is compared with these first.
+ * The types of words that depend on their letters. A word is compared with these first.
  * @type {[string, RegExp][]}
  */
 const SPELLINGS = [
+  // `(?=[^])`: the empty word, which has no first character, is no numeral.
   ["Roman numeral", /^(?=[^])X{0,3}(?:IX|IV|V?I{0,3})$/u],
-  ["Greek letter", new RegExp(`^(?:${GREEK})$`, "iu")],
+  ["Greek letter", new RegExp(`^(?:${GREEK_WITH_TURKISH_I})$`, "iu")],
   ["Greek letter", /^[\u0391-\u03c9]$/u],
   ["base sequence", /^[ACGTU]{4,}$/u],
 ];
@@ -164,7 +166,7 @@ function outlineOf(character) {
 }
 
 /**
- * Makes the function from words to the id of a value, of those of a column.
+ * Makes the function from words to the id of their value, if the column has it.
  * @param {string[]} values The values, in the order of their ids.
  * @param {(word: Word) => string | null} valueOf Returns the value of a word, or null for none.
  * @returns {FindIds}
@@ -179,7 +181,8 @@ function findInValues(values, valueOf) {
 }
 
 /**
- * Makes the function from the hash of a string to a row of ids in a table; none for other hashes.
+ * Makes the function from the hash of a string to the ids in its row of a table, without those of
+ * -1; null for a hash that has no row.
  * @param {Uint32Array} keys The lowest 32 bits of the hashes, one for each row.
  * @param {Int32Array} table The ids of all rows, -1 for none. Shape: (keys, width)
  * @returns {(key: number) => ArrayLike<number> | null}
@@ -223,18 +226,18 @@ export const WORD_COLUMNS = {
     );
   },
 
-  /** Whether a word has a flag: the value "yes", or none. */
+  /** Whether a word has a flag: its value is "yes" then, the only one of the column. */
   flag(column) {
     const hasFlag = FLAGS[column.flag];
     return findInValues(column.values, (word) => (hasFlag(word) ? "yes" : null));
   },
 
-  /** One of 17 types of words. */
+  /** The type of a word, such as "capitals": see `SPELLINGS` and `OUTLINES`. */
   character_type(column) {
     return findInValues(column.values, characterType);
   },
 
-  /** The labels that the value of an attribute had in the training data. */
+  /** Label memory: how often the value of an attribute had each label in the training data. */
   memory(column, symbols) {
     const attributeOf = ATTRIBUTES[column.attribute];
     const find = findInTable(column.keys, column.table);

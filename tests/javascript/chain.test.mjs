@@ -147,6 +147,16 @@ for (const scale of [1, 10, 3000]) {
   }
 }
 
+test("marginals of tags whose messages differ by hundreds of powers of ten", () => {
+  // One token, at which only tag 1 can be both the first and the last of a path. The other tags have
+  // so much larger messages of one direction that the product of both of tag 1 is below 1e-308.
+  const start = Float64Array.of(458, 0, -Infinity);
+  const end = Float64Array.of(-Infinity, 0, 458);
+  const chain = new ChainScores(new Float64Array(9), start, end);
+  const potentials = { emissions: new Float64Array(3), chain, bounds: [0, 1] };
+  assert.deepEqual([...new ForwardBackward(potentials).marginals()], [0, 1, 0]);
+});
+
 test("entities without overlap have the largest gain", () => {
   const random = randomNumbers(7);
   for (let round = 0; round < 50; round++) {
