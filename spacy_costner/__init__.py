@@ -7,8 +7,9 @@ __version__ = "0.3.0"
 
 
 def _require_compiled() -> None:
-    """A clone without extension modules comes before an installed package, as Python imports from
-    the folder that it starts in."""
+    """Raise an ImportError that says what to do, if this package is a clone without compiled
+    modules. Python imports from the folder that it starts in, so within a clone it doesn't find an
+    installed package."""
     package = Path(__file__).parent
     for folder in ("chain", "sparse"):
         if PathFinder.find_spec("native", [str(package / folder)]) is None:

@@ -109,7 +109,8 @@ class Annotation:
         return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
 
     def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
-        """Find the borders at which some epochs of training cut the predicted docs of examples.
+        """Find the borders at which every other epoch of training cuts the predicted docs of
+        examples: see `training.segmentations`.
 
         If the sentences of a predicted doc are not known, those of its reference count. The doc
         itself doesn't get these sentences, so that features are the same as in prediction.

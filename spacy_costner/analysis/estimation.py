@@ -195,7 +195,7 @@ def estimate(
     ner = get_trained(nlp, name)
     annotated = [doc for doc in drawn if len(doc)]
     check_annotated(annotated)
-    times = numpy.ones(len(annotated), dtype="int64")
+    times = numpy.ones(len(annotated), dtype="int64")  # how often each doc was drawn
     is_of_session = any(Measuring.is_in(doc.user_data) for doc in annotated)
     # The docs were drawn in one of three ways. First check what can be checked without the texts.
     if is_of_session:
@@ -206,7 +206,9 @@ def estimate(
         check_simple_random(ner, annotated)
     else:
         drawings = read_drawings(annotated)
-        check_pipeline(ner, annotated, drawings[0])
+        # All drawings are from the same texts, for the same pipeline: the first one stands for all.
+        first_drawing = drawings[0]
+        check_pipeline(ner, annotated, first_drawing)
         times = numpy.asarray([drawing.times for drawing in drawings])
     if times.sum() < MIN_DRAWINGS:
         raise ValueError(
@@ -236,7 +238,7 @@ def estimate(
         probs = numpy.full(len(annotated), 1 / expected.docs)
         sample = Sample(probs, expected.docs, with_replacement=False)
     else:
-        check_drawn_from(drawings[0], expected)
+        check_drawn_from(first_drawing, expected)
         # An annotator may have changed the text of a doc.
         check_are_texts(annotated, expected)
         sample = sample_of(drawings)
@@ -280,8 +282,11 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
 
 
 def check_drawn_from(drawing: Drawing, expected: Expected) -> None:
-    """Check that docs were drawn from the texts of which something is expected.
+    """Check that docs were drawn from the texts that were predicted now, and for this pipeline.
 
+    drawing (Drawing): How the docs were drawn: the digest of the texts, and the number of entities
+        that the pipeline expected in them.
+    expected (Expected): What the pipeline expects of the texts now.
     RAISES (ValueError): If they were drawn from other texts, or for a pipeline that expects another
         number of entities in the texts.
     """
@@ -462,7 +467,8 @@ def count_drawn(
     totals = expected.totals
     gold_numbers = count_table(annotated_keys, all_labels)
     correct_numbers = count_table(correct_keys, all_labels)
-    # How many entities are predicted is known of all texts: nothing is left to estimate.
+    # How many entities are predicted is known of all texts: the number that is expected of a doc is
+    # the true one.
     predicted_numbers = numpy.pad(annotated_counts.predicted, padding)
     counts_of_labels = zip(
         make_counts(gold_numbers, annotated_counts.annotated, totals.annotated),
@@ -516,6 +522,7 @@ def estimate_label(
         n_wrong (int): The number of wrong entities in the drawn docs.
         wrong (str): What wrong entities are called in the refusal.
         """
+        # What the model says without the drawn docs
         model_alone = float(ratio(numerator.expected_total, denominator.expected_total))
         if min(n_correct, n_wrong) < MIN_OF_EACH:
             refusal = (
@@ -527,7 +534,11 @@ def estimate_label(
         score_alone = estimate_share(
             numerator.without_model(), denominator.without_model(), sample, confidence=confidence
         )
-        return Measure(as_share(score), model_alone, as_share(score_alone))
+        return Measure(
+            estimate=as_share(score),
+            model_alone=model_alone,
+            annotated_alone=as_share(score_alone),
+        )
 
     return LabelEstimate(
         label=label,
@@ -548,7 +559,8 @@ def measure_number(
 ) -> Measure:
     """Estimate the number of entities in all texts, unless the drawn docs have too few.
 
-    annotated (Count): The annotated entities.
+    annotated (Count): The annotated entities. Its field `annotated` has their number in each drawn
+        doc.
     n_tokens (Count): The tokens of the drawn docs and of all texts.
     sample (Sample): The drawn docs.
     confidence (float): The probability that the interval contains the true number.
@@ -567,7 +579,9 @@ def measure_number(
         annotated.without_model(), n_tokens.without_model(), sample, confidence=confidence
     )
     total_alone = Interval(*(bound * n_tokens.expected_total for bound in entities_per_token))
-    return Measure(as_floats(total), model_alone, as_floats(total_alone))
+    return Measure(
+        estimate=as_floats(total), model_alone=model_alone, annotated_alone=as_floats(total_alone)
+    )
 
 
 def refused(model_alone: float, refusal: str) -> Measure:

@@ -118,6 +118,7 @@ def check_end(training: Mapping[str, Any]) -> None:
     RAISES (ValueError): If it doesn't end, or a limit is below 0.
     """
     limits = {name: training[name] for name in ("max_epochs", "max_steps")}
+    # In spaCy, 0 is no limit. So one of the two has to be above 0.
     if max(limits.values()) <= 0 or min(limits.values()) < 0:
         raise ValueError(
             "training: expected max_epochs or max_steps of at least 1, and neither below 0, got "
@@ -359,7 +360,7 @@ def train_linear(
     minimised with a penalty (see `train_at_once`). Docs have to be in memory for that, and the
     component has to allow it (see `can_train_at_once`). Otherwise it is trained by updates, as
     `spacy train` does. After training the weights are made slim, unless the model keeps all of
-    them: see `slim_down`.
+    them: those that hardly matter become 0, and the others are rounded (see `slim_down`).
 
     The model may have a hidden layer. Normally it is trained alone, after the weights: see
     `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
@@ -374,7 +375,7 @@ def train_linear(
         memory.
     is_small (bool | None): Whether docs are few. None: they are counted here.
     RETURNS (Trained): How the last training of the weights ended. The reason is `INTERRUPTED`, too,
-        if that of the layer was interrupted.
+        if the training of the hidden layer was interrupted.
     RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
     if cache is not None:
@@ -471,7 +472,7 @@ def train_by_updates(
         desc = "train"
         if n_seeds > 1:
             desc = f"train {i + 1}/{n_seeds}"
-        weights.restart(first_weights)
+        weights.restart(first_weights)  # each training begins with the same weights
         trained = train(
             trainable,
             ner.objective,
@@ -490,6 +491,7 @@ def train_by_updates(
             break  # Its weights so far count in the mean.
     # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
+    # `restart` sets weights, too: here those of the trained model.
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
     slim_weights(ner)
     if layer is not None:  # There is only one training then: see `train_linear` and `check_cache`.

@@ -190,7 +190,7 @@ def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     """
     size = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
     lines = [size, ""]
-    if audited.over_borders:
+    if audited.over_borders:  # entities across the borders of sequences, which can't be predicted
         lines += [f"{audited.over_borders:,} {UNPREDICTABLE}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
     for suspect, task in zip(audited.suspects[:N_PRINTED], tasks):

@@ -84,7 +84,7 @@ def thresholds_text(result: Guarantee) -> str:
     """Write a table with a row for each part that a promise was made for, and its threshold. The
     first columns name the part: its group, its label or both. If there is a single part, its row
     is named "all"."""
-    name_columns = divided_by(result.promise)
+    name_columns = divided_by(result.promise)  # fields of a part: "group", "label", both or none
     has_one_part = not name_columns
     if has_one_part:
         name_columns = ["label"]

@@ -99,7 +99,8 @@ class MinCost:
         tags = Tags(choices.labels, posterior.tags.scheme.name)
         path, scores = self._choose_path(posterior)
         entities = tags.decode(path, scores.lengths)
-        return DecodedSpans(entities, choices.labels, choices.covers)
+        # A predicted node covers the labels below it.
+        return DecodedSpans(entities, labels=choices.labels, covers=choices.covers)
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute the expected cost of the tag a_t that is predicted for each token. Shape: (N,)
@@ -107,6 +108,7 @@ class MinCost:
         sum_k p(y_t = k) cost[k, a_t]
         """
         path, scores = self._choose_path(posterior)
+        # The score of a tag is minus its expected cost. Shape of `emissions`: (N, A)
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _choose_path(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
@@ -114,7 +116,7 @@ class MinCost:
 
         RETURNS (tuple[Ints1d, Potentials]): The predicted tags; and the scores of all A tags, which
             are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or minus infinity
-            where a tag isn't allowed. Shape: (N,)
+            where a tag isn't allowed. Shapes: (N,), (N, A)
         """
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)

@@ -352,7 +352,7 @@ class Posterior:
         tokens, the floor .01 finds at most a million entities of 32 bytes each.
 
         floor (float): The probability.
-        least (float): The lowest floor. A lower `floor` is raised to it.
+        least (float): The lowest floor. A lower `floor` is raised to it, as memory has a limit.
         RETURNS (tuple[Entities, Floats1d]): The entities, ordered by begin and end; and their
             probabilities. Shape: (E,)
         """

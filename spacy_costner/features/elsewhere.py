@@ -27,11 +27,12 @@ class ElsewhereColumn(BatchColumn):
     """
 
     def __init__(self, base: Column, *, side: int, n_nearest: int) -> None:
+        # The offset is 0: the column itself finds the words beside other occurrences.
         super().__init__(f"elsewhere:{base.name}[{side:+d}]", Window(offsets=(0,)))
         self.base = base
         self.side = side
         self.n_nearest = n_nearest
-        self.attributes = (base.name,)
+        self.attributes = (base.name,)  # tokens are read with this attribute, to compare words
 
     def collect(self, counts: TrainingCounts) -> None:
         """Take nothing: its values are those of the other column."""

@@ -132,7 +132,9 @@ class LabelCounts:
         self._unit_keys = [no_keys]
         self._counts: dict[str, list[UnitCounts]] = {}
         for attribute in attributes:
-            no_counts = UnitCounts(no_keys, no_keys, no_keys, numpy.zeros(0, dtype="int32"))
+            no_counts = UnitCounts(
+                unit=no_keys, value=no_keys, label=no_keys, n_times=numpy.zeros(0, dtype="int32")
+            )
             self._counts[attribute] = [no_counts]
 
     @property
@@ -258,7 +260,8 @@ class LabelCounts:
     def _merge_units(self, unit_keys: Array1d) -> Array1d:
         """Divide the docs into units, now that the number of docs is known, if a unit is a number
         of docs. The keys of `unit_key` are then indices of docs, and docs of the same unit get the
-        same key. Other keys stay as they are. The shape stays the same."""
+        same key. In a short corpus units have fewer docs, so that there are at least `LEAST_UNITS`.
+        Other keys stay as they are. The shape stays the same."""
         if not isinstance(self.unit, int):
             return unit_keys
         n_docs_of_unit = max(1, min(self.unit, self.n_docs // LEAST_UNITS))
@@ -271,14 +274,15 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
 
     doc (Doc): The doc.
     index (int): Its index in the corpus.
-    unit (int | str): What a unit is: see the setting `memory_unit`.
+    unit (int | str): What a unit is: a number of docs, `DOC`, or an extension attribute of docs,
+        such as "_.source", each value of which is a unit.
     RETURNS (int): The key.
     RAISES (ValueError): If a unit is an extension attribute that isn't set.
     """
     if isinstance(unit, int):
         if index < LEAST_UNITS * unit:
-            # If the corpus ends soon, units have fewer docs. So each doc keeps its own index, until
-            # `_merge_units` knows the number of docs.
+            # If the corpus ends soon, units get fewer docs: there have to be `LEAST_UNITS` units.
+            # So each doc keeps its own index, until `_merge_units` knows the number of docs.
             return index
         # The index of the first doc of the unit: `count_rows` can merge the docs of a unit at once.
         return index - index % unit

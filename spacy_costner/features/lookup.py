@@ -9,7 +9,9 @@ are called *places*. `Lookup` finds these ids. `Slots` then reads the ids in the
 token, and makes rows of weights of them.
 
 Some values depend on the word alone, whatever its doc. `WordCache` keeps them for each word. A
-*word key* is the hash of a word.
+*word key* is the hash of a word. A *mark* is a flag of a word, such as whether it has a digit, that
+some columns look at. Tokens have *text ids*, the hashes of the texts of their docs, only in
+training.
 """
 
 from collections.abc import Sequence
@@ -389,7 +391,7 @@ class Lookup:
         n_word_places = self.n_word_places
         value_ids = numpy.empty((len(word_rows), self.n_places), dtype="int32")  # (N, C)
         value_ids[:, :n_word_places] = word_rows[:, :n_word_places]
-        value_ids[:, n_word_places:] = -1
+        value_ids[:, n_word_places:] = -1  # label columns get their ids after a first pass
         marks = word_rows[:, n_word_places:]
         batch = TokenBatch(tokens, marks, value_ids, self.places)
         if len(word_rows):
@@ -401,7 +403,8 @@ class Lookup:
 
 def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
     """Make slots that read the id of a word's static vector, one for each offset. `place` is the
-    place of this id."""
+    place of this id. What they gather are ids of vectors, not rows of weights: so the id 0 has the
+    "row" 0 at each offset."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=to_int32(offsets),

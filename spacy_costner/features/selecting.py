@@ -49,6 +49,7 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
     for column in reversed(columns):
         column.mark_needed(is_needed)
 
+    # It grows column by column: a column that is made of earlier ones finds their new ids in it.
     selection = Selection(is_needed, ids={}, columns={})
     # The first array is empty, as there may be no columns.
     rows: list[Ints1d] = [numpy.zeros(0, dtype="int64")]

@@ -35,6 +35,7 @@ def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) ->
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
     compute = partial(softmax_margin, multiplier=multiplier)
+    # The cost is added to the scores, so the probabilities are shifted against expensive mistakes.
     return Loss(compute, cost or hamming_cost, shifts_probabilities=True)
 
 
@@ -47,6 +48,7 @@ def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Los
     """
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
     compute = partial(max_margin, multiplier=multiplier)
+    # The hinge has kinks. It only compares scores, which are then no log-probabilities.
     return Loss(compute, cost or hamming_cost, is_smooth=False, has_probabilities=False)
 
 

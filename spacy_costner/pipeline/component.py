@@ -159,7 +159,7 @@ class CostSensitiveNER(TrainablePipe):
     ) -> None:
         n_tags = model.maybe_get_dim("nO")
         if n_tags is not None:
-            # A pipeline that is saved with it could not be loaded again.
+            # A saved pipeline whose config has a number here could not be loaded again.
             raise ValueError(
                 f"{name}: model.nO: expected null, as the labels say how many tags there are, got "
                 f"{n_tags!r}"
@@ -246,7 +246,9 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If a setting is missing, or the decoding has no such setting.
         """
         settings = self.cfg["decoding"]
-        check_keys(settings, self._configured["decoding"].keys(), "decoding")
+        # The settings that the decoding was made with have all its keys.
+        needed_keys = self._configured["decoding"].keys()
+        check_keys(settings, needed_keys, "decoding")
         return settings
 
     @property
@@ -258,6 +260,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = self.cfg["confidence"]
         if not settings:
             return None
+        # It is made again only if `cfg` was edited since. All its settings have defaults.
         if self._confidence is None or settings != vars(self._confidence):
             check_keys(settings, (), "confidence", optional=Confidence.__dataclass_fields__)
             self._confidence = Confidence(**settings)
@@ -274,8 +277,8 @@ class CostSensitiveNER(TrainablePipe):
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, the config counts if it has other settings than these.
 
-        confidence (Confidence | None): The settings. None: they are not written, and the next
-            prediction drops a guarantee, whose spans would be written beside them.
+        confidence (Confidence | None): The settings. None: probabilities are not written, and the
+            next prediction drops a guarantee, whose spans would be written beside them.
         RAISES (ValueError): If the name of the extension attribute is taken by another extension of
             spans, or the key of the probabilities is the `spans_key` of the component.
         """
@@ -285,7 +288,8 @@ class CostSensitiveNER(TrainablePipe):
             settings = None
         else:
             spans_key = self.annotation.spans_key
-            if spans_key is not None and confidence.spans_key == Confidence.spans_key:
+            is_default_key = confidence.spans_key == Confidence.spans_key
+            if spans_key is not None and is_default_key:
                 confidence = replace(confidence, spans_key=f"{self.name}_confidence")
             if confidence.spans_key == spans_key:
                 raise ValueError(
@@ -326,7 +330,8 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def chain_tags(self) -> Tags:
-        """The tags of the chain."""
+        """The tags of the chain. If `outside` is "before", several of them are O. `tags` has a
+        single O."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
         # Making tags takes long, so they are made again only if `cfg` was edited since.
@@ -434,8 +439,9 @@ class CostSensitiveNER(TrainablePipe):
         self.cfg["progress"] = Progress()._asdict()
 
     def _note_raw_text(self, nlp: Language | None) -> None:
-        """Keep the hashes of the raw text that the static vectors of the pipeline were learned
-        from, if they were: see `raw_text`."""
+        """Keep the hashes of the sentences of the raw text that the static vectors of the pipeline
+        were learned from, if they were: see `raw_text`. So commands such as `guarantee` can refuse
+        docs whose text the vectors know."""
         vectors_path = None
         if nlp is not None:
             vectors_path = nlp.config.interpolate()["initialize"]["vectors"]
@@ -448,7 +454,9 @@ class CostSensitiveNER(TrainablePipe):
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
-        self.reading = None  # the new weights have not been measured on any docs
+        # `reading` says how the docs were read that the component was measured on. The new weights
+        # have not been measured.
+        self.reading = None
 
     def _check_own_labels(self) -> None:
         """Check that each of the component's own labels is one of its labels. It would never write
@@ -595,7 +603,8 @@ class CostSensitiveNER(TrainablePipe):
         features (FeatureBatch | None): The features of the predicted docs, found as for training.
             None: they are looked up, if the loss uses them.
         RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
-            ratio, of the batch; and the gradient of the loss of the batch.
+            ratio for the batch, such as an expected F, that ratio; and the gradient of the loss of
+            the batch.
         RAISES (ValueError): If a score is not finite, spans overlap (see `filter_spans`), or the
             docs have soft targets that don't fit: see `Objective.targets`.
         """
@@ -607,6 +616,7 @@ class CostSensitiveNER(TrainablePipe):
         feature_rows = None
         if features is not None:
             feature_rows = features.rows
+        # Targets depend on the epoch: every other epoch cuts docs at their sentence boundaries.
         targets = self.objective.targets_in_epoch(
             examples, self.chain_tags, self.progress.epochs, feature_rows
         )
@@ -720,6 +730,7 @@ class CostSensitiveNER(TrainablePipe):
             other_labels=self.other_labels,
             # Under a `spans_key` spans have scores, as those of spaCy's `spancat` do.
             is_scored=self.annotation.spans_key is not None,
+            # `shift` compares the measures of docs with the scores of calibration docs.
             is_measured=self.calibration.scores is not None,
         )
 
@@ -881,8 +892,8 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes. None: all its labels, which
-        `cfg["labels"]` has already."""
+        """The labels of the entities that the component writes, as a setting that promises depend
+        on. None: all its labels, which `cfg["labels"]` has already."""
         if self.annotation.own_labels is None:
             return None
         return self.own_labels
@@ -921,7 +932,7 @@ class CostSensitiveNER(TrainablePipe):
     def check_guarantee(self) -> None:
         """Drop the promise, with a warning, if a setting that it depends on was edited. Drop the
         scores of calibration docs, too, if they depend on an edited setting."""
-        # `check` drops the scores.
+        # `check` itself drops the scores, if they depend on it. Otherwise they are kept.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
         if changed_setting is not None:
             self.drop_guarantee(f"another setting of {changed_setting}", keep_shift=True)
@@ -970,7 +981,8 @@ class CostSensitiveNER(TrainablePipe):
         docs (Sequence[Doc]): The calibration docs.
         scores (Floats1d): Their scores: see `annotations.measure`. Shape: (B,)
         source (str): The name of the docs.
-        approximate (bool): Whether the temperature was fitted on them.
+        approximate (bool): Whether the temperature was fitted on them. Then the model fits them
+            better than other docs, and false alarms of the test may be more frequent.
         """
         calibration_scores = CalibrationScores.from_docs(
             docs,
@@ -983,8 +995,9 @@ class CostSensitiveNER(TrainablePipe):
         self.calibration.set_scores(calibration_scores)
 
     def set_reading(self, reading: Reading) -> None:
-        """Keep how docs were read for `calibrate`, `tune` or `guarantee`. Warn if the docs of an
-        earlier one of these commands were read in the other way.
+        """Keep how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
+        sentence starts of their file, or made of its text. Warn if the docs of an earlier one of
+        these commands were read in the other way.
 
         reading (Reading): How they were read, as `find_reading` finds it.
         """
@@ -1034,8 +1047,11 @@ class CostSensitiveNER(TrainablePipe):
         """The contents of the files "cfg" and "model". Those of "model" are empty if it is
         excluded."""
         cfg = {**self.cfg, **self.calibration.to_dict()}
-        cfg["configured"] = self._configured  # for `follow_config`
-        cfg["decoding_tables"] = None  # for `_load_cfg`
+        # With these, `follow_config` sees at load which settings of the config were edited since.
+        cfg["configured"] = self._configured
+        # The decoding may have made tables from files, such as one of costs. At load these files
+        # may be gone.
+        cfg["decoding_tables"] = None
         if self.labels and self._decoding.tables is not None:
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
         if "model" in exclude:
@@ -1075,7 +1091,9 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If the parts don't fit each other or the config.
         """
         if "cfg" in saved and "model" in saved:
-            check_digest(saved["cfg"], saved["model"], f"{self.name}: {folder}model")
+            # Both have to be from the same save.
+            check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
+        # An error within `reading_part` becomes one that names the part and its file.
         with reading_part("cfg", self.name, folder):
             if "cfg" in saved:
                 current = {**self.cfg, **self.calibration.to_dict()}

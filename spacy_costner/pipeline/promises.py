@@ -256,6 +256,7 @@ class CalibrationScores:
         scores = self.scores
         if key is not None:
             scores = self.keys[key][value]
+        # The digest stands for the calibration docs. It is the same for the scores of a value.
         pool = {"scores": scores, "digest": self.digest, "approximate": self.approximate}
         return _without_none(pool, ("digest",))
 

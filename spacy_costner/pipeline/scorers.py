@@ -255,7 +255,8 @@ def count_docs(
         tp=tp,
         fp=fp,
         fn=fn,
-        cost=numpy.bincount(doc_of_token, token_costs, minlength=n_docs),
+        # The cost of a token without annotation is 0, so all tokens can be summed.
+        cost=numpy.bincount(doc_of_token, weights=token_costs, minlength=n_docs),
         tokens=numpy.bincount(doc_of_annotated_token, minlength=n_docs),
     )
 
@@ -425,7 +426,9 @@ def _calibration_scores(
             gold = {as_entity(ent) for ent in eg.reference.ents}
             for span, prob in spans_with_scores(group):
                 entity = _in_reference(eg, span)
-                if entity is not None and span.label_ in labels and not isnan(prob):
+                # Inner nodes of a label tree are no labels. A span without a score has NaN.
+                is_scored = span.label_ in labels and not isnan(prob)
+                if entity is not None and is_scored:
                     probs.append(prob)
                     is_correct.append(entity in gold)
 

@@ -88,7 +88,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
         token = words.index("")
         got = shown(lines[line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
-    _check_tag_column(fields, layout, place_of(0))
+    _check_tag_column(fields, layout, place=place_of(token=0))
 
     # A token begins a sentence if there is a line without a token above it: if its line is not the
     # one after that of the token before. The first token always does: the token before it is said

@@ -133,6 +133,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
     text = record["text"]
     span_key = _find_span_key(record, place)
     missing = _missing_from_json(record, place)
+    # The answer itself goes into `extra`: whoever reads the task decides what it means.
     if record.get("answer", "accept") not in ANSWERS:
         raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
 
@@ -306,7 +307,8 @@ def range_in_characters(units: Range, ends: Sequence[int]) -> Range:
     """Convert a range of UTF-16 code units of a text to one of characters.
 
     units (Range): The first code unit and the one after the last.
-    ends (Sequence[int]): The `utf16_ends` of the text.
+    ends (Sequence[int]): The `utf16_ends` of the text: after each character the number of code
+        units so far.
     RETURNS (Range): The first character and the one after the last.
     """
     start_unit, end_unit = units
@@ -389,6 +391,7 @@ def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
     YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
     RAISES (CorpusError): If a record is no task with a text, or its annotations can't be read.
     """
+    # All annotations of a text get its number as their `text_key`.
     for text_key, (place, record) in enumerate(records):
         if not is_label_studio(record):
             raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
@@ -568,7 +571,8 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
             "labels": [label],
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        # The id of a result has to be unique. An "id" in `extra` is that of what the span names.
+        # The id of a result has to be unique, so it replaces an "id" in `extra`: that one says what
+        # the span names, such as a person, and several spans may name the same.
         results.append({**extra, **result, "value": value})
     record: dict[str, Any] = {"data": {"text": text, **task.extra}}
     if task.spans is not None:  # None: annotators begin without predicted spans

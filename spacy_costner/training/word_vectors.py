@@ -146,6 +146,7 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
     # 1. Number the forms in the order in which they come: looking up a new form in this dictionary
     # gives it the next number.
     number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
+    # Between sentences there are entries of -1, so that no context is in another sentence.
     gap = array("i", [-1] * WINDOW)
     numbers = array("i", gap)
     for sentence in sentences:
@@ -198,6 +199,7 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
     csr_matrix = require_scipy().csr_matrix
     # An empty block, as SciPy needs at least one, and there may be no words.
     blocks: list[Any] = [csr_matrix((0, len(smoothed_counts)), dtype="float32")]
+    # Range by range, as the pairs of all words may not fit in memory.
     for first, end in divide_words(word_counts):
         # A row, a column and a count n(w, c) for each pair of a word of this range and a context.
         pairs = count_pairs(tokens, first, end, n_context_words).tocoo()
@@ -223,7 +225,8 @@ def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[F
     """
     word_counts = numpy.zeros(n_words)
     context_counts = numpy.zeros((len(OFFSETS), n_context_words))
-    # The text begins and ends with `WINDOW` entries of -1, so each word has neighbours.
+    # The text begins and ends with `WINDOW` entries of -1, so each word has neighbours. It is read
+    # in chunks, to save memory.
     for begin in range(WINDOW, len(tokens) - WINDOW, CHUNK):
         places = numpy.arange(begin, min(begin + CHUNK, len(tokens) - WINDOW))
         places = places[tokens[places] >= 0]
