@@ -442,6 +442,18 @@ def test_a_dropped_file_is_one_text_or_one_of_each_line(page: Path, tmp_path: Pa
 
 @pytest.mark.slow
 @needs_chromium
+def test_a_folder_that_is_dropped_is_refused(page: Path, tmp_path: Path) -> None:
+    """Browsers give a folder as a file that can't be read."""
+    with browser(tmp_path) as tab:
+        open_page(tab, page)
+        tab.run("Blob.prototype.text = () => Promise.reject(new Error('a folder'))")
+        drop_file(tab, "texts", "''")
+        tab.wait("byId('said').textContent === 'texts: expected a file that can be read'")
+        assert tab.run(SPANS) == ENTITIES
+
+
+@pytest.mark.slow
+@needs_chromium
 def test_the_promised_set_is_shown_with_its_promise(
     fitted: Path, page: Path, tmp_path: Path
 ) -> None:

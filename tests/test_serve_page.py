@@ -9,6 +9,7 @@ import pytest
 
 from spacy_costner.analysis.annotation_session import AnnotationSession
 from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.pages import probability
 
 from .support.annotation import LANG, NAMES, TOWNS, make_texts
 from .support.browser import Browser, browser, needs_chromium
@@ -165,6 +166,12 @@ def test_shift_selects_several_words_and_arrows_choose_a_label(page: Browser) ->
     page.press(" ")
     assert entities(page) == [(1, 4, "LOC")]
     assert page.run("document.querySelector('[aria-pressed=true]').textContent") == "2 LOC"
+
+
+def test_probabilities_are_rounded_as_in_other_pages(page: Browser) -> None:
+    """Only 0 is 0 %, and only 1 is 100 %."""
+    probs = [0, 0.004, 0.006, 0.42, 0.994, 0.995, 0.999, 1]
+    assert page.run(f"{probs}.map(probability)") == [probability(prob) for prob in probs]
 
 
 def test_of_two_tabs_the_second_is_told(page: Browser, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 /**
- * The page that `costner page` writes: a text, its entities, sliders. A worker predicts.
+ * The page that `costner page` writes: a text, its entities, sliders. A worker predicts:
+ * page_worker.js has the messages.
  *
- * The frame of the page defines `data` and `byId`. `data` has the model file in base64, the script of
- * the worker, the colours of labels, the costs of the slider, and texts to try.
+ * The frame of the page, templates/page.html, defines `data` and `byId`. `data` has the model file
+ * in base64, the script of the worker, the colours of labels, the costs of a miss that the slider
+ * can have, and texts to try: see `ner_page` in cli/page.py.
  */
 
 import { probability, readTexts, toJsonLines } from "./page_texts.js";
@@ -14,6 +16,9 @@ import { probability, readTexts, toJsonLines } from "./page_texts.js";
 const MAX_SHOWN = 100_000;
 /** So many characters of a file are put into the field. */
 const MAX_EDITED = 300_000;
+/** So many spans of the promised set are shown. */
+const MAX_PROMISED = 1000;
+/** After the last key, the page waits so long before it predicts. */
 const MILLISECONDS_OF_TYPING = 150;
 
 /** @type {Worker} */
@@ -24,15 +29,15 @@ let askedTexts = [];
 let texts = [];
 /** @type {Doc[]} What was predicted of them. */
 let docs = [];
-/** @type {?{name: string, content: string}} A file that is too long for the field. */
+/** @type {?{name: string, content: string}} The file that is predicted in place of the field. */
 let file = null;
-/** What the worker is to do when it has finished: null, "options" or "texts". */
+/** @type {?("texts" | "options")} What `ask` has to do when the worker has finished. */
 let nextRequest = null;
-let isReady = false;
+let isReady = false; // whether the worker has loaded the model
 let isBusy = false;
 let hasTexts = false; // whether the worker has the texts
-let isPromised = false;
-let timer = 0;
+let isPromised = false; // whether the pipeline has a promise
+let timer = 0; // of the time after the last key
 
 /**
  * Makes an element.
@@ -66,7 +71,7 @@ function count(n, noun, plural = `${noun}s`) {
 
 // The worker
 
-/** Starts a worker, which has the model. */
+/** Starts a worker, and sends it the model. It is busy until the model is loaded. */
 function startWorker() {
   const url = URL.createObjectURL(new Blob([data.worker], { type: "text/javascript" }));
   worker = new Worker(url);
@@ -80,7 +85,8 @@ function startWorker() {
 }
 
 /**
- * Takes a message of the worker.
+ * Takes a message of the worker: shows what it has predicted, its progress or an error, and asks
+ * for what has changed meanwhile.
  * @param {any} message
  */
 function answer(message) {
@@ -126,7 +132,8 @@ function setBusy(isWorking) {
 }
 
 /**
- * Asks the worker for entities, or remembers it if the worker is busy.
+ * Asks the worker for entities. While it is busy or loads the model, this is only noted, and done
+ * afterwards.
  * @param {"texts" | "options"} what What has changed.
  */
 function ask(what) {
@@ -148,7 +155,11 @@ function ask(what) {
   hasTexts = true;
 }
 
-/** Reads the texts of the field or the file. Returns whether they could be read. */
+/**
+ * Sets `askedTexts` to the texts of the file or, if there is none, of the field. If they can't be
+ * read, it says why.
+ * @returns {boolean} Whether they could be read.
+ */
 function readField() {
   const { name, content } = file ?? { name: "", content: byId("text").value };
   try {
@@ -166,12 +177,12 @@ function stop() {
   nextRequest = null;
   startWorker();
   say("Stopped.");
-  byId("text").focus();
+  byId("text").focus(); // the button is hidden when the worker is ready
 }
 
 // What is asked for
 
-/** Returns the options of the prediction. */
+/** Returns the options that were chosen on the page: see `Options` in recognizer.js. */
 function options() {
   const byThreshold = byId("by-threshold").checked;
   return {
@@ -204,9 +215,10 @@ function chooseThreshold() {
 // What is shown
 
 /**
- * Shows the entities of all texts.
+ * Shows what was predicted: the texts with their entities, as far as `MAX_SHOWN`; and the numbers
+ * of entities and the promised set of all texts.
  * @param {number} nTokens
- * @param {number} milliseconds
+ * @param {number} milliseconds How long it took.
  */
 function show(nTokens, milliseconds) {
   let nCharactersLeft = MAX_SHOWN;
@@ -234,14 +246,14 @@ function show(nTokens, milliseconds) {
 /**
  * Draws a text with its entities.
  * @param {string} text The text, or its beginning.
- * @param {PredictedEntity[]} entities In order, without overlap.
+ * @param {PredictedEntity[]} entities Those of the whole text, in order, without overlap.
  */
 function drawText(text, entities) {
   const paragraph = make("p", { dir: "auto" });
   let end = 0;
   for (const entity of entities) {
     if (entity.end > text.length) {
-      break;
+      break; // beyond what is shown
     }
     paragraph.append(text.slice(end, entity.start), drawEntity(text, entity));
     end = entity.end;
@@ -264,7 +276,8 @@ function drawEntity(text, { start, end, label, score }) {
 }
 
 /**
- * Returns the background of the entities with a label.
+ * Returns the background of the entities with a label. Nodes of a label tree have no colour of
+ * their own.
  * @param {string} label
  */
 function colourOf(label) {
@@ -288,13 +301,17 @@ function showCounts(entities) {
   byId("counts").replaceChildren(...items);
 }
 
-/** Shows the spans of the promised set, in the order of the texts. */
+/**
+ * Shows the first spans of the promised set, in the order of the texts, and the number of all.
+ * Without a set it is hidden.
+ */
 function showPromised() {
   const isShown = docs.some((doc) => doc.guaranteed !== undefined);
   byId("promised-set").hidden = !isShown;
   if (!isShown) {
     return;
   }
+  /** @type {HTMLElement[]} */
   const rows = [];
   docs.forEach((doc, i) => {
     for (const { start, end, label, score } of doc.guaranteed ?? []) {
@@ -302,28 +319,36 @@ function showPromised() {
       rows.push(make("tr", {}, span, make("td", {}, label), make("td", {}, probability(score))));
     }
   });
-  byId("promised-rows").replaceChildren(...rows.slice(0, 1000));
+  byId("promised-rows").replaceChildren(...rows.slice(0, MAX_PROMISED));
   byId("promised-count").textContent = count(rows.length, "span");
 }
 
 // What comes in and goes out
 
 /**
- * Reads a file into the field, or keeps it if it is long.
+ * Reads a file into the field. A long one, or one of JSONL, is kept beside the field until somebody
+ * types.
  * @param {File} source
  */
 async function openFile(source) {
   say(`Reading ${source.name}`);
-  const content = await source.text();
-  const isLong = content.length > MAX_EDITED || source.name.toLowerCase().endsWith(".jsonl");
-  file = isLong ? { name: source.name, content } : null;
-  byId("text").value = isLong ? "" : content;
-  byId("file-name").textContent = isLong ? `${source.name}: type to leave it` : "";
+  let content;
+  try {
+    content = await source.text();
+  } catch {
+    // It is a folder, or gone since.
+    say(`${source.name}: expected a file that can be read`);
+    return;
+  }
+  const isKept = content.length > MAX_EDITED || source.name.toLowerCase().endsWith(".jsonl");
+  file = isKept ? { name: source.name, content } : null;
+  byId("text").value = isKept ? "" : content;
+  byId("file-name").textContent = isKept ? `${source.name}: type to leave it` : "";
   ask("texts");
 }
 
 /**
- * Takes a text into the field.
+ * Puts a text into the field, and predicts it.
  * @param {string} text
  */
 function openText(text) {
@@ -333,11 +358,11 @@ function openText(text) {
   ask("texts");
 }
 
-/** Saves all texts and their entities. */
+/** Saves all texts with their entities and, if they are shown, the promised sets. */
 function save() {
   const url = URL.createObjectURL(new Blob([toJsonLines(texts, docs)], { type: "text/plain" }));
   make("a", { href: url, download: "entities.jsonl" }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // the download still reads it
 }
 
 byId("text").addEventListener("input", () => {
@@ -349,7 +374,7 @@ byId("text").addEventListener("input", () => {
 byId("lines").addEventListener("change", () => ask("texts"));
 byId("file").addEventListener("change", () => {
   const [source] = byId("file").files;
-  byId("file").value = "";
+  byId("file").value = ""; // the same file can be chosen again
   if (source !== undefined) {
     openFile(source);
   }
@@ -388,10 +413,11 @@ isPromised = byId("promised") !== null;
 if (isPromised) {
   byId("promised").addEventListener("change", () => ask("options"));
 }
-byId("promised-set").hidden = true;
+byId("promised-set").hidden = true; // the frame shows all that is hidden without scripts
 byId("save").disabled = true;
 showSliders();
 startWorker();
+// After a reload the browser may have kept what was typed.
 if (byId("text").value === "" && data.texts.length > 0) {
   byId("text").value = data.texts[0];
 }

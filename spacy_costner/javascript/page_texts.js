@@ -8,8 +8,9 @@
  * Returns the texts of a file, or of what was typed.
  * @param {string} content
  * @param {string} name The name of the file, which says by `.jsonl` that each line is JSON with a
- *   "text".
- * @param {boolean} isByLine Whether each line is a text of its own. Empty lines are none.
+ *   "text"; "" for what was typed.
+ * @param {boolean} isByLine Whether each line is a text of its own, as in JSONL. Lines of white
+ *   space are no texts then.
  * @returns {string[]}
  * @throws {Error} If a line of JSONL has no text.
  */
@@ -31,8 +32,9 @@ export function readTexts(content, name, isByLine) {
 /**
  * Returns the text of a line of JSONL.
  * @param {string} line
- * @param {string} place
+ * @param {string} place The file and the line, for the error.
  * @returns {string}
+ * @throws {Error} If it is not JSON, or has no text.
  */
 function textOfJson(line, place) {
   let text;
@@ -72,22 +74,24 @@ export function toJsonLines(texts, docs) {
 }
 
 /**
- * Returns a function from UTF-16 units of a text to its characters, of which some have two units.
+ * Returns a function from offsets in UTF-16 units of a text to offsets in characters, of which some
+ * have two units.
  * @param {string} text
  * @returns {(unit: number) => number}
  */
 export function characterPlaces(text) {
   if (!/[\ud800-\udbff]/.test(text)) {
-    return (unit) => unit;
+    return (unit) => unit; // no character has two
   }
   const places = new Int32Array(text.length + 1);
-  let n = 0;
-  for (let unit = 0; unit < text.length; n++) {
-    const width = (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1;
-    places.fill(n, unit, unit + width);
-    unit += width;
+  let unit = 0;
+  let nCharacters = 0;
+  for (const character of text) {
+    places.fill(nCharacters, unit, unit + character.length);
+    unit += character.length;
+    nCharacters += 1;
   }
-  places[text.length] = n;
+  places[text.length] = nCharacters;
   return (unit) => places[unit];
 }
 

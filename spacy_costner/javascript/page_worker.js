@@ -4,15 +4,15 @@
  * The page asks by messages:
  *
  *     {kind: "load", bytes}              the model file
- *     {kind: "predict", texts, options}  the entities of texts; without texts: of the last ones again
+ *     {kind: "predict", texts, options}  the entities of texts; without texts, of the last ones
  *
- * It is answered by `{kind: "ready", labels, info}`, `{kind: "progress", done, total}`, in characters,
- * `{kind: "result", docs, nTokens, milliseconds}` or `{kind: "error", message}`.
+ * It is answered by `{kind: "ready", labels, info}`, `{kind: "progress", done, total}`, in
+ * characters, `{kind: "result", docs, nTokens, milliseconds}` or `{kind: "error", message}`.
  */
 
 import { load } from "./ner.js";
 
-/** What is known of up to so many tokens is kept, for other options. */
+/** The posteriors of texts with up to so many tokens in all are kept, for other options. */
 const MAX_KEPT = 100_000;
 const MILLISECONDS_BETWEEN_REPORTS = 100;
 
@@ -20,7 +20,7 @@ const MILLISECONDS_BETWEEN_REPORTS = 100;
 let ner;
 /** @type {string[]} */
 let texts = [];
-/** @type {(import("./posterior.js").Posterior | null)[]} */
+/** @type {(import("./posterior.js").Posterior | null)[]} Those of `texts`, null if not kept. */
 let posteriors = [];
 
 /**
@@ -44,6 +44,7 @@ function predict(options) {
       lastReport = now;
       postMessage({ kind: "progress", done, total });
     }
+    // A message has no properties of arrays, such as `guaranteed` of the result.
     return { entities: [...result], guaranteed: result.guaranteed };
   });
   postMessage({ kind: "result", docs, nTokens, milliseconds: performance.now() - start });
