@@ -1,4 +1,4 @@
-# The words a contributor needs; CI and the README call only these. `make help` lists them.
+# The commands of a contributor, of .ci/run and of README. `make help` lists them.
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
@@ -139,4 +139,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-distributed $(VENV)-docs build dist site *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-distributed $(VENV)-docs $(VENV)-label-studio $(VENV)-3.* build dist site *.egg-info .coverage

@@ -1,9 +1,10 @@
-"""The compiled chain and sparse rows."""
+"""Builds the extension modules, the chain and sparse weights. The rest is in setup.cfg."""
 
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
+from itertools import chain
 from typing import Any
 
 import numpy
@@ -37,6 +38,7 @@ sparse = Extension(
     sources=["spacy_costner/sparse/native.pyx"],
     depends=glob("spacy_costner/sparse/*.hpp"),
     include_dirs=["spacy_costner/sparse"],
+    # Without errno a square root, of AdaGrad, is an instruction and not a call.
     extra_compile_args=FLAGS + ([] if ON_WINDOWS else ["-fno-math-errno"]),
     extra_link_args=LINK_FLAGS,
     language="c++",
@@ -47,11 +49,13 @@ class BuildExt(build_ext):
     """Compiles all sources side by side. Without a compiler it says what to do."""
 
     def build_extensions(self) -> None:
-        compile_source, pool = self.compiler.compile, ThreadPoolExecutor(os.cpu_count())
+        compile_source = self.compiler.compile
+        pool = ThreadPoolExecutor(os.cpu_count())
 
         def compile_sources(sources: list[str], **settings: Any) -> list[str]:
-            objects = pool.map(lambda source: compile_source([source], **settings), sources)
-            return [path for paths in objects for path in paths]
+            """Compile the sources of an extension, and return the paths of the object files."""
+            paths_of_sources = pool.map(lambda path: compile_source([path], **settings), sources)
+            return list(chain.from_iterable(paths_of_sources))
 
         self.compiler.compile = compile_sources
         self.parallel = len(self.extensions)

@@ -71,6 +71,7 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Call
 
 def output_files(folder: Path) -> dict[str, bytes]:
     """The contents of the files that `annotate` has written, by their names."""
+    # Not those of the manifest, whose lines are in the order in which parts end.
     return {path.name: path.read_bytes() for path in folder.glob("*-*.jsonl")}
 
 
@@ -101,7 +102,8 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
 
 
 def scale(model: str, path: str, *addresses: str) -> None:
-    """Print a row for each way to annotate a file. CPU time and memory of a cluster don't count."""
+    """Print a row for each way to annotate a file. CPU time and memory are those of processes that
+    the command itself starts: those of a cluster don't count."""
     nlp = spacy.load(model)
     texts = Path(path).read_text(encoding="utf8").splitlines()
     n_texts = len(texts)
@@ -128,6 +130,7 @@ def scale(model: str, path: str, *addresses: str) -> None:
                 model, str(short_path), f"{folder}/short", *options
             )
             seconds, cpu_seconds = run_command(model, path, f"{folder}/long", *options)
+        # The largest process that has ended so far, in kilobytes on Linux
         megabytes = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
         microseconds = 1e6 * (cpu_seconds - start_cpu_seconds) / n_texts
         print(
@@ -137,8 +140,8 @@ def scale(model: str, path: str, *addresses: str) -> None:
 
 
 def run_command(model: str, path: str, output: str, *options: str) -> tuple[float, float]:
-    """Annotate a file by the command. Seconds on the clock, and of the processor in all processes
-    that are waited for."""
+    """Annotate a file by the command. Returns the seconds on the clock, and the CPU seconds of all
+    processes that are waited for."""
     words = ["-W", "ignore", "-m", "spacy", "costner", "annotate", model, path, "--output", output]
     began = perf_counter()
     before = getrusage(RUSAGE_CHILDREN)
@@ -152,7 +155,7 @@ def run_command(model: str, path: str, output: str, *options: str) -> tuple[floa
 def main(model: str, text_path: str, *options: str) -> None:
     """Compare in turns; or with --scale, and perhaps an address, annotate in several ways."""
     if options:
-        _, *addresses = options
+        _, *addresses = options  # the first option is --scale
         scale(model, text_path, *addresses)
         return
 

@@ -7,8 +7,8 @@ part. They are the texts of a session of `costner serve`, and the annotator answ
 that of the session's model on 800 sentences of the development part, after 50, 100, 200 and 400
 annotated texts. The texts that measure are annotated, too, and not counted. The session trains
 after each 50 texts. At random, the model is trained on as many random texts. With rules, for
-Spanish and GENIA, a session begins with a student that rules.py trains on 700 of the texts. It has
-the row of 0 texts, and the session chooses its first texts with it.
+Spanish and GENIA, a session begins with a student that rules.py trains on 700 of the texts. Its F
+is in the column of 0 texts, and the session chooses its first texts with it.
 
 FOLDER gets `results.jsonl`, a line for each model. If the script is called again, it goes on where
 it stopped, session by session. Then it prints the table.
@@ -48,6 +48,7 @@ STEP = 50  # texts between two trainings
 N_TEXTS = 2_000
 N_DEV = 800
 ORDERS = ("loop", "random", "rules")
+"""Who chooses the texts: the session; nobody; a session that begins with a student of rules."""
 
 
 class Setting(NamedTuple):
@@ -55,12 +56,12 @@ class Setting(NamedTuple):
 
     corpus: str
     seed: int
-    order: str
+    order: str  # one of `ORDERS`
 
 
 class Result(NamedTuple):
     """A model of a session: the texts and tokens that it was trained on, its F in percent, and the
-    CPU seconds of the last training and choice."""
+    CPU seconds of `AnnotationSession.train`, which also measures it and chooses the next texts."""
 
     texts: int
     tokens: int
@@ -72,6 +73,7 @@ def as_task(doc: Doc) -> Task:
     """A sentence as its text, with blanks between the tokens, and the characters of its
     entities."""
     spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    # A doc that was made of words has a blank after the last one, too.
     return Task(doc.text.rstrip(), spans)
 
 
@@ -94,7 +96,8 @@ def train_on_rules(
 
 
 def gold_spans(tokenizer: Language, task: Task) -> list[ProposedSpan]:
-    """The entities of a text in tokens of the session: all that they touch."""
+    """The entities of a text in tokens of the session: all tokens that an entity touches. Of two
+    entities that touch the same token, the longer one counts."""
     doc = tokenizer.make_doc(task.text)
     spans: list[Span] = []
     for task_span in task.spans or ():
@@ -181,6 +184,7 @@ def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
     )
     annotator = Annotator(session, tasks)
     sizes: Sequence[int] = SIZES
+    # What a session chooses depends on its last model, so it trains after each `STEP` texts.
     if setting.order != "random":
         sizes = range(SIZES[0], SIZES[-1] + 1, STEP)
     for n_texts in sizes:

@@ -81,6 +81,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
 def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Change]:
     """Changes as people might make them: labels that the same words have elsewhere, then what a
     model thinks probable."""
+    # Another seed than that of the models that find the corruptions
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
     ents: list[tuple[int, Span]] = []

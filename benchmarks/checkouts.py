@@ -1,6 +1,7 @@
 """This checkout against another one, such as the commit before: the same tasks, in turns.
 
     git worktree add ../before HEAD~1 && (cd ../before && make install)
+    python -m spacy project run demo-corpus
     python benchmarks/checkouts.py ../before [turns]
 
 Each checkout has a process of its own, which does a task when it is told to. The ratio is the time
@@ -20,11 +21,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "corpus" / "demo"
 LEAST_SECONDS = 0.05
-"""As long a task is repeated for a turn."""
+"""A turn repeats a short task for as long as this."""
 
 
 def make_tasks() -> dict[str, Callable[[], object]]:
-    """Tasks on which both checkouts agree: losses, the chain, training and tagging."""
+    """The tasks of a checkout: losses, the chain, training, tagging and saving."""
+    # These are benchmarks/losses.py of this checkout, also in the process of the other one.
     from losses import LOSSES, random_batch
 
     from spacy_costner import chain
@@ -71,8 +73,8 @@ def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
 
 
 def work() -> None:
-    """Print the names of the tasks; then do those that standard input names, and print the seconds
-    that each repetition took."""
+    """Print the names of the tasks. Then do those that standard input names, one a line, and print
+    the seconds that each took, the mean of its repetitions."""
     tasks = make_tasks()
     repeats: dict[str, int] = {}
     print(*tasks, sep="\t", flush=True)
@@ -93,7 +95,8 @@ def seconds_of(task: Callable[[], object], n_times: int) -> float:
 
 
 def start(checkout: Path) -> "subprocess.Popen[str]":
-    """A process of a checkout, in its own environment, which has its entry points."""
+    """Start a process of a checkout. It has the environment of the checkout, whose entry points are
+    the right ones, or this one if there is none."""
     path = os.pathsep.join([str(checkout), str(ROOT / "benchmarks")])
     python = checkout / ".venv" / "bin" / "python"
     if not python.exists():
@@ -108,7 +111,7 @@ def start(checkout: Path) -> "subprocess.Popen[str]":
 
 
 def ask(process: "subprocess.Popen[str]", name: str) -> float:
-    """Have the process of a checkout do a task. The seconds that it took."""
+    """Have the process of a checkout do a task. Returns the seconds that it took."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(name + "\n")
     process.stdin.flush()
@@ -116,7 +119,7 @@ def ask(process: "subprocess.Popen[str]", name: str) -> float:
 
 
 def main(other: str, turns: int = 15) -> None:
-    """Print how long each task takes here against another checkout."""
+    """Print how long each task that both checkouts have takes here against the other one."""
     this_process = start(ROOT)
     other_process = start(Path(other).resolve())
     tasks_of_checkouts: list[list[str]] = []

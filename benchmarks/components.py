@@ -60,7 +60,8 @@ def unannotated(docs: list[Doc]) -> list[Doc]:
 
 
 def encode(nlp: Language, batch: list[Example]) -> None:
-    """What the Tok2Vec does before the component learns from a batch."""
+    """Have the Tok2Vec give the component the vectors of a batch, as in `nlp.update`. It gets no
+    gradient back, so it doesn't learn."""
     docs = [eg.predicted for eg in batch]
     encoder: Any = nlp.get_pipe("tok2vec")
     vectors, _ = encoder.model.begin_update(docs)
@@ -69,7 +70,7 @@ def encode(nlp: Language, batch: list[Example]) -> None:
 
 
 def learn(nlp: Language, batch: list[Example], sgd: Callable) -> None:
-    """What is left to the component."""
+    """Update the component with a batch that `encode` has prepared."""
     ner: Any = nlp.get_pipe("ner")
     ner.update(batch, drop=0.2)
     ner.finish_update(sgd)

@@ -62,7 +62,8 @@ Measured = dict[str, list[Evaluation]]
 
 
 def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
-    """Save the docs with the first sentences, and the others."""
+    """Save the docs of the first `N_GOLD` sentences, and those of the others, whose annotation is
+    never read. Returns the paths of both files."""
     vocab = spacy.blank(lang).vocab
     n_sents = 0
     gold_docs: list[Doc] = []

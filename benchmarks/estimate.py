@@ -58,6 +58,7 @@ class Column(NamedTuple):
     expected: Floats1d
 
     def __add__(self, other: "Column") -> "Column":  # type: ignore[override]
+        """The sum of two counts in each doc."""
         return Column(self.annotated + other.annotated, self.expected + other.expected)
 
     def drawn(self, docs: Ints2d) -> Count:

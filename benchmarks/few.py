@@ -81,8 +81,8 @@ def save(articles: Articles, path: Path) -> Path:
 
 
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
-    """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by
-    updates.
+    """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by updates
+    with Sequential.
 
     train (Path), dev (Path): The files of the corpus.
     lang (str): The language.

@@ -1,9 +1,10 @@
 """Are promises kept? Random halves of annotated docs: one to choose thresholds, one to look.
 
     python benchmarks/guarantee.py MODEL DOCS [DOCS ...] [--splits 200] [--shifted DOCS]
-        [--by-group KEY]
+        [--by-group KEY] [--found exact ...] [--by doc] [--per-label]
 
-Docs on which the model was neither trained nor calibrated. `mean` is the promise of the expected
+Docs on which the model was neither trained nor calibrated, all of their tokens annotated. The last
+three options are those of `costner guarantee`. `mean` is the promise of the expected
 miss rate, `sure` that with confidence 0.95, `naive` the largest threshold that keeps the limit on
 the first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by
 more than two standard errors; `over` the share of splits in which it is promised and above the

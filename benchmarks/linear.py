@@ -41,7 +41,7 @@ CORPUS = ROOT / "assets" / "conll2002_es"
 ARTICLES = TemporaryDirectory()
 TURNS = 9
 CRFSUITE = {"c1": 0.1, "c2": 0.1, "max_iterations": 100}
-AFFIXES = 4
+AFFIXES = 4  # the most characters of a prefix or suffix
 FLAGS: dict[str, Callable[[str], bool]] = {
     "first": lambda word: word[:1].isupper(),
     "upper": str.isupper,
@@ -112,7 +112,7 @@ def by_spacy(output: Path, *arguments: object) -> Trained:
     return (seconds, n_bytes / 1e6, partial(pipe, spacy.load(model)))
 
 
-def see(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
+def features_of_word(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
     """The features of a word in configs/sparse.cfg: up to how many tokens away each is used, and
     its name. `cache` has those of the words so far."""
     if word not in cache:
@@ -134,7 +134,7 @@ def see(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, s
 
 def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[list[str]]:
     """The features of each token, for CRFsuite: those of the words around it, with their offset."""
-    features_of_words = [see(word, cache) for word in words]
+    features_of_words = [features_of_word(word, cache) for word in words]
     features_of_tokens: list[list[str]] = []
     for t in range(len(words)):
         names: list[str] = []

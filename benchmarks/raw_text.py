@@ -15,7 +15,7 @@ Seconds are those of CPU for reading and training, and for learning the vectors,
 evaluations of `ner`.
 
 FOLDER gets `results.jsonl`, a line for each training. If it is called again, it goes on where it
-stopped. Then it prints the tables, and draws raw_text.svg there, F on development data. The
+stopped. Then it prints the tables and, when all of `fit` is there, draws raw_text.svg there. The
 development and the test part are scored with the same model. Nothing was chosen on the latter: each
 setting has been looked at once.
 """
@@ -302,7 +302,8 @@ def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
         add_result(path, setting, result)
     results = read_results(path, Setting, Result)
     print_tables(results)
-    draw_figure(results, folder / "raw_text.svg")
+    if all(setting in results for setting in plan(["fit"])):
+        draw_figure(results, folder / "raw_text.svg")
 
 
 if __name__ == "__main__":

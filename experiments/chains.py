@@ -495,8 +495,9 @@ def random_hmm(
     """Draw an HMM, the probabilities of each state from a Dirichlet distribution.
 
     n_states (int), n_symbols (int): K and V.
-    transitions (float), emissions (float): Its concentration: 1 for the uniform distribution;
-        the higher, the more even they are, the lower, the fewer are probable.
+    transitions (float), emissions (float): The concentration of that distribution: at 1 all
+        probabilities are equally likely; the higher, the more even they are, the lower, the fewer
+        are probable.
     balanced (bool): Whether all states have the same probabilities of what comes after, each
         counted from itself; then they are equally frequent.
     """

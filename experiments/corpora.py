@@ -90,7 +90,7 @@ def join_groups(docs: Sequence[Doc], groups: Sequence[Any]) -> list[Doc]:
 def by_dateline(docs: Sequence[Doc], begin: int = 0, end: int | None = None) -> list[int]:
     """The number of the article of each sentence of the Spanish news of CoNLL-2002. An article
     begins with a dateline: "(" and a token that begins with EFE, the agency, follow each other in
-    the first 14 tokens."""
+    the first 14 tokens. Begin and end aren't needed: `by_abstract` has the same arguments."""
     n_articles = 0
     articles: list[int] = []
     for doc in docs:

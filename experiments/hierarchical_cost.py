@@ -31,7 +31,8 @@ FEATURES = {
         "min_count": {kind: OURS["min_count"][kind] for kind in ("prefix", "suffix")},
     },
 }
-"""Those of the paper are without what stands in for features of pairs of tags."""
+"""Ours also have pairs of neighbouring words and shapes. These stand in for the paper's features of
+pairs of tags, which the library doesn't have."""
 
 Tuned = dict[str, list[System]]
 """By method, the systems of all settings that were tried."""

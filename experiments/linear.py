@@ -60,7 +60,7 @@ def table(run: Runner, corpus: Corpus, size: Mapping[str, Any]) -> str:
 
     rows: list[list[object]] = []
     for name, loss in product(corpus["systems"], corpus["losses"]):
-        key = f"{corpus['title']}-{loss}".replace(",", "")
+        key = f"{corpus['title']}-{loss}".replace(",", "")  # becomes a part of file names
         trials: list[Trial] = []
         for seed in size["seeds"]:
             stages = [stage(corpus, name, loss, seed, size["epochs"])]

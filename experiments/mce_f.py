@@ -61,7 +61,8 @@ def online(learn_rate: float, epochs: int = 5) -> Setting:
 
 
 def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
-    """The rows of a task, MAP first. `size` is what [full] or [quick] of the spec says of it."""
+    """The rows of a task, MAP first. `size` is what [full] or [quick] of the spec says of the
+    task."""
     settings_of_group = {
         "MAP": [batch(n) for n in size["exponents"]],
         "stopped": [batch(None, 50)],

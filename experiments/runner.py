@@ -1,7 +1,7 @@
 """Runs what the spec of an experiment lists, keeps the results, and fills in its page.
 
-A run is a function with arguments, in a process of its own. Its result is kept in a file, and taken
-from there the next time. A page has places in braces for figures.
+A run is a function with arguments; several are called in other processes. Its result is kept in a
+file, and taken from there the next time. A page has places in braces for figures.
 """
 
 import platform
@@ -61,7 +61,8 @@ class Runner:
         self.seconds = 0.0
 
     def __call__(self, runs: Sequence[Run]) -> list[Any]:
-        """Run what has no cached result. What each function returned, in the order of the runs.
+        """Run what has no cached result. Returns what each function returned, in the order of the
+        runs.
 
         runs (Sequence[Run]): The runs, with different names.
         RAISES (ValueError): If any failed, once the others have come to their end.
@@ -107,14 +108,14 @@ class Runner:
         return dict(zip(combinations, self(runs)))
 
     def picture(self, name: str, figure: Any) -> str:
-        """Save a figure of matplotlib for the page. The name of the file."""
+        """Save a figure of matplotlib for the page. Returns the name of the file."""
         self.figures.mkdir(parents=True, exist_ok=True)
         save(figure, self.figures / f"{name}.svg")
         return f"{name}.svg"
 
 
 def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = None) -> str:
-    """Run an experiment. Its section of the page, which is written unless it is quick.
+    """Run an experiment. Returns its section of the page, which is written unless it is quick.
 
     name (str): The name of its files in experiments/.
     quick (bool): Whether to run a small part of it only.

@@ -13,7 +13,7 @@ from thinc.types import Floats1d, Floats2d, FloatsXd
 
 from spacy_costner.analysis.runs import Run
 from spacy_costner.cli.tables import mean_and_deviation
-from spacy_costner.metrics import Difference, f_score, paired_differences, precision, ratio, recall
+from spacy_costner.metrics import Difference, f_score, paired_differences, ratio
 
 from .runner import Runner
 from .training import BEST_PATH, Look, Stage, train_and_count
@@ -40,8 +40,6 @@ class Score(NamedTuple):
 
 # The columns of sums are those of COUNTS.
 F = Score("F", lambda sums: 100 * f_score(sums[..., 0], sums[..., 1], sums[..., 2]))
-P = Score("precision", lambda sums: 100 * precision(sums[..., 0], sums[..., 1]))
-R = Score("recall", lambda sums: 100 * recall(sums[..., 0], sums[..., 2]))
 COST = Score("average cost", lambda sums: ratio(sums[..., 3], sums[..., 4]), sign=-1, digits=4)
 WHOLE = Score("sentences right", lambda sums: 100 * ratio(sums[..., 5], sums[..., 6]))
 

@@ -49,7 +49,8 @@ class Plan:
         self.n_batches = ceil(n_train / size["batch_size"])
 
     def penalty(self, c: float | None) -> float:
-        """What L2 makes C ||w||^2 of the steps of an epoch."""
+        """The L2 of a step with which the steps of an epoch have the penalty C ||w||^2."""
+        # Each step adds L2 w to the gradient, and that of C ||w||^2 is 2 C w.
         return 2 * (c or 0.0) / self.n_batches
 
     def optimizer(self, name: str, c: float | None, m: float | None) -> Block:
@@ -62,7 +63,7 @@ class Plan:
         if method["optimizer"] == "AdaGrad":
             l2 = self.penalty(c) if method["penalty"] else 0.0
             return {"learn_rate": self.size["learn_rate"], "L2": l2}
-        if method["optimizer"] == "own":
+        if method["optimizer"] == "own":  # the loss has step sizes of its own
             step = 1.0
             l2 = 0.0
         else:  # SGD

@@ -45,6 +45,7 @@ Look = dict[str, Any]
 """What is counted at a look: see `train_and_count`."""
 
 OnLook = Callable[..., None]
+"""Takes what a way of training tells, such as the number of epochs, whenever one may look."""
 
 BEST_PATH = "best path"
 VITERBI: Mapping[str, Block] = {BEST_PATH: {"@misc": "spacy_costner.ViterbiDecoding.v1"}}
@@ -141,7 +142,7 @@ def run_stages(
     first_weights: list[FloatsXd] | None,
     look: OnLook,
 ) -> list[FloatsXd]:
-    """Train in stages, at least one. The weights after the last one.
+    """Train in stages, at least one. Returns the weights after the last one.
 
     examples (Sequence[Example]): The training examples.
     stages (Sequence[Stage]): See the module.
@@ -274,6 +275,7 @@ def fit_online(
     """
     shuffled = random.sample(list(examples), len(examples))
     batches = [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
+    # Sparse weights have an AdaGrad of their own. This optimizer only keeps their averages.
     optimizer = Adam(use_averages=True)
 
     def after_epoch(trained: Trained) -> None:
@@ -310,7 +312,8 @@ def fit_neural(
     words: int,
     learn_rate: float = 0.001,
 ) -> None:
-    """Train a model with a CNN by Adam in small batches; the weights are their averages then.
+    """Train a model with a CNN by Adam in small batches. At the end its weights are their averages
+    over all steps.
 
     epochs (int): How often it goes through the examples, each time in another order.
     words (int): Tokens in a batch, about.

@@ -59,6 +59,7 @@ COLOURS = {TRUE: MUTED, Z: ACCENT, Z_H: "#6ea8dc", MM_H: ALERT, CRF: SECOND}
 
 N_FOLDS = 5
 MOST_DRAWN = 20_000
+"""HMMs that are drawn before `hmms_as_hard` gives up."""
 
 
 Measured = dict[str, list[float]]
@@ -66,8 +67,8 @@ Measured = dict[str, list[float]]
 
 
 def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> Measured:
-    """Train by each method, by sampled paths, too, if asked for. Those with a penalty have the same
-    everywhere."""
+    """Train by each method, by sampled paths, too, if asked for. Penalties aren't chosen: they are
+    those of the spec."""
     c2 = FULL["c2"]
     methods: dict[str, Callable[[], Floats1d]] = {
         TRUE: lambda: hmm.weights,
@@ -145,7 +146,7 @@ def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple
     n_symbols (int), **settings (Any): See `random_hmm`.
     n (int): How many.
     RETURNS (tuple[list[HMM], int]): The HMMs, and how many were drawn.
-    RAISES (ValueError): If they are too rare.
+    RAISES (ValueError): If there are fewer among the first `MOST_DRAWN`.
     """
     tolerance = FULL["near"]
     n_judging = FULL["n_judging"]

@@ -2,8 +2,8 @@
 
     python scripts/compare_page.py MODEL CORPUS [--texts 2000] [--python-tokens] [--per-text 1]
 
-It prints the number of texts with other entities, the largest difference of a probability, and of
-the probabilities of all possible entities of at least .01; and how fast Node was.
+It prints the number of texts with other entities, the largest difference of a probability, of
+predicted entities and of all others with at least .01, and how fast Node was.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from spacy_costner.readers.tasks import utf16_length
 
 PREDICT = Path(__file__).parent.parent / "tests" / "javascript" / "predict.mjs"
 FLOOR = 0.01
+"""The least probability of entities that are compared though they are not predicted."""
 
 Entity = tuple[int, int, str]
 """The first character of an entity and the one after its last, in UTF-16 units; its label."""
@@ -81,7 +82,9 @@ def utf16_tokens(doc: Doc) -> list[tuple[int, int]]:
 
 
 def predict_in_node(model: bytes, docs: Sequence[Doc], *, give_tokens: bool) -> dict[str, Any]:
-    """What predict.mjs writes for docs."""
+    """Predict the texts of docs in Node, with Python's tokens if these are given. Returns what
+    predict.mjs writes: the "results" of the texts, their "words", the CPU "seconds" of predicting
+    and those of loading, "load"."""
     texts: list[dict[str, Any]] = []
     for doc in docs:
         texts.append({"text": doc.text})
@@ -126,8 +129,8 @@ def key_of(span: dict[str, Any]) -> Entity:
 
 
 def read_texts(nlp: Language, path: str, n_texts: int, n_per_text: int) -> list[Doc]:
-    """The texts of a corpus, as the tokenizer of a pipeline reads them: so many sentences or docs
-    of the corpus make a text, with line breaks between them."""
+    """The first texts of a corpus, as the tokenizer of a pipeline reads them. `n_per_text` docs of
+    the corpus make a text, with line breaks between them; a last text of fewer is left out."""
     texts: list[str] = []
     lines: list[str] = []
     for doc in read_docs(nlp, path):

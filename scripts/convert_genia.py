@@ -31,10 +31,11 @@ NESTED = "genia_nested"
 
 RUN = r"[^\W_]+"
 PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
-"""A number, a run of letters and digits, or any other character by itself."""
+"""A number such as 3,000 or 1.5, a run of letters and digits, or any other character by itself."""
 
 JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
-"""The same, but hyphens, apostrophes and full stops between letters or digits join them."""
+"""The same, but hyphens, apostrophes and full stops between letters or digits join them, and so do
+commas between digits."""
 
 Span = tuple[int, int]
 """The first character and the one behind the last."""
@@ -170,13 +171,15 @@ def nested_task(sentence: Sentence) -> dict[str, Any]:
 
 
 def convert(archive: Path, output: Path) -> dict[str, Counter]:
-    """Write the corpus in both tokenizations, and of which abstract each sentence is.
+    """Write the corpus in both tokenizations, its nested terms, and of which abstract each sentence
+    is. Sentences without text are left out.
 
     archive (Path): The .tgz as published.
     output (Path): The folder of genia.iob2, genia_gold_tokens.iob2, genia_nested.jsonl and
         sentences.tsv.
     RETURNS (dict[str, Counter]): For each tokenization what there is: "sentences", "tokens",
-        "entities", and "marked", what the entities were before tokens came in their way.
+        "entities", and "marked", the entities of the XML, of which a few share all of their tokens
+        with another one.
     """
     sentences = [sentence for sentence in read_sentences(archive) if sentence.text.strip()]
     output.mkdir(parents=True, exist_ok=True)
@@ -211,7 +214,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def main(archive: Path, output: Path) -> None:
-    """Convert GENIA 3.02 from XML to columns, in two tokenizations."""
+    """Convert GENIA 3.02 from XML to columns, in two tokenizations, and to JSONL with nested
+    terms."""
     for name, counts in convert(archive, output).items():
         text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
         typer.echo(f"{output / name}.iob2: {text}")

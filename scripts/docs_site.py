@@ -23,6 +23,7 @@ from thinc.api import Config
 from spacy_costner.cli import COMMANDS, costner
 
 PARSERS: dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
+"""The commands as click has them, by name: with their arguments, options and help."""
 
 ROOT = Path(__file__).parent.parent
 COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
@@ -36,6 +37,7 @@ GROUPS = {
     "[decoding](../decoding.md) and [features](../linear.md#features).",
     "spacy_architectures": "Models",
     "spacy_readers": "The reader of corpora: See [data](../data.md).",
+    "spacy_augmenters": "Augmenters",
     "spacy_scorers": "Scorers",
     "spacy_callbacks": "Callbacks of initialization",
     "spacy_loggers": "Loggers",
@@ -74,7 +76,8 @@ python {ROOT}/scripts/make_demo_corpus.py more --seed 1
 python -m spacy costner fit --train train.spacy --dev dev.spacy --calibrate --output fitted
 python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 --output model
 """
-"""The commands that make the pipeline of the live page: those of the demo."""
+"""The commands that make the pipeline of the live page: those of the demo, but for the limit of the
+miss rate."""
 
 ABOUT_PAPERS = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki
 et al. and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named
@@ -98,7 +101,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn links out of docs/ into links of the site: mkdocs calls it for each page."""
+    """Turn links out of docs/ into links of the site, and add the link to the live page. mkdocs
+    calls it for each page."""
     for old, new in LINKS.items():
         markdown = markdown.replace(f"](../{old})", f"]({new})")
     markdown = markdown.replace(LIVE_PLACE, LIVE_LINK)

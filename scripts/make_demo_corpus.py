@@ -1,9 +1,9 @@
 """Write the demo corpus: made-up news sentences with entities, from a small grammar.
 
-A sentence pattern has slots. A slot such as {city} or {doctor|politician} becomes an
-entity, any other one plain words. Two things make it less than trivial: the same names
-serve several labels ("Lincoln", "Jordan"), and a part of every word list is kept out of
-the training sentences, so that the context has to tell.
+A sentence pattern has slots. A slot with a label, such as {city}, or with several, of which one is
+drawn, such as {doctor|politician}, becomes an entity, any other one plain words. Two things make it
+less than trivial: the same names serve several labels ("Lincoln", "Jordan"), and a part of every
+word list is kept out of the training sentences, so that the context has to tell.
 """
 
 import json
@@ -21,6 +21,8 @@ from spacy.tokens import Doc, DocBin
 GRAMMAR = Path(__file__).with_name("demo_grammar.json")
 SIZES = {"train": 1500, "dev": 300, "test": 300}
 HELD_OUT = 0.25
+"""The share of each word list that training sentences don't have."""
+
 SLOT = re.compile(r"{([^{}]+)}")
 
 Entity = tuple[int, int, str]

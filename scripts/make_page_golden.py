@@ -2,9 +2,9 @@
 
     python scripts/make_page_golden.py
 
-The pipeline is trained on some sentences of the demo corpus, in two passes, with each kind of
-feature that a page can have but for those that need a file. Run it again when the form of model
-files changes, and look at what else has changed.
+The pipeline is trained on some sentences of the demo corpus, in two passes, with most kinds of
+features that a page can have without a file. Run it again when the form of model files changes, and
+look at what else has changed.
 """
 
 import base64

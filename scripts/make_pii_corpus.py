@@ -32,7 +32,7 @@ LOWER_CASE = 0.15
 
 
 def make_letter(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]]:
-    """Make the text and the entities of a letter. "#" in patterns is a digit."""
+    """Make the text and the entities of a letter. "#" in patterns is a digit, but not 0."""
     text = rng.choice(grammar.words["opening"])
     entities: list[Entity] = []
     least, most = SENTENCES
@@ -46,6 +46,7 @@ def make_letter(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entity]
             sentence = sentence.lower()
         text += sentence
     text += " " + rng.choice(grammar.words["closing"])
+    # Now, as names have digits, too. A digit is as long as "#", so entities stay where they are.
     text = re.sub("#", lambda _: str(rng.randint(1, 9)), text)
     return text, entities
 

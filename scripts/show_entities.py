@@ -11,6 +11,9 @@ from spacy.tokens import Doc, DocBin
 MISS = 5.0
 """What a miss costs in the example; a false alarm costs 1."""
 
+N_TEXTS = 200
+"""The first texts of the corpus, of which some are shown."""
+
 
 def least_confidence(doc: Doc) -> float:
     """The confidence of the entity of a doc that the model is least sure of; 1 without entities."""
@@ -18,10 +21,10 @@ def least_confidence(doc: Doc) -> float:
 
 
 def main(model: Path, corpus: Path, limit: int = 6) -> None:
-    """Show what MODEL, calibrated and with a guarantee, predicts in the texts of CORPUS of which it
-    is least sure."""
+    """Show what MODEL, calibrated and with a guarantee, predicts in the texts of which it is least
+    sure, among the first of CORPUS."""
     nlp = spacy.load(model)
-    gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), 200)
+    gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), N_TEXTS)
     docs = sorted(nlp.pipe([gold.text for gold in gold_docs]), key=least_confidence)
     ner: Any = nlp.get_pipe("ner")
 
@@ -42,10 +45,11 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
 
     promise = nlp.meta["guarantee"]["ner"]
     n_spans = sum(len(doc.spans["confidence_guaranteed"]) for doc in docs)
+    n_predicted = sum(len(doc.ents) for doc in docs)
     typer.echo(
         f"\nPromised of texts like these: doc.spans['confidence_guaranteed'] misses at most "
-        f"{promise['miss']:.0%}\nof the entities of a doc: {n_spans} spans here, and "
-        f"{sum(len(doc.ents) for doc in docs)} predicted entities."
+        f"{promise['miss']:.0%}\nof the entities of a doc: {n_spans} spans in {len(docs)} texts, "
+        f"and {n_predicted} predicted entities."
     )
 
 

@@ -1,6 +1,7 @@
 """Every name of our config language is found and builds what it promises: losses, costs and
 decodings in `test_registered.py`."""
 
+import re
 from importlib.metadata import distribution
 
 import pytest
@@ -8,7 +9,7 @@ from thinc.api import Model
 
 from spacy_costner.training.targets import Weights
 
-from .support.config import declared, resolve
+from .support.config import SETUP, declared, resolve
 
 
 def test_installed_names_are_those_of_setup_cfg() -> None:
@@ -18,6 +19,15 @@ def test_installed_names_are_those_of_setup_cfg() -> None:
     groups = ["thinc_losses", *(f"spacy_{name}" for name in names.split())]
     expected = {(group, *item) for group in groups for item in declared(group).items()}
     assert installed == expected, "setup.cfg changed since `make install`"
+
+
+def test_site_describes_every_group() -> None:
+    """Its page of the config has all but commands, which have a page of their own."""
+    script = SETUP.with_name("scripts") / "docs_site.py"
+    lines = script.read_text(encoding="utf8")
+    described = set(re.findall(r'^    "((?:spacy|thinc)_\w+)": ', lines, flags=re.MULTILINE))
+    installed = {point.group for point in distribution("spacy-costner").entry_points}
+    assert described == installed - {"spacy_cli"}
 
 
 @pytest.mark.parametrize("name", declared("spacy_scorers"))

@@ -1,5 +1,4 @@
-"""A pipeline that threads share answers what it answers in one: at length in
-benchmarks/threads.py."""
+"""A pipeline that threads share answers what it answers in one."""
 
 import os
 import pickle

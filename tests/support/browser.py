@@ -99,7 +99,8 @@ class Browser:
         return json.loads(message)
 
     def open(self, page: Path | str, width: int = 1200, dark: bool = False) -> None:
-        """Open a file or an address in a window of this width, in the colours of light or dark."""
+        """Open a file or an address in a window of this width, in light or dark colours, and wait
+        until it is loaded."""
         size = {"width": width, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -13,12 +13,15 @@ ENV = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 LISTEN = "0A"
-"""The state of a socket that listens, and the addresses of this machine, as /proc has them."""
+"""The state of a socket that listens, as /proc/net has it."""
+
+# The addresses that only this machine reaches, as /proc/net has them
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 def start_cluster(n_nodes: int, temp_dir: Path) -> Any:
-    """A head that runs nothing, and nodes of a CPU each. Ray has to be imported here first."""
+    """A head that runs nothing, and nodes of a CPU each. Ray has to be imported here first, as it
+    reads these variables then."""
     (temp_dir / "ray").mkdir(parents=True)  # where Ray writes the address
     os.environ.update(ENV, RAY_TMPDIR=str(temp_dir))
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
@@ -89,9 +92,12 @@ def wait_for_end(processes: set[int], seconds: float = 30) -> set[int]:
 def _is_alive(process: int) -> bool:
     """Whether a process runs: one that has ended may still have a number, with the state Z."""
     try:
-        return Path("/proc", str(process), "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        stat = Path("/proc", str(process), "stat").read_text()
     except OSError:
         return False
+    # The state is the first field after the name, which is in brackets and may have any characters.
+    _, fields_after_name = stat.rsplit(")", 1)
+    return fields_after_name.split()[0] != "Z"
 
 
 def other_version(folder: Path) -> dict[str, str]:

@@ -31,7 +31,7 @@ SPARSE_CONFIG: dict[str, Any] = {"components": {"ner": {"model": SPARSE}}}
 
 
 def loss_block(name: str, **settings: Any) -> dict[str, Any]:
-    """The block of a config for a loss, without `spacy_costner.` and `.v1`."""
+    """The block of a config for a loss. The name is without `spacy_costner.` and `.v1`."""
     return {"@losses": f"spacy_costner.{name}.v1", **settings}
 
 
@@ -69,7 +69,8 @@ def read_pieces(
 
 
 def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> online.Trained:
-    """Train the weights of a component online, on from the progress that it has."""
+    """Train the weights of a component online, from the progress that it has on, and write down its
+    new progress."""
     weights = linear_part(ner.model)[1]
     settings = {"progress": ner.progress, **settings}
     batches = Segmentations(list(batches))

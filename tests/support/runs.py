@@ -1,4 +1,4 @@
-"""What runs run, and executors of which something happens."""
+"""Functions for runs, and executors that call a function before a run."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,7 +20,8 @@ def local(jobs: int) -> Executor:
 
 
 def call_first(action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
-    """Something happens before the first run, when all has been planned."""
+    """What makes an executor, but calls a function first: when all runs have been planned, and none
+    has begun."""
 
     def make_executor() -> Executor:
         action()
@@ -30,7 +31,8 @@ def call_first(action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
 
 
 def call_before(n: int, action: Callable[[], Any], make: MakeExecutor) -> MakeExecutor:
-    """Something happens before the run of that number, from 1; the executor has four at a time."""
+    """What makes an executor that calls a function before the n-th run, from 1. It is given four
+    runs at a time."""
     calls = []
 
     def make_executor() -> Executor:

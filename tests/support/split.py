@@ -45,7 +45,8 @@ def split_path(tags: Tags, path: oracle.Tags) -> oracle.Tags:
 
 @cache
 def _names(tags: Tags) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of the annotation and of the chain: each is asked for thousands of paths."""
+    """The names of the tags of annotation, and of those of the chain. They are kept, as they are
+    needed for thousands of paths."""
     return tags.collapsed.names, tags.names
 
 

@@ -139,7 +139,8 @@ def _entities(doc: Doc, key: str, places: list[int]) -> list[dict[str, Any]]:
 def check_same_entities(
     found: list[dict[str, Any]] | None, expected: list[dict[str, Any]] | None, text: str
 ) -> None:
-    """Check that entities are the same, with probabilities within 1e-4."""
+    """Check that entities are the same, with probabilities within 1e-4, which are removed from
+    them."""
     assert (found is None) == (expected is None), text
     if found is None or expected is None:
         return
