@@ -155,6 +155,7 @@ export class EntityProbabilities {
         }
       }
       if (entities.length > nBefore + 1) {
+        // They were added label after label.
         const beginningHere = entities.splice(nBefore);
         beginningHere.sort((a, b) => a.end - b.end || b.prob - a.prob);
         entities.push(...beginningHere);

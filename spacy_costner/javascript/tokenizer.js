@@ -156,6 +156,7 @@ class Tokenizer {
       }
       start = i;
       if (code === SPACE) {
+        // A piece of text ends here, so there is a token.
         tokens[tokens.length - 1].space = true;
         start = i + 1;
       }
@@ -165,8 +166,8 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a piece of text between whitespace, or of whitespace, and keeps them in
-   * the cache.
+   * Returns the tokens of a piece of text between whitespace, or of whitespace. Those of short
+   * pieces are kept in the cache.
    * @param {string} piece
    * @param {boolean} hasSpecials
    * @returns {string[]}
