@@ -28,7 +28,7 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     first token of a doc is no border.
 
     docs (Sequence[Doc]): The docs.
-    boundaries (Boundaries): What begins a sequence.
+    boundaries (Boundaries): What begins a sequence: see `borders_of_tokens`.
     RETURNS (Array1d): True for the borders. Shape: (N,)
     """
     sentence_start, is_space, orth = read_attributes(docs, [SENT_START, IS_SPACE, ORTH])
@@ -45,7 +45,8 @@ def borders_of_tokens(
     """Find the borders of docs whose attributes were read before: see `find_borders`.
 
     docs (Sequence[Doc]): The docs.
-    boundaries (Boundaries): What begins a sequence.
+    boundaries (Boundaries): What begins a sequence: a sentence ("sentences"), a sentence or a line
+        (True), or only a doc (False).
     begins_sentence (Array1d): True for tokens that begin a sentence. Shape: (N,)
     is_space (Array1d): True for tokens of white space. Shape: (N,)
     orth (Array1d): The hash of each token's word. Shape: (N,)

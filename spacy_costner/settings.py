@@ -45,7 +45,7 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
         message names no file.
     RAISES (ValueError): If nothing reads a setting.
     """
-    _import_factories()
+    _import_factories()  # `_check_blocks` looks them up in the registry.
     for section, schema in SCHEMAS.items():
         _check_names(config.get(section, {}), schema.__annotations__, section, source)
 
@@ -54,7 +54,7 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     initialized = config.get("initialize", {}).get("components", {})
     components = config.get("components", initialized)
     _check_names(initialized, components, "initialize.components", source)
-    _check_blocks(config, "", source)
+    _check_blocks(config, path="", source=source)
 
 
 @cache

@@ -150,7 +150,7 @@ class AnnotationSession:
         seed: int = 0,
     ) -> None:
         if start_model is not None:
-            get_component(start_model, COMPONENT)
+            get_component(start_model, COMPONENT)  # raises an error if there is none
         self.store = store
         self.labels = list(labels)
         self.lang = lang
@@ -174,9 +174,12 @@ class AnnotationSession:
         if (model_path / "config.cfg").exists():
             self._nlp = spacy.load(model_path)
         n_train = len(store.accepted(is_measuring=False))
-        chooses = start_model is not None or n_train >= ENOUGH_TO_CHOOSE
+        # A model that has seen few texts doesn't choose yet: see `ENOUGH_TO_CHOOSE`.
+        choosing_model = None
+        if start_model is not None or n_train >= ENOUGH_TO_CHOOSE:
+            choosing_model = self._nlp
         # The keys of the next texts, the best first
-        self._chosen = self._choose(self._nlp if chooses else None)
+        self._chosen = self._choose(choosing_model)
 
     # The texts
 
@@ -218,7 +221,7 @@ class AnnotationSession:
         """Whether too few of the answers are of texts that measure."""
         answers = self.store.answers.values()
         n_measuring = sum(answer.is_measuring for answer in answers)
-        # Whether they would still be at most one in `TURN_TO_MEASURE` if the next text measures
+        # If the next text measures, at most one in `TURN_TO_MEASURE` of all answers may measure.
         return (n_measuring + 1) * TURN_TO_MEASURE <= len(answers) + 1
 
     def proposal(self, key: str) -> Proposal:
@@ -233,7 +236,7 @@ class AnnotationSession:
             stored = self.store.texts[key]
             answer = self.store.answers.get(key)
             doc = self._tokenizer.make_doc(stored.text)
-            version = 0
+            version = 0  # There is no answer.
             spans: list[ProposedSpan] = []
             if answer is not None:
                 version = answer.version
@@ -288,11 +291,11 @@ class AnnotationSession:
 
     def _predict_batch(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
         """Predict some texts: see `predict_texts`."""
-        nlp = self._nlp or self._tokenizer
+        nlp = self._nlp or self._tokenizer  # without a model, a pipeline that only has a tokenizer
         results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
         places: list[int] = []  # of the texts that are predicted
         docs: list[Doc] = []
-        # Also without a model, so that a text that spaCy can't read is refused.
+        # Docs are made even without a model, so that a text that spaCy can't read is refused.
         for place, text in enumerate(texts):
             if len(text) > nlp.max_length:
                 continue
@@ -307,13 +310,15 @@ class AnnotationSession:
         docs = run_before(nlp, COMPONENT, docs)
         posterior = ner.posterior(docs)
         uncertainties = by_cost(ner, posterior).docs.tolist()
+        # With `Confidence`, the probabilities are written to the docs, where `prob_of` reads them.
         predict(ner, docs, posterior, Confidence())
         for place, doc, uncertainty in zip(places, docs, uncertainties):
             spans = [
                 TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
                 for ent in doc.ents
             ]
-            certainty = 1.0 / (1.0 + uncertainty / (len(doc) + PRICE_PER_DOC))
+            price = len(doc) + PRICE_PER_DOC  # of the annotation, in tokens
+            certainty = 1.0 / (1.0 + uncertainty / price)
             results[place] = (Task(texts[place], spans), certainty)
         return results
 
@@ -347,8 +352,8 @@ class AnnotationSession:
     def answer_task(
         self, key: str, task: Task, *, is_left_out: bool = False, meta: Mapping[str, Any] = {}
     ) -> None:
-        """Save the answer to a text that another tool has. Whether it measures is decided by the
-        text of its first answer: see `is_drawn`.
+        """Save the answer to a text that another tool has. Whether it measures is drawn by a digest
+        of the text at its first answer (see `is_drawn`). Later answers don't change it.
 
         key (str): A name of the answer.
         task (Task): The text and its entities.
@@ -440,13 +445,14 @@ class AnnotationSession:
         # Vectors are learned while the first texts are annotated. If that fails, the first training
         # tries again, and says why.
         with suppress(Exception):
-            self.vectors  # noqa: B018
+            self.vectors  # noqa: B018 (a cached property: reading it learns them)
         while True:
             with self._lock:
                 self._changed.wait_for(lambda: self._is_stopped or not self._has_learned_all())
                 if self._is_stopped:
                     return
                 self.is_training = True
+                # What changes during the training is for the next one.
                 n_changes = self._n_changes
             problem = None
             try:
@@ -476,6 +482,7 @@ class AnnotationSession:
         is_better = True
         if self._start_model is not None and self._nlp is self._start_model:
             start_f = self._measure(self._start_model, measure_answers)
+            # F is None if no entity is annotated or predicted. That counts as 0 here.
             is_better = (f or 0.0) > (start_f or 0.0)
         if is_better:
             # It proposes at once. Choosing texts takes about as long as training.
@@ -553,10 +560,10 @@ class AnnotationSession:
             # A hidden layer over the vectors would take twice as long.
             overrides = {"components.ner.model.hidden": 0}
             linear = load_linear(Config().from_str(text, overrides=overrides))
-            corpus, _ = find_corpora(linear.nlp)
+            corpus, _ = find_corpora(linear.nlp)  # the second one, for development, is not used
             examples = prepare(linear, corpus)
         outcome = train_linear(linear, examples)
-        # The config names the corpus that stays.
+        # The snapshot is gone. So the config names the file of the session.
         linear.nlp.config["paths"]["train"] = str(self.store.train_path)
         return linear.nlp, linear.training, outcome.value
 
@@ -611,7 +618,7 @@ class AnnotationSession:
     # What the page says
 
     def status(self) -> dict[str, Any]:
-        """How far the session is, as JSON has it."""
+        """How far the session is: a dictionary for JSON, which the page shows."""
         with self._lock:
             answers = list(self.store.answers.values())
             accepted = [answer for answer in answers if not answer.is_left_out]
@@ -645,6 +652,7 @@ class AnnotationSession:
             return f"Add texts: too few measure, and you can calibrate on {ENOUGH_MEASURING}."
         if n_missing > 0:
             return f"{n_missing} more texts that measure, and you can calibrate on them."
+        # The page shows `_next_command` below this.
         return "Calibrate and tune on the texts that measure:"
 
     def _next_command(self, n_measured: int) -> str:

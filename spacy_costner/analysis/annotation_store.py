@@ -148,6 +148,7 @@ class AnnotationStore:
         n_measuring = count_measuring(len(new_texts), is_first=not self.texts)
         first_text_number = len(self.texts)
         addition_number = len(self.n_texts_of_addition)
+        # The seed has the number, too, so that each addition has another order.
         order = numpy.random.default_rng([seed, first_text_number]).permutation(len(new_texts))
         # The order is random, so that the first are a random sample.
         for rank, i in enumerate(order.tolist()):
@@ -196,7 +197,7 @@ class AnnotationStore:
             addition_number = OF_LABEL_STUDIO
             if key in self.texts:
                 addition_number = self.texts[key].addition_number
-            n_texts = self.n_texts_of_addition[addition_number]
+            n_texts = self.n_texts_of_addition[addition_number]  # 0 for `OF_LABEL_STUDIO`
             drawing = Measuring(drawn_by=SERVE, addition=addition_number, added=n_texts)
             meta = {**meta, **drawing.to_dict()}
         extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": meta}
@@ -280,7 +281,7 @@ def append_line(path: Path, line: bytes) -> None:
             os.fsync(file.fileno())
         except OSError as error:
             os.ftruncate(file.fileno(), size)
-            error.filename = str(path)
+            error.filename = str(path)  # The message names the file.
             raise
 
 

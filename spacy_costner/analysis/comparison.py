@@ -307,9 +307,10 @@ def check_evaluations(variants: Sequence[Variant]) -> None:
         if key not in evaluations_by_key:
             evaluations_by_key[key] = read_evaluations(config)
         evaluations = evaluations_by_key[key]
+        # None: the corpus is a stream, which isn't read beforehand.
         if evaluations is None or evaluations.are_enough:
             continue
-        if not evaluations.are_after_training:
+        if not evaluations.are_after_training:  # There is only the one after the first step.
             raise ValueError(f"compare: {loss}: {evaluations.objection()}")
         warnings.warn(f"{loss}: {evaluations.objection()}", stacklevel=3)
 
@@ -425,7 +426,7 @@ def read_losses(
         if path.suffix == ".cfg":
             changes[path.stem] = read_changes(path, component)
         else:
-            loss_block = make_loss(parse_losses(str(path), "--losses"), cost)
+            loss_block = make_loss(parse_losses(str(path), option="--losses"), cost)
             changes[path.stem] = {"components": {component: {"loss": loss_block}}}
     return changes
 
@@ -536,7 +537,8 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
 
 def key_of_training(config: Config, code_path: Path | None) -> str:
     """The fingerprint of what a trained pipeline depends on: the config, the files that it names,
-    and the Python file with registered functions."""
+    and the Python file with registered functions. `fingerprint` reads any file whose path it is
+    given."""
     if code_path is None:
         return fingerprint(config)
     return fingerprint(config, str(code_path))

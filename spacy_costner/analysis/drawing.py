@@ -165,7 +165,8 @@ class DrawnDoc(NamedTuple):
         extra = {"meta": self.drawing.to_dict()}
         if with_predictions:
             return proposal(self.doc, extra)
-        # Without the predicted entities: a task with the spans None is one that nobody annotated.
+        # Without the predicted entities: a task with the spans None is one that nobody annotated,
+        # and only annotated texts have missing parts.
         return doc_to_task(self.doc, extra)._replace(spans=None, missing=())
 
 
@@ -315,8 +316,9 @@ def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
 
         weight_i = times_i (UNIFORM / D) / q_i
 
-    The doc i of D texts was drawn `times_i` times, with the probability q_i at each drawing. As
-    q_i is at least UNIFORM / D, the weight is at most 1 for each time.
+    The doc i of D texts was drawn `times_i` times, with the probability q_i at each drawing. The
+    share UNIFORM of a probability is the same for all docs. So q_i is at least UNIFORM / D, and the
+    weight is at most 1 for each time.
     """
     weights = [drawing.times * UNIFORM / drawing.docs / drawing.probability for drawing in drawings]
     return numpy.asarray(weights)

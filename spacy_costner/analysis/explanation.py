@@ -131,8 +131,8 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
     weights (SparseWeights | Potentials): The weights of a linear model, or the scores that any
         model computes for a doc. The scores of transitions are the same for all docs.
     """
-    table = transition_table(weights, "float64")
-    is_allowed = transition_table(tags.constraints, "bool")
+    table = transition_table(weights, dtype="float64")
+    is_allowed = transition_table(tags.constraints, dtype="bool")
     cells = table.astype("object")  # An array of Python's objects can have None among floats.
     cells[~is_allowed] = None
     return TransitionWeights(
@@ -173,6 +173,7 @@ def explain_tokens(
     if not len(doc):
         return []
     features_of_model, weights = linear_part(ner.model)
+    # As in prediction, entities that the doc already has are certain.
     scores = ner.posterior([doc], preset=True).scores
     path = to_numpy(chain.best_path(scores).tags)
 

@@ -318,7 +318,8 @@ def init(
     else:
         losses = parse_losses(loss)
     if decoding is None:
-        decoding = choose_decoding(model, aim, build_loss(losses[-1]), inner_nodes=inner_nodes)
+        last_loss = build_loss(losses[-1])  # The trained model has the scores of this loss.
+        decoding = choose_decoding(model, aim, last_loss, inner_nodes=inner_nodes)
     check_choices(aim, losses, decoding, costs, inner_nodes=inner_nodes)
 
     # Write the files that the config refers to.
@@ -399,8 +400,8 @@ def make_settings(plan: Plan) -> Settings:
     if cost_block is not None:
         cost_or_reference = "${components.ner.scorer.cost}"
     elif not plan.has_loss_option:
-        # Without a given cost, `choose_losses` chooses a loss with a cost only for few sentences.
-        # Other losses don't take it.
+        # No cost is given. `choose_losses` still chooses a loss that takes a cost if there are few
+        # sentences, and that loss gets this one. The other losses that it chooses take no cost.
         cost_or_reference = HIGH_COST_OF_MISSES
     loss_block = make_loss(
         plan.losses,
@@ -418,11 +419,12 @@ def make_settings(plan: Plan) -> Settings:
         if has_overlaps(labels, corpus):
             lossy_components.append(name)
 
+    # What spaCy recommends for the language: its transformers, "efficiency" and "accuracy"
     recommended = RECOMMENDATIONS.get(plan.lang, RECOMMENDATIONS["__default__"])
     transformer = recommended["transformer"]["efficiency"]
     n_docs = len(corpus.doc_lengths)
     # Without a corpus nothing is known of its docs, and they count as short.
-    has_long_docs = 0 < MIN_SENTENCES_OF_LONG_DOCS * n_docs <= corpus.n_sentences
+    has_long_docs = n_docs > 0 and corpus.n_sentences >= MIN_SENTENCES_OF_LONG_DOCS * n_docs
     return Settings(
         version=spacy_costner.__version__,
         has_mistakes=bool(costs.mistakes),
@@ -445,6 +447,7 @@ def make_settings(plan: Plan) -> Settings:
 def render_config(plan: Plan, settings: Settings) -> str:
     """Fill the template. Returns the text of the config, after a check that each of its settings is
     read by something."""
+    # The template calls these three functions.
     template = get_template("init.cfg.jinja", config_value, read_comments, shlex.quote)
     text = template.render({**vars(plan), **vars(settings)})
     # Where the template leaves out a block, the empty lines around it remain.
@@ -508,7 +511,7 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
     # Entities that overlap can't be in `doc.ents`. They may be in a group of `doc.spans`.
-    key = min(filled_keys, default="sc")
+    key = min(filled_keys, default="sc")  # "sc" is the default of spaCy's SpanCategorizer
     return (
         f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
         f"config with `costner init --spans-key {key}`, and train with it"
@@ -527,6 +530,7 @@ def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) ->
             if later_span.start >= span.end:
                 break  # Spans are sorted, so all that follow begin even later.
             overlaps[span.label_, later_span.label_] += 1
+            # A pair of two labels is counted in both orders.
             if later_span.label_ != span.label_:
                 overlaps[later_span.label_, span.label_] += 1
 
@@ -656,7 +660,7 @@ def choose_costs(
         files["costs"] = str(Path(cost))
         blocks["matrix"] = {"@misc": "spacy_costner.MatrixCost.v1", "matrix": "${paths.costs}"}
     elif cost is not None:
-        name = find_name("Cost", cost, "a CSV file")
+        name = find_name("Cost", cost, other_choices=["a CSV file"])
         blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
     if mistake_costs:
         # A kind of mistake without a given cost costs 1. But if this cost is added to another one,
@@ -706,8 +710,9 @@ def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool)
     """
     if aim != "cost" or not last_loss.has_probabilities:
         return "viterbi"
-    # A linear model learns the cost well: its best path costs less than decoding by the expected
-    # cost of its shifted probabilities. See docs/init.md.
+    # A loss that adds the cost to the scores in training shifts the probabilities. A linear model
+    # learns the cost well by it: its best path costs less than what the lowest expected cost by
+    # these probabilities chooses. See docs/init.md.
     if model == "linear" and last_loss.shifts_probabilities and not inner_nodes:
         return "viterbi"
     return "min-cost"
@@ -806,14 +811,18 @@ def parse_losses(text: str, option: str = "--loss") -> list[str]:
 
 
 def find_name(
-    kind: Literal["Loss", "Cost"], text: str, *other_choices: str, option: str | None = None
+    kind: Literal["Loss", "Cost"],
+    text: str,
+    *,
+    other_choices: Sequence[str] = (),
+    option: str | None = None,
 ) -> str:
     """Find the short name of a registered loss or cost. For example, it is SoftmaxMargin for
     softmax_margin, softmax-margin and spacy_costner.SoftmaxMargin.v1.
 
     kind (Literal["Loss", "Cost"]): Whether it is a loss or a cost.
     text (str): The name as the user typed it.
-    *other_choices (str): What the option also takes, for the error.
+    other_choices (Sequence[str]): What the option also takes, for the error.
     option (str | None): The option, for the error. None: --loss or --cost.
     RETURNS (str): The short name.
     RAISES (ValueError): If there is no such loss or cost. The message has all names.
@@ -867,7 +876,8 @@ def make_loss(
     cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost} in its
         place. None: the Hamming cost.
     multiplier (float): The recommended setting of the score per unit of cost is multiplied by this.
-    epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends.
+    epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends. The
+        default is for two losses.
     """
     blocks = [make_single_loss(name, cost, multiplier) for name in losses]
     if len(blocks) == 1:
@@ -894,8 +904,8 @@ def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
     parameters = signature(registry.losses.get(name)).parameters
     block: Block = {"@losses": name}
     for parameter in parameters.values():
-        # None is the default of the cost and of the two settings of Mixed, of which only one may be
-        # set: they are added below.
+        # None is the default of the cost, which is added below, and of the two settings of Mixed,
+        # of which only one may be set: `RECOMMENDED` has it.
         if parameter.default is not None:
             block[parameter.name] = parameter.default
     block.update(RECOMMENDED.get(loss, {}))
@@ -1109,7 +1119,7 @@ def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
 
 def config_value(value: Any) -> str:
     """A value as it is written in the config: as JSON, but a variable such as ${paths.tree} without
-    quotes."""
+    quotes. A `Path` becomes a string."""
     if isinstance(value, str) and value.startswith("${"):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -144,7 +144,7 @@ class LabelStudioBackend:
         RAISES (SessionError): If spaCy can't make a doc of a text.
         """
         n_trainings = len(self.session.store.history)
-        if n_trainings != self._n_trainings_before:
+        if n_trainings != self._n_trainings_before:  # There is a new model.
             self._certainties.clear()
             self._n_trainings_before = n_trainings
         to_predict = [text for text in texts if not is_drawn(text)]
@@ -169,6 +169,7 @@ class LabelStudioBackend:
                     rank = int(certainty * len(certainties))
                     certainty = certainties[rank]
             task_as_json = TASK_FORMS["label-studio"].to_json(task)
+            # Nobody has annotated the task, so its entities are a single prediction.
             (prediction,) = task_as_json["predictions"]
             for result in prediction["result"]:
                 result["from_name"] = interface.labels_name
@@ -184,6 +185,7 @@ class LabelStudioBackend:
         RAISES (OSError): If it can't be saved.
         """
         action = request.get("action")
+        # Label Studio sends several "annotations" or a single "annotation".
         if action in SAVED:
             task = request.get("task")
             annotations = request.get("annotations") or [request.get("annotation")]
@@ -210,7 +212,7 @@ class LabelStudioBackend:
         if time_of(updated_at) < self._time_of_answer(key):
             return
         record = {"data": task.get("data"), "annotations": [annotation]}
-        place = FilePlace(Path("webhook"), task_id, "task")
+        place = FilePlace(Path("webhook"), task_id, "task")  # what an error names
         try:
             tasks = list(read_label_studio(iter([(place, record)])))
         except CorpusError as error:

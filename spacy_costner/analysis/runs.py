@@ -118,6 +118,7 @@ def run_all(
         for run in runs:
             yield run, run_one(run)
         return
+    # Each run with the number of workers that have died with it
     run_together: RunQueue = deque((run, 0) for run in runs)
     run_alone: RunQueue = deque()
     n_lost = 0  # the number of runs that have failed because their workers died
@@ -282,7 +283,7 @@ class Processes(ProcessPoolExecutor):
         else:
             context = get_context("spawn")
         super().__init__(jobs, mp_context=context, initializer=end_with_parent)
-        self.jobs = jobs
+        self.jobs = jobs  # for `run_all`
 
 
 def end_with_parent() -> None:
@@ -317,7 +318,7 @@ def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
     """
     if address is None:
         return None
-    ray = require("ray", "distributed", "--address requires ray")
+    ray = require("ray", extra="distributed", missing="--address requires ray")
     gpus_per_run = 1 if use_gpu >= 0 else 0
     return partial(RayCluster, ray, address, gpus_per_run)
 
@@ -422,7 +423,8 @@ class RayCluster(Executor):
         wait (bool): Whether to wait until all tasks have ended.
         cancel_futures (bool): Whether to cancel the tasks first.
         """
-        references = dict(self.references)  # a copy, as tasks that end are taken out
+        # Ray's references by our futures: a copy, as tasks that end are taken out
+        references = dict(self.references)
         if cancel_futures:
             for reference in references.values():
                 self.ray.cancel(reference, force=True)
@@ -440,7 +442,7 @@ def check_address(address: str) -> None:
     """
     host, _, port = address.rpartition(":")
     if not port.isdigit() or "/" in host:
-        return
+        return  # It is not "host:port", but "auto" or "ray://host:port", for example.
     host = host.strip("[]")  # An IPv6 address stands in brackets.
     try:
         create_connection((host, int(port)), timeout=10).close()

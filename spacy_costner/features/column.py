@@ -284,8 +284,8 @@ class LabelColumn(Column):
 
 def reader_of(columns: Sequence[Column]) -> TokenReader:
     """Make a reader of everything in docs that these columns need."""
-    attributes: list[str] = []
-    lexeme_attributes: list[str] = []
+    attributes: list[str] = []  # read from each token, as POS is
+    lexeme_attributes: list[str] = []  # read from each word
     doc_readers: dict[str, ReadDocs] = {}
     for column in columns:
         attributes.extend(column.attributes)

@@ -95,7 +95,7 @@ class Features(Shim):
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
-        super().__init__(None)
+        super().__init__(None)  # A shim wraps a model of another library. Here there is none.
         self.template = template
         self.dropout = dropout
         self._columns: list[Column] | None = None
@@ -132,8 +132,9 @@ class Features(Shim):
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of rows of weights of a hidden layer, 0 if the model has none. The rows of the
-        types of words come first, those of static vectors after them."""
+        """The number of rows of weights of a hidden layer, 0 if the model has none, as without
+        static vectors. The rows of the types of words come first, those of static vectors after
+        them."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.n_type_rows + self.lookup.vector_column.n_hidden_rows

@@ -132,7 +132,7 @@ class Template:
         self.document = document or {}
         self.clusters = tuple(clusters)
         self.include_static_vectors = include_static_vectors
-        self.hidden_window: int | None = None
+        self.hidden_window: int | None = None  # `with_hidden_window` sets it.
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
@@ -189,7 +189,8 @@ MakeColumns = Callable[[Template, Window], list[Column]]
 
 
 def word_column_maker(kind: str) -> MakeColumns:
-    """Return a function that makes the column of a kind in `WORD_VIEWS`: there is one."""
+    """Return a function that makes the column of a kind whose values depend on the word alone, such
+    as its shape. `WORD_VIEWS` says how each of these is computed."""
 
     def make_word_column(template: Template, window: Window) -> list[Column]:
         return [WordColumn(kind, window, WORD_VIEWS[kind])]
@@ -277,7 +278,8 @@ def _check(template: Template) -> None:
 
     RAISES (ValueError): If one is wrong. The message names it.
     """
-    word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]  # ORTH, LOWER, SHAPE
+    # `IDS` has spaCy's attributes. Those that depend on the word alone are ORTH, LOWER and SHAPE.
+    word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]
     other_kinds = [kind for kind in KINDS if kind not in IDS]
     attributes = [*word_attributes, *ATTRIBUTES]
     kinds = [*attributes, *other_kinds]
@@ -291,6 +293,7 @@ def _check(template: Template) -> None:
     _check_windows("elsewhere", template.elsewhere, attributes, least=1)
     _check_windows("document", template.document, attributes, least=0)
 
+    # `_expect` raises an error unless its first argument is true.
     in_windows = f"some of the kinds in windows, {', '.join(template.windows)}"
     for kind in template.bigrams:
         _expect(kind in template.windows, "bigrams", in_windows, kind)

@@ -30,7 +30,7 @@ def build_linear_chain_crf(
         `resize_linear_chain_crf`. Its reference "tok2vec" is the Tok2Vec.
     """
     width = tok2vec.maybe_get_dim("nO")
-    emissions = Linear(nO, width, init_W=zero_init)
+    emissions = Linear(nO, width, init_W=zero_init)  # All emissions are 0 at the start.
     transitions = Transitions(nO)
     model: Model[list[Doc], Potentials] = chain(
         tok2vec, cast(Model, list2ragged()), with_array(emissions), transitions

@@ -61,14 +61,15 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
     RETURNS (RawFiles): The files.
     RAISES (CorpusError): If a folder has no text.
     """
-    files = RawFiles([], [])
+    files = RawFiles(paths=[], skipped=[])
     for path in paths:
         if path == STANDARD_INPUT or not path.is_dir() or is_dataset(path):
             files.paths.append(path)
             continue
         readable: list[Path] = []
         for file in corpus_files(path):
-            # A folder in this list is a dataset. The annotation of a text may be empty.
+            # These are read as a corpus, whatever their first bytes are. A folder in this list is a
+            # dataset, a .spacy file isn't text, and a file of brat's annotation may be empty.
             is_corpus = file.is_dir() or file.suffix in (".spacy", BRAT_ANNOTATION)
             if is_corpus or can_be_text(file):
                 readable.append(file)

@@ -97,10 +97,11 @@ def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
     """Read the docs of a corpus as `spacy apply` does: their tokens and sentence starts, without
     entities."""
     predicted = Predicted()
-    context = Context(nlp, DEFAULTS, CorpusInfo(), predicted)
+    context = Context(nlp, options=DEFAULTS, info=CorpusInfo(), predicted=predicted)
     for doc in read_file(path, context):
         if len(doc):
-            # If the tokens are those of the pipeline's tokenizer, its doc is in `predicted`.
+            # `read_file` has put docs of the tokenizer in `predicted`, for those docs of the corpus
+            # that have the same tokens.
             text_doc = predicted.get(doc)
             if text_doc is None:
                 text_doc = as_spacy_applies(doc)
@@ -189,6 +190,7 @@ def divide(path: Path, n_rows: int) -> Iterator[Part]:
     if path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
+        # The file is read as a whole, so the range is not used.
         yield Part(path, start=0, stop=0, first=0, digest=digest(path))
     elif path.suffix == ".parquet":
         yield from _divide_parquet(path, n_rows)
@@ -264,7 +266,7 @@ def read_rows(
     reader = RowReader(nlp, text, id_name, make_input)
 
     if part.path.suffix == ".spacy":
-        context = Context(nlp, DEFAULTS, CorpusInfo())
+        context = Context(nlp, options=DEFAULTS, info=CorpusInfo())
         for i, doc in enumerate(read_docbin(part.path, context)):
             yield TextRow(i, doc.text, partial(make_input, doc))
     elif part.path.suffix == ".parquet":
@@ -344,7 +346,7 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
             # `make_doc` raises the error of a text that is no string.
             return with_metadata(make_doc(reader.nlp, text), metadata)
         task = task_from_json({"text": text, "tokens": tokens}, place)
-        context = Context(reader.nlp, DEFAULTS, CorpusInfo())
+        context = Context(reader.nlp, options=DEFAULTS, info=CorpusInfo())
         doc_with_tokens = task_to_doc(task, place, context)
         return with_metadata(reader.make_input(doc_with_tokens), metadata)
 

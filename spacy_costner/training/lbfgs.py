@@ -165,7 +165,7 @@ class TotalLoss:
         self.merged = inputs.merged
         self.vectors = inputs.vectors
         # The table that the vector is: its groups, then static vectors, then the chain.
-        self.n_groups = len(self.merged.roots)
+        self.n_groups = len(self.merged.roots)  # `roots` has a factor for each group.
         self.first_chain_row = self.n_groups + self.weights.n_vector_rows
         self.shape = (self.first_chain_row + len(tags) + 2, len(tags))
         # The penalty of each row of the table. Shape: (G + M + K + 2, 1)
@@ -189,6 +189,7 @@ class TotalLoss:
         """Divide examples into batches. `rows` has the rows of `make_table` of all their tokens, as
         `_find_table_rows` finds them. Shape: (N, S)"""
         batch_size = BATCH_SIZE
+        # `Progress()` is the beginning of training, where training at once always is.
         if self.objective.loss.stage_at(Progress()).is_ratio:
             # A ratio over the batch is not the sum of those of parts of it.
             batch_size = len(examples)
@@ -217,6 +218,7 @@ class TotalLoss:
         for batch, scores in zip(self.batches, self.score(vector)):
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
             value += batch.share * result.value
+            # Multiply each array of the gradient by the share of the batch.
             gradient = map_scores(partial(numpy.multiply, batch.share), result.gradient)
             self._add_gradient(sums, batch, gradient)
         d_penalty = 2 * self.c2 * weights
@@ -282,7 +284,7 @@ class TotalLoss:
         # The backward pass of `make_table`, with the same factor sqrt(c).
         parts = [sums[: self.n_groups] * self.merged.roots[:, None]]
         if self.vectors is not None:
-            d_products = sums[self.n_groups : first_chain_row]
+            d_products = sums[self.n_groups : first_chain_row]  # (U O, K), which become (M, K)
             parts.append(self.vectors.backprop_products(d_products))
         parts.append(sums[first_chain_row:])
         return numpy.concatenate(parts).reshape(-1)
@@ -360,6 +362,7 @@ def train_at_once(
             reason = INTERRUPTED
             break
 
+    # Give the model the trained weights. Later training, if there is any, starts from them.
     _, weights = linear_part(model)
     weights.restart(numpy.mean(rows_of_trainings, axis=0))
     return Trained(
@@ -476,6 +479,7 @@ def minimise_by_lbfgs(
             s = new_point.vector - point.vector
             y = new_point.gradient - point.gradient
             curvature = float(s @ y)
+            # A step without curvature would spoil the estimate of the Hessian.
             if curvature > LEAST_CURVATURE * (y @ y):
                 steps = [*steps, Step(s, y, curvature)][-N_REMEMBERED_STEPS:]
             point = new_point
@@ -565,7 +569,7 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
 
     n_features = 0
     n_vector_rows = 0
-    if "build_vocab" in model.attrs:
+    if "build_vocab" in model.attrs:  # a linear model, or a hybrid with a linear part
         features, _ = linear_part(model)
         n_features = len(features)
         n_vector_rows = features.n_vector_rows

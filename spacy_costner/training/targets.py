@@ -88,6 +88,7 @@ class Targets(NamedTuple):
             is_allowed = chain.to_mask(gold.token_tags, is_possible.shape[1])
             is_right = is_possible & is_allowed
         path = chain.any_path(self.constraints._replace(emissions=is_right), self.lengths)
+        # A sequence without such a path has the score minus infinity.
         is_left_out = numpy.isneginf(path.scores)
 
         in_left_out = numpy.repeat(is_left_out, self.lengths)
@@ -384,6 +385,7 @@ def make_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of_sequence, batch.example_weights
     )
 
+    # Untaught docs can't be learned from their soft targets, for the reason given below.
     reason_of_doc: dict[int, str] = {}  # why docs are left out
     if is_untaught.any():
         batch = batch.leave_out(is_untaught)
