@@ -232,7 +232,9 @@ class AnnotationStore:
         for answer in answers.values():
             if self._path_of(answer) == path:
                 lines.append(task_to_line(answer.task))
-        save_file(path, lambda new_path: new_path.write_bytes(b"".join(lines)))
+        content = b"".join(lines)
+        # `save_file` calls the function with the path of a new file, and then renames that file.
+        save_file(path, lambda new_path: new_path.write_bytes(content))
 
     def add_to_history(self, record: dict[str, Any]) -> None:
         """Keep the scores of a training."""

@@ -102,8 +102,9 @@ class Finished(NamedTuple):
 
     def columns(self) -> FloatsXd:
         """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
-        are those of `DocCounts`, then 1 if all entities of the doc are correct and 0 otherwise,
-        then 1 for the doc itself. Shape: (D, C)"""
+        are those of `DocCounts` (entities that are correct, wrong and missed; the cost; the
+        tokens), then 1 if all entities of the doc are correct and 0 otherwise, then 1 for the doc
+        itself. Shape: (D, C)"""
         is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
         columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
         return numpy.stack(columns, axis=-1).astype("float64")

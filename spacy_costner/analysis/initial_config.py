@@ -139,7 +139,7 @@ class Costs:
             (block,) = self.blocks.values()
             return block
         if aim == "cost":
-            return HAMMING
+            return HAMMING  # Every wrong tag costs 1.
         return None
 
 
@@ -289,7 +289,8 @@ def init(
     elif vectors is not None:
         check_vectors_option(vectors, model)
     if aim is not None:
-        parse_aim(aim, "cost", "guarantee", option="--aim")  # raises an error if it is no aim
+        # This raises an error if the text is neither one of these two names, nor an aim of `tune`.
+        parse_aim(aim, "cost", "guarantee", option="--aim")
 
     # Read the corpus and the files.
     if spans_key is None and groups_path is not None:
@@ -331,6 +332,7 @@ def init(
             refuse_existing(tree_path)
         write_tree(tree_path, sorted(corpus.label_counts), tree_by_prefix)
     if raw_paths:
+        # Learn vectors, and save them in a folder beside the config.
         vectors = str(learn_beside(raw_paths, train_path, output_path.parent, lang).path)
     plan = Plan(
         config_path=output_path,
@@ -1046,7 +1048,8 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
     # A row for each word form, within limits
     n_embed_rows = min(SPACY_EMBED_ROWS, max(MIN_EMBED_ROWS, corpus.n_word_forms))
 
-    # A linear model has a fixed number of epochs, as it learns quickly. 0 is no limit.
+    # A linear model has a fixed number of epochs, as it learns quickly, and is evaluated twice in
+    # each. 0 is no limit.
     if model == "linear":
         return Sizes(
             batcher,

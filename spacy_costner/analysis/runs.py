@@ -124,6 +124,7 @@ def run_all(
     n_lost = 0  # the number of runs that have failed because their workers died
     has_any_ended = False
     while run_together or run_alone:
+        # If no run has ended yet and several are lost, workers die whatever they execute.
         if n_lost >= HOPELESS and not has_any_ended:
             break
         queue = run_together

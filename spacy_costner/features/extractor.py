@@ -113,7 +113,7 @@ class Features(Shim):
         if self._columns is not None:
             for column in self._columns:
                 if len(column.text_ids):
-                    return column.text_ids
+                    return column.text_ids  # All columns of label memory have the same.
         return numpy.zeros(0, dtype="uint64")
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class Features(Shim):
 
         docs (Sequence[Doc]): The docs.
         is_train (bool): Whether the model learns from the labels of these docs. Label memory then
-            ignores the labels that it has counted in their units.
+            ignores the labels that it has counted in the unit of a token, such as its doc.
         by_word (bool): Whether the model keeps the sum of the weights of each word. The batch then
             has the ids of words in place of the rows that depend on the word alone.
         RETURNS (FeatureBatch): The features.
@@ -192,7 +192,7 @@ class Features(Shim):
         """
         slots = self.lookup.slots
         if by_word:
-            slots = self.lookup.batch_slots
+            slots = self.lookup.batch_slots  # those that depend on more than the word
         return slots.gather(value_ids, lengths)
 
     def add_vectors(self, batch: FeatureBatch, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
@@ -244,7 +244,7 @@ class Features(Shim):
         lookup = self.lookup
         value_ids = batch.value_ids.copy()
         for column, groups in zip(lookup.label_columns, batch.groups):
-            column_places = lookup.places[column.name]
+            column_places = lookup.places[column.name]  # where the column has its ids in a row
             value_ids[:, column_places] = column.find_label_values(probabilities, labels, groups)
         # The batch has a cache of words if it was made with `by_word`.
         by_word = batch.word_cache is not None
@@ -331,7 +331,7 @@ class Features(Shim):
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle. The maps of ids in columns can't be pickled, so the bytes of
-        `to_bytes` take the place of the columns."""
+        `to_bytes` take the place of the columns. The lookup is made anew from these."""
         state = {**self.__dict__, "saved": self.to_bytes()}
         del state["_columns"]
         del state["_lookup"]

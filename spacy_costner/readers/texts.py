@@ -54,7 +54,8 @@ LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 """Suffixes of files that can be divided at any line."""
 
 SHORT_TYPES = ("bool", "int32", "int64", "string")
-"""The types of columns in Parquet that are read as metadata of docs."""
+"""The types of columns in Parquet that are read as metadata of docs, by which docs can be
+grouped."""
 
 MakeInput = Callable[[Doc], Doc]
 """Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
@@ -327,6 +328,7 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
     text = record.get(reader.text_key)
     # Any comparison with NaN is false, so NaN is refused, too.
     is_number = isinstance(row_id, (int, float)) and -(2**63) <= row_id < 2**64
+    # Text with a lone surrogate can't be written as UTF-8.
     is_utf8 = isinstance(row_id, str) and not SURROGATE.search(row_id)
     if not is_number and not is_utf8:
         expected = "expected text or a number of 64 bits"
@@ -391,7 +393,7 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
 
 def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, Any]]:
     """Read the rows of a part of a Parquet file. Only some columns are read: the text, the id, and
-    columns with values that docs can be grouped by.
+    those of the types in `SHORT_TYPES`, whose values become metadata of docs.
 
     part (Part): The part.
     text_key (str), id_key (str): The names of the columns of the text and the id.

@@ -506,6 +506,7 @@ def search_line(
     slope = float(point.gradient @ direction)
     for size in 0.5 ** numpy.arange(MOST_STEP_SIZES):  # 1, 1/2, 1/4, 1/8, ...
         new_point = evaluate(point.vector + size * direction)
+        # The slope is negative, and promises a decrease. A small share of that is enough.
         if new_point.value <= point.value + LEAST_DECREASE * size * slope:
             return new_point
     return None
@@ -531,7 +532,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
         alpha = float(s @ direction) / curvature
         direction -= alpha * y
         alphas.append(alpha)
-    # What H is before any step is added: a multiple of the unit matrix, equation 7.20.
+    # Before any step is added, H is a multiple of the unit matrix: equation 7.20.
     _, y, curvature = steps[-1]
     direction *= curvature / float(y @ y)
     for s, y, curvature in steps:
