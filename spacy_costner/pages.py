@@ -50,9 +50,9 @@ def percent(share: float | None, digits: int = 2) -> str:
 
 def probability(prob: float) -> str:
     """Format a probability in whole percent, with the sign %. Only exactly 1 is "100 %": others
-    from 0.995 on become "> 99 %". Those below 0.005 become "< 1 %", except exactly 0."""
+    from 0.995 on become "> 99 %". Those up to 0.005 become "< 1 %", except exactly 0."""
     half_percent = 0.005
-    if 0 < prob < half_percent:
+    if 0 < prob <= half_percent:
         return "< 1 %"
     if 1 - half_percent <= prob < 1:
         return "> 99 %"

@@ -850,7 +850,7 @@ def test_style_sheet_has_the_colours_of_the_figures(corpus_report: Report) -> No
         (cost_number(12345), "12,345"),
         (probability(0.0), "0 %"),
         (probability(1e-9), "< 1 %"),
-        (probability(0.005), "0 %"),
+        (probability(0.005), "< 1 %"),
         (probability(0.5), "50 %"),
         (probability(0.994), "99 %"),
         (probability(0.996), "> 99 %"),

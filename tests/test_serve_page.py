@@ -170,7 +170,7 @@ def test_shift_selects_several_words_and_arrows_choose_a_label(page: Browser) ->
 
 def test_probabilities_are_rounded_as_in_other_pages(page: Browser) -> None:
     """Only 0 is 0 %, and only 1 is 100 %."""
-    probs = [0, 0.004, 0.006, 0.42, 0.994, 0.995, 0.999, 1]
+    probs = [0, 0.004, 0.005, 0.006, 0.42, 0.994, 0.995, 0.999, 1]
     assert page.run(f"{probs}.map(probability)") == [probability(prob) for prob in probs]
 
 

@@ -101,7 +101,7 @@ export function characterPlaces(text) {
  * @returns {string}
  */
 export function probability(share) {
-  if (share > 0 && share < 0.005) {
+  if (share > 0 && share <= 0.005) {
     return "< 1 %";
   }
   if (share >= 0.995 && share < 1) {
