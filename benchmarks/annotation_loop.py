@@ -243,7 +243,8 @@ def main(folder: Path, corpora: Sequence[str]) -> None:
     path = folder / "results.jsonl"
     for seed, corpus, order in product(SEEDS, corpora, ORDERS):
         setting = Setting(corpus, seed, order)
-        if setting in read_results(path) or (order == "rules" and corpus not in SHARES):
+        has_no_rules = order == "rules" and corpus not in SHARES
+        if has_no_rules or setting in read_results(path):
             continue
         with TemporaryDirectory() as temporary:
             results = list(run_session(setting, Path(temporary)))

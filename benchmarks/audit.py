@@ -109,8 +109,8 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
 
 
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
-    """Make the first changes of each kind that don't overlap, nor cross sentences. The corrupted
-    docs, and the corruptions."""
+    """Make the first changes of each kind that don't overlap, nor cross sentences. Returns the
+    corrupted docs, and the corruptions."""
     n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // len(KINDS)
     entities_in: list[set[Entity]] = []
     for doc in docs:

@@ -36,6 +36,8 @@ SHAPES = (
     (32, 25, 145),
     (32, 25, 265),
 )
+"""The sequences, mean length and tags of each batch: B, mean T, K."""
+
 OURS = "spacy-costner"
 PYTORCH_CRF = "pytorch-crf"
 TORCH_STRUCT = "torch-struct"
@@ -123,6 +125,7 @@ def torch_struct_tasks(batch: Batch) -> Tasks | None:
     n_terms = n_sequences * longest / 2 * n_tags**3
     if 4 * n_terms > MOST_BYTES:
         return None
+    # Only its parameters are used, which torch-struct doesn't have.
     crf = CRF(n_tags, batch_first=True)
     _set_parameters(crf, batch.potentials)
     parts = LinearChainCRF.struct.to_parts(batch.tags, n_tags, lengths=batch.lengths).float()

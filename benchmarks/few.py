@@ -75,7 +75,7 @@ def draw(articles: Articles, n: int, seed: int) -> Articles:
 
 
 def save(articles: Articles, path: Path) -> Path:
-    """Save a doc for each article. The path of the file."""
+    """Save a doc for each article. Returns the path of the file."""
     DocBin(docs=map(corpora.join, articles)).to_disk(path)
     return path
 

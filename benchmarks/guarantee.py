@@ -249,7 +249,8 @@ def main() -> None:
         header += [f"{way} {column}" for column in COLUMNS]
     rows: list[list[str]] = [[*header, "p spans"]]
     for found in options.found:
-        # The numbers of the promise don't matter: these are for the scores that it is made with.
+        # The numbers of the promise don't matter: these are for the scores that it is made with. If
+        # false alarms are limited, the score is the probability: see `guarantee_scores`.
         terms = Terms(miss=0.5, found=found, by=options.by, per_label=options.per_label)
         plain_terms = Terms(false_alarm=0.5, found=found, per_label=options.per_label)
         # The first two tables that are returned are those of spans and of annotated entities.

@@ -52,6 +52,7 @@ SHORT = (5, 40)
 
 MB = 1e6
 DIGITS = {"load": 2, "median": 2, "high": 2, "memory": 0, "disk": 0}
+"""What the first table shows, with the digits behind the point: "high" is the 99th percentile."""
 
 
 def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: str) -> Path:

@@ -198,7 +198,7 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
 
 
 def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[tuple[str, Trained]]:
-    """Train all systems, one after another: the title of each, and what came of it."""
+    """Train all systems, one after another. Yields the title of each, and what came of it."""
     for seed in range(n_seeds):
         seed_option = ("--system.seed", seed)
         for name in ("sparse", "sparse_document"):

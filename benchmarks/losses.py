@@ -35,7 +35,7 @@ LOSSES: dict[str, Callable] = {
     "MCEF, psi = inf": partial(losses.mce_f, psi=math.inf),
 }
 RAISE_OF_OUTSIDE = {4: 4.9, 18: 9.8}
-"""By the number of labels."""
+"""What is added to the scores of O, by the number of labels."""
 
 
 def random_batch(n_labels: int) -> tuple[Potentials, Gold]:

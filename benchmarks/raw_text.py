@@ -66,6 +66,8 @@ NONE = "none"
 OWN = "all own"
 OTHER = "other"
 BOTH = "own and other"
+"""Raw texts: none, all of the training part, texts from elsewhere, and both."""
+
 TOKENS = {"10,000": 10_000, "30,000": 30_000, "100,000": 100_000}
 """Raw text of the training part, up to so many tokens."""
 
@@ -78,7 +80,7 @@ class Setting(NamedTuple):
     sentences: int  # 0: all
     seed: int
     system: str
-    raw: str
+    raw: str  # NONE, OWN, OTHER, BOTH or one of TOKENS
 
 
 class Result(NamedTuple):

@@ -134,7 +134,8 @@ def train_student(
 def score_student(
     lang: str, answers: Path, dev_path: Path, folder: Path, *, incomplete: bool
 ) -> str:
-    """Train a student on the answers of rules: precision, recall and F, and F with a threshold."""
+    """Train a student on the answers of rules. Returns cells of the table: precision, recall and F,
+    and F with a threshold."""
     nlp = train_student(lang, answers, dev_path, folder, incomplete=incomplete)
     dev_corpus = make_reader(dev_path)
     scores = nlp.evaluate(list(examples_to_measure(nlp, dev_corpus))[N_TO_TUNE:])

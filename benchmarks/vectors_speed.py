@@ -61,7 +61,8 @@ def cpu_seconds(task: Callable[[], object]) -> float:
 
 
 def train(config: Config, path: Path) -> float:
-    """Train a pipeline on all docs as `fit` does, and save it. The CPU seconds of training."""
+    """Train a pipeline on all docs as `fit` does, and save it. Returns the CPU seconds of
+    training."""
     linear = load_linear(config.copy())
     train_corpus, _ = find_corpora(linear.nlp)
     seconds = cpu_seconds(lambda: train_linear(linear, prepare(linear, train_corpus)))

@@ -34,7 +34,7 @@ Corpus = Mapping[str, Any]
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str, Block]:
     """The blocks of the spec of a kind, "losses" or "decodings", with the cost of a corpus and its
     weight."""
-    alpha = corpus["multiplier"]
+    alpha = corpus["multiplier"]  # that of the corpus is for linear models only
     if architecture == "linear":
         alpha = corpus["alpha"]
     cost = COSTS[corpus["cost"]]
@@ -165,8 +165,9 @@ def make_trials(
 
 
 def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
-    """Run all methods with all architectures and seeds on a corpus. A system for each architecture,
-    method and decoding; "is_new" in its settings says whether none of the papers has it."""
+    """Run all methods with all architectures and seeds on a corpus. Returns a system for each
+    architecture, method and decoding; "is_new" in its settings says whether none of the papers has
+    it."""
     corpus = CORPORA[name]
     trials, keys_of_trials = make_trials(name, size)
     decodings = blocks("decodings", corpus)

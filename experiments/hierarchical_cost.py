@@ -49,8 +49,8 @@ def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Sta
 
 
 def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, dict[str, System]]:
-    """Tune the methods on a split, and test them: the systems that were tried, and the one of each
-    method with the setting that was chosen, by method.
+    """Tune the methods on a split, and test them. Returns the systems that were tried, and the one
+    of each method with the setting that was chosen, by method.
 
     run (Runner): What runs the trials.
     name (str): The split: see hierarchical_cost.cfg.

@@ -112,7 +112,7 @@ class Trial(NamedTuple):
 
 
 def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Look]]:
-    """Run trials, or take their cached results: the looks of each.
+    """Run trials, or take their cached results. Returns the looks of each trial.
 
     run (Runner): What runs them.
     trials (Sequence[Trial]): The trials.
@@ -127,9 +127,9 @@ def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Lo
 
 
 def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[System]]:
-    """Train, to choose between settings: a system for each look, by the name of its trial, with the
-    settings of trial and stage, the epochs that it had and whether weights are averaged. For the
-    arguments see `train_all`."""
+    """Train, to choose between settings. Returns a system for each look, by the name of its trial,
+    with the settings of trial and stage, the epochs that it had and whether weights are averaged.
+    For the arguments see `train_all`."""
     systems: dict[str, list[System]] = {trial.name: [] for trial in trials}
     for trial, looks in zip(trials, train_all(run, trials, **more)):
         for look in looks:
@@ -141,8 +141,9 @@ def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[Sy
 
 
 def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]:
-    """Train, to report scores: a system for each name, of all trials with it, which have a look
-    each. "levels" of its settings has those of each trial. For the arguments see `train_all`."""
+    """Train, to report scores. Returns a system for each name, of all trials with it, which have a
+    look each. "levels" of its settings has those of each trial: see `training.count`. For the
+    arguments see `train_all`."""
     looks_by_name: dict[str, list[Look]] = {trial.name: [] for trial in trials}
     settings = {trial.name: trial.settings for trial in trials}
     for trial, (look,) in zip(trials, train_all(run, trials, **more)):

@@ -60,8 +60,8 @@ class Sentence(NamedTuple):
 
 
 def read_sentences(archive: Path) -> Iterator[Sentence]:
-    """Read the corpus from the published .tgz: the sentences, with the title before the abstract.
-    Of abstracts that are in it twice, the first counts."""
+    """Read the sentences of the corpus from the published .tgz, those of the title before those of
+    the abstract. Of abstracts that are in it twice, the first counts."""
     read_abstracts = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
@@ -120,8 +120,8 @@ def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ())
 
 
 def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
-    """Write entities, in their order, as the IOB2 tags of tokens. One that begins or ends within a
-    token has the whole of it; of two that meet in a token, the first has it."""
+    """Write entities, in their order, as the IOB2 tags of tokens. An entity that begins or ends
+    within a token gets the whole token; of two in the same token, the first gets it."""
     tags = ["O"] * len(tokens)
     for entity in entities:
         prefix = "B"

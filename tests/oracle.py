@@ -215,6 +215,7 @@ def has_segment(
     def has(y: Tags) -> bool:
         if y[begin:end] != tags:
             return False
+        # The tag that follows has to be in `after`, if there are both.
         if segments.after is None or end == len(y):
             return True
         return bool(segments.after[s, y[end]])

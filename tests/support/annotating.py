@@ -80,7 +80,7 @@ def save_pipeline(folder: Path) -> Saved:
 
 
 def write_inputs(folder: Path, *texts: str) -> Path:
-    """A folder with a text file, one in a folder below, and JSONL, all of the same texts."""
+    """A folder with JSONL, and with a text file in a folder below, both of the same texts."""
     (folder / "sub").mkdir(parents=True)
     write_lines(folder / "sub" / "a.txt", [*texts])
     write_lines(folder / "b.jsonl", [*texts])

@@ -36,7 +36,7 @@ def gold_spans(proposal: Proposal) -> list[ProposedSpan]:
 
 
 def make_session(folder: Path, n_texts: int = 80) -> AnnotationSession:
-    """A session with these texts, or the one that is in the folder."""
+    """A session with texts of `make_texts`, or the one that is in the folder."""
     store = AnnotationStore(folder)
     store.add_texts(make_texts(n_texts))
     return AnnotationSession(store, labels=LABELS, lang=LANG)

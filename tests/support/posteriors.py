@@ -30,7 +30,7 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
     some with white space and with tags ruled out."""
     tags = draw(posterior_tag_sets)
     rng = draw(seeds)
-    longest = 4 if len(tags) < 9 else 3
+    longest = 4 if len(tags) < 9 else 3  # so that all paths can be listed
     lengths = rng.integers(longest + 1, size=rng.choice([1, 2])).astype("int32")
     n_tokens = int(lengths.sum())
     is_space = (rng.uniform(size=n_tokens) < 0.3) & (spaces and bool(rng.integers(2)))

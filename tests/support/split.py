@@ -70,7 +70,7 @@ def split_NK(draw: Any, cost: Cost) -> SplitBatch:  # noqa: N802
     tags = draw(split_tag_sets)
     rng = draw(seeds)
     plain = tags.collapsed
-    longest = 3 if len(tags) > 8 else 4
+    longest = 3 if len(tags) > 8 else 4  # so that all paths can be listed
     lengths = rng.integers(longest + 1, size=rng.integers(1, 3)).astype("int32")
     n_tokens = int(lengths.sum())
     path = plain.encode(random_entities(rng, lengths, len(tags.labels)), n_tokens)

@@ -27,6 +27,8 @@ shares = st.sampled_from(SHARES_ALLOWED)
 optional_shares = st.none() | shares
 constrained_shares = st.tuples(*[optional_shares] * 4)
 """How much each of the four constraints allows. None: there is no such constraint."""
+
+# Hypothesis shrinks to the first of these numbers. Those that are there twice are drawn more often.
 segment_counts = st.sampled_from([3, 2, 1, 0])
 small_tag_counts = st.sampled_from([3, 2, 1])
 tag_counts = st.sampled_from([3, 2, 4, 1, 3, 4])

@@ -97,7 +97,7 @@ def make_pipeline(
     for weights_of_pass in passes:
         rows = weights_of_pass.rows
         rows[:] = rng.normal(scale=spread, size=rows.shape)
-        rows[rng.random(len(rows)) < 0.5] = 0
+        rows[rng.random(len(rows)) < 0.5] = 0  # features without weights aren't saved
     ner.from_bytes(ner.to_bytes())
     return nlp
 
