@@ -149,7 +149,9 @@ class Guard:
                 )
 
     def _has_token(self, request: Request) -> bool:
-        """Whether a request has the token, in one of the places where it may be."""
+        """Whether a request has the token of the server, in one of the places where it may be. Ask
+        this only if the server has a token."""
+        assert self.token is not None
         candidates = [request.cookies.get(COOKIE, "")]
         if is_page(request):
             candidates.append(request.query_params.get("token", ""))
@@ -163,17 +165,20 @@ class Guard:
                 user_and_password = ""
             _, _, password = user_and_password.partition(":")
             candidates.append(password)
-        token = (self.token or "").encode()
+        token = self.token.encode()
+        # In constant time: otherwise the time would tell how much of a guess is right.
         return any(
             secrets.compare_digest(candidate.encode("utf8", "replace"), token)
             for candidate in candidates
         )
 
     async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Keep the token in a cookie, and show the page without it in the address."""
+        """Keep the token in a cookie, and show the page without it in the address. The request has
+        the token, so there is one."""
+        assert self.token is not None
         # The address is relative, as the app may be mounted under a path.
         response = Response(status_code=303, headers={"Location": "./"})
-        response.set_cookie(COOKIE, self.token or "", httponly=True, samesite="strict")
+        response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
         await response(scope, receive, send)
 
 
@@ -283,7 +288,8 @@ class Handlers:
         }
 
     async def page(self, request: Request) -> Response:
-        """The page."""
+        """The page on which people annotate. It is not kept by the browser, as it has the labels of
+        this session, and no other page may show it in a frame."""
         data = {"labels": self.session.labels}
         html = render("serve.html", data=data, folder=str(self.session.store.folder))
         headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
@@ -296,6 +302,7 @@ class Handlers:
     async def _next(self, **more: Any) -> Response:
         """A response with the next text, how far the session is, and more fields."""
 
+        # This may take a while. It runs in a thread, so that the server can answer other requests.
         def find() -> dict[str, Any]:
             proposal = self.session.next_text()
             return {"text": as_json(proposal), "status": self.session.status(), **more}
@@ -323,6 +330,7 @@ class Handlers:
         key = field(record, "key", str)
         spans = read_spans(record)
         is_left_out = field(record, "left_out", bool, False)
+        # The version of the answer that the page has shown, 0 if it has shown none
         seen_version = field(record, "version", int, 0)
 
         def save() -> bool:
@@ -345,7 +353,7 @@ class Handlers:
         return JSONResponse({"status": "UP", "model_class": "spacy_costner"})
 
     async def ask_backend(self, request: Request) -> Response:
-        """Answer Label Studio."""
+        """Answer a call of Label Studio. The last part of the address is the name of the call."""
         _, _, name = request.url.path.rpartition("/")
         most_bytes = MOST_BYTES_OF_TASKS if name == "predict" else MOST_BYTES
         record = await read_json(request, most_bytes)

@@ -162,6 +162,7 @@ def calibrate_on(
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
+    # The predicted entities of each set of predictions, and whether each of them is correct
     judged_sets = [predict_best(dev) for dev in predictions]
     is_correct = numpy.concatenate([judged.is_correct for judged in judged_sets])
     if not len(is_correct):

@@ -139,7 +139,7 @@ def distill(
     if n_seeds > 1 and not can_be_fitted(config):
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
     check_student(config, soft=soft)
-    for name in ("model-last", "model-best"):
+    for name in ("model-last", "model-best"):  # the folders that training writes
         check_folder(output_path / name)
 
     # Make the training corpus of the answers
@@ -166,7 +166,7 @@ def distill(
     # Train the student, and compare it with its teachers
     config = config.copy()
     config["paths"]["train"] = str(corpus_path)
-    path = train_pipeline(config, output_path, sys.stderr, n_seeds=n_seeds)
+    path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
     rows = evaluate_all(teacher_names, pipelines, path)
     return Distilled(path, **counts._asdict(), rows=rows)
@@ -392,6 +392,7 @@ def write_soft_targets(
     targets_of_teachers: list[Iterator[dict[str, Any]]] = []
     for nlp, docs in zip(teachers, docs_of_teachers):
         posterior = chain_of(nlp).posterior(docs)
+        # A doc is one sequence or, if the component cuts docs at sentences, several of them.
         targets_of_docs = soft_targets.expectations(
             posterior.potentials, posterior.tags, posterior.doc_of_sequence
         )

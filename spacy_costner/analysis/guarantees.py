@@ -242,6 +242,7 @@ def guarantee(
     kept_promise = None
     if drawn:
         drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used_examples]
+        # Docs that were likely to be drawn have lower weights, as they stand for fewer texts.
         doc_weights = conformal_weights(drawings)
         # The promise that the pipeline has now, before it gets another
         kept_promise = measure_promise(nlp, ner, used_examples, drawings)
@@ -272,6 +273,8 @@ def guarantee(
     if doc_weights is not None:
         shift_indices = draw_uniformly(doc_weights)
     shift_docs = [used_examples[i].reference for i in shift_indices]
+    # The scores of `calibrate` are approximate, as the temperature was fitted on the same docs.
+    # Here the docs are others.
     ner.set_shift(shift_docs, scored_spans.entropies[shift_indices], source, approximate=False)
     return Guarantee(promise, parts, notes, kept_promise)
 
@@ -333,6 +336,8 @@ def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
     RAISES (ValueError): If one of these doesn't hold.
     """
     check_annotated(docs)
+    # `read_drawings` refuses docs if some are missing, or if they were drawn for several pipelines.
+    # So the first drawing says for which pipeline all of them were drawn.
     drawings = read_drawings(docs)
     check_pipeline(ner, docs, drawings[0])
     return sum(drawing.times for drawing in drawings)
@@ -386,7 +391,7 @@ def measure_promise(
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
-    scored_spans = score_spans(nlp, ner, drawn_examples, promise)
+    scored_spans = score_spans(nlp, ner, drawn_examples, terms=promise)
     # The set misses an entity if the highest threshold that finds the entity is below the promised
     # one.
     all_docs = ""  # the key of the only group, as the promise is not one for each group
@@ -457,7 +462,7 @@ def leave_out(
             counts["training docs"] += 1
         elif not is_annotated:
             counts["docs with missing tags"] += 1
-        elif group_of(doc, by_group) is None:
+        elif group_of(doc, by_group) is None:  # never, if `by_group` is None
             counts[without_group] += 1
         else:
             used_examples.append(eg)
@@ -467,13 +472,13 @@ def leave_out(
 
 
 def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> bool:
-    """Whether any of the docs that stay has an entity. The arguments are what `leave_out`
+    """Whether at least one of the docs that stay has an entity. The arguments are what `leave_out`
     returns."""
     return len(used_examples) > counts["docs without entities"]
 
 
 def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -> None:
-    """Check that any of the docs that stay has an entity.
+    """Check that at least one of the docs that stay has an entity.
 
     used_examples (Sequence[Example]): The docs that stay: see `leave_out`.
     counts (Mapping[str, int]): The numbers of docs that `leave_out` counts, by kind: the kinds of
@@ -488,7 +493,7 @@ def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, i
 
 def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
     """Collect the hashes of the texts of all training docs: see `text_id`. Only a model with label
-    memory keeps them."""
+    memory (see `features.memory`) keeps them."""
     whole_texts: set[int] = set()
     for node in ner.model.walk():
         for shim in node.shims:
@@ -519,7 +524,7 @@ def score_spans(
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
         if terms.limits_misses:
-            # Such a set always has the predicted entities, too.
+            # A set that limits misses always has the predicted entities, too.
             predicted = ner.decode(dev.posterior).entities
             spans, scores = add_predicted(dev, predicted, spans, scores)
         # The component doesn't write spans with other labels. `dev.gold` has none of these.
@@ -599,7 +604,7 @@ def thresholds_to_find(
     span_owners = owners[~is_of_wanted] - n_wanted  # as indices of `spans`
 
     # The set has a unit as long as the threshold is at most the highest score of a span with that
-    # unit. It is 0 for a unit that no span has. Shape: (units,)
+    # unit. A unit that no span has gets the score 0. Shape: (units,)
     highest_scores = numpy.zeros(units.max(initial=0) + 1)
     numpy.maximum.at(highest_scores, span_units, scores[span_owners])
 
@@ -634,7 +639,7 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     # The number of a unit is the index of (label, token) in a flattened array of the shape (labels,
     # tokens). The label is -1 if the model doesn't have it, so 1 is added. The indices of inner
     # nodes of the label tree follow those of the labels. All inner nodes count as one label.
-    n_tokens = len(dev.is_counted)
+    n_tokens = len(dev.is_counted)  # it has a truth value for each token of the docs
     labels = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
     units = (labels[owners] + 1) * n_tokens + tokens
     return owners, units
@@ -658,6 +663,7 @@ def find_parts(
     """
     group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
     groups = numpy.unique(group_of_doc).tolist()
+    # Otherwise a part has all labels. Its name is empty, as is that of a group of all docs.
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
     parts = []
     for group, label in product(groups, labels):
@@ -711,6 +717,7 @@ def find_part(
         risk = alarm_risk(spans, n_docs, delta)
 
     threshold = risk.find_threshold(terms.limit)
+    # The thresholds of other limits are saved, too: `observe` tries them on other docs.
     levels: list[list[float]] = []
     for limit in sorted({*LEVELS, terms.limit}):
         threshold_of_limit = risk.find_threshold(limit)
@@ -784,7 +791,8 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
         spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
-    # Each doc has the weight 1, so the sum of weights is the number of docs.
+    # Each doc has the weight 1, so the sum of weights is the number of docs. Thresholds are tested
+    # from the first, the highest. If that fails, none can be chosen, so its risk is what counts.
     return Risk(
         n_docs=n_docs,
         weight=n_docs,
@@ -923,7 +931,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         group = group_of(eg.reference, promise.by_group)
         thresholds_of_docs.append(thresholds_of_groups[group])
 
-    spans, gold, _ = score_spans(nlp, ner, used_examples, promise)
+    spans, gold, _ = score_spans(nlp, ner, used_examples, terms=promise)
     observed = []
     for limit in sorted(limits):
         # Each doc has the threshold of its group. Shape: (D,)

@@ -244,9 +244,11 @@ def report(
         examples,
         corpus or "the corpus",
         inner_nodes=inner_nodes,
-        must_share=False,
+        must_share=False,  # without a common label there is a report, too, which says so
     )
     dev = predict_dev(nlp, ner, examples)
+    # It warns if sentences or tokens are others than in the docs that the component was tuned or
+    # calibrated on.
     ner.compare_reading([eg.predicted for eg in dev.examples])
     # Before `predict` writes to the docs: see `DevPredictions.entropies`
     shift = shift_text(ner, dev)
@@ -366,6 +368,8 @@ def rare_facts(
     RETURNS (dict[str, str]): The text of each fact by its name.
     """
     facts: dict[str, str] = {}
+    # If docs are cut at sentences or lines, each piece is predicted by itself. So an entity with
+    # tokens of two pieces can't be predicted.
     n_over_borders = int(dev.posterior.crosses_border(dev.gold).sum())
     if n_over_borders:
         facts["over borders"] = f"{n_over_borders:,} {UNPREDICTABLE}"
@@ -401,6 +405,7 @@ def find_cost(component: dict[str, Any]) -> ConfigCost:
         tree = make_tree(tree_source, "tree")
     cost_block = find_first(blocks, "cost")
     if cost_block is None:
+        # Without a cost, each wrong tag costs 1. That cost isn't in the config, and has no name.
         return ConfigCost(hamming_cost, tree, "")
     resolved = registry.resolve({"cost": cost_block})
     return ConfigCost(resolved["cost"], tree, cost_block["@misc"])
@@ -427,7 +432,7 @@ def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
     if calibration is None:
         return ""
     entropies = dev.entropies()
-    # A doc whose tokens are all preset has no score.
+    # A doc has no score if all its tokens were annotated before the component ran.
     entropies = entropies[~numpy.isnan(entropies)]
     # The test assumes docs in random order, but a file may be sorted.
     scores = in_random_order(entropies.tolist())
@@ -764,7 +769,8 @@ def excerpt(
         the doc, with their probabilities.
     mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
     """
-    begin, end = window(doc, *extent_of(mistake))
+    mistake_begin, mistake_end = extent_of(mistake)
+    begin, end = window(doc, mistake_begin, mistake_end)
     shown = doc[begin:end]
     # There is an ellipsis where the text doesn't begin or end with a sentence.
     mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
@@ -800,7 +806,7 @@ def mark_entities(
         begin, end, label = entity
         if end <= shown.start or shown.end <= begin:
             continue
-        state = "other"
+        state = "other"  # part of another mistake in the same text
         if entity in other_side:
             state = "correct"
         elif entity in mistaken:

@@ -85,7 +85,7 @@ def watch(
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key, or
         writes no confidences; or if it hasn't predicted a doc.
     """
-    refuse_doc(docs)
+    refuse_doc(docs)  # A single doc can be iterated over, too, but gives tokens.
     # The expected numbers of entities of no docs yet. `shift` raises an error if the component has
     # no calibration docs or no confidences.
     counts = ner.shift([]).counts

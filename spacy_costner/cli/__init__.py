@@ -57,6 +57,7 @@ def costner_cli(
     ] = False,
 ) -> None:
     """Cost-sensitive named entity recognition."""
+    # Typer shows this docstring as help, and `show_version` deals with the option.
 
 
 app.add_typer(costner)

@@ -1,4 +1,8 @@
-"""Convert a corpus, and print what is in it."""
+"""Convert a corpus, and print what is in it.
+
+The command gets the function `convert` as `run`, which has the options of the command line: see
+`command_line.command`.
+"""
 
 from functools import partial
 from pathlib import Path

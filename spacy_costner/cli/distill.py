@@ -1,5 +1,9 @@
 """Distill teachers into a student: train a small model on what large ones predict. Print how good
-each of them is."""
+each of them is.
+
+The command gets the function `distill` as `run`, which has the options of the command line: see
+`command_line.command`.
+"""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,5 +1,9 @@
 """Draw docs that people annotate; then estimate with them how many entities texts have, and how
-good a pipeline is on these texts."""
+good a pipeline is on these texts.
+
+The command gets the function `estimate` as `run`, which has the options of the command line: see
+`command_line.command`.
+"""
 
 import warnings
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""Evaluate a pipeline on a test corpus, and write the report as an HTML page."""
+"""Evaluate a pipeline on a test corpus, and write the report as an HTML page.
+
+The command gets the function `report` as `run`, which has the options of the command line: see
+`command_line.command`.
+"""
 
 import shlex
 from functools import partial
@@ -55,7 +59,7 @@ def report_cli(
         nlp, examples = load(model, test_path, use_gpu, code_path, file_tokens=file_tokens)
         result = run(nlp, examples, source=model, corpus=str(test_path))
         save_text(output_path, report_page(result))
-    if "labels" in result.facts:
+    if "labels" in result.facts:  # only if annotation and component have no label in common
         typer.echo(f"report: {result.facts['labels']}", err=True)
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
@@ -149,7 +153,7 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
         "thresholds": report.thresholds,
         "start": start,
         "total": [report.total.tp, report.total.fp, report.total.fn],
-        "miss_costs": MISS_COSTS,
+        "miss_costs": MISS_COSTS,  # as numbers of false alarms
         "limits": limits,
         "command": command,
     }

@@ -357,6 +357,7 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     """
     rng = numpy.random.default_rng(seed)
     order = rng.permutation(len(points))
+    # To save time, the centres are learned from some of the points only.
     sample = points[order[: PER_CLUSTER * n_clusters]]
     centres = sample[:n_clusters]  # the sample is in random order
     for _ in range(N_ITER):
@@ -380,6 +381,7 @@ def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
     RETURNS (Ints1d): The number of the centre for each point. Shape: (D,)
     """
     nearest = []
+    # The cosines of all points at once would take too much memory.
     for start in range(0, len(points), CHUNK):
         cosines = points[start : start + CHUNK] @ centres.T
         nearest.append(cosines.argmax(axis=1))

@@ -132,7 +132,7 @@ class TokenReader:
                 self.spacy_attributes.append(name)
         self.lexeme_attributes = lexeme_attributes
         self.doc_readers = doc_readers
-        # The vocab of the first doc that was read, as the only entry, with the key "vocab". A
+        # For `_read_word_keys`: the vocab of the first doc that was read, with the key "vocab". A
         # dictionary has `setdefault`, which is atomic, so that threads agree on the vocab.
         self._first_vocab: dict[str, Vocab] = {}
 

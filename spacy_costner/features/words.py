@@ -43,7 +43,7 @@ class WordColumn(StringColumn):
         self.view = view
         if view.attribute is not None:
             self.lexeme_attributes = (view.attribute,)
-        self._ids: dict[str | None, int] = {}
+        self._ids: dict[str | None, int] = {}  # by value: see `set_values`
 
     def set_values(self, values: list[str]) -> None:
         """Set the values, and make the map from values to ids."""

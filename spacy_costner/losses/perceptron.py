@@ -47,6 +47,8 @@ def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
     if cost is None and alpha > 0:
         cost = hamming_cost
     compute = partial(perceptron, alpha=alpha)
+    # The loss has kinks, where another path becomes the best one. The scores of other paths are not
+    # trained, so they give no probabilities.
     return Loss(compute, cost, is_smooth=False, has_probabilities=False)
 
 
@@ -136,7 +138,7 @@ def squared_distance(
     # Transitions: there is one at each token but the first of its sequence. Its number is
     # (from tag) * K + (to tag).
     first = first_tokens(lengths)
-    all_tokens = numpy.arange(len(sequence))
+    all_tokens = numpy.arange(len(sequence))  # on the host, as lengths are
     later_tokens = xp.asarray(numpy.delete(all_tokens, first))
     transitions = [
         tags[later_tokens - 1] * n_tags + tags[later_tokens] for tags in (path, other_path)

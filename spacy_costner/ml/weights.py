@@ -111,12 +111,13 @@ class SparseWeights(Shim):
         average_power: float = AVERAGE_POWER,
         keep_all: bool = False,
     ) -> None:
-        super().__init__(None)
+        super().__init__(None)  # A shim may wrap a model of another library. This one has none.
         self.settings = settings
         self.average_power = average_power
         self.keep_all = keep_all
         self.n_vector_rows = 0
         self._uses_average = False  # whether `table` has the average now: see `use_params`
+        # There are no weights until `allocate` or `from_bytes` makes some.
         self._set_table(numpy.zeros((0, 0), dtype="float32"))
 
     @property
@@ -212,7 +213,7 @@ class SparseWeights(Shim):
         Shape: (V + M + K + 2, K)"""
         weights = SparseWeights(self.settings, self.average_power, self.keep_all)
         weights.n_vector_rows = self.n_vector_rows
-        weights.restart(rows)
+        weights.restart(rows)  # it copies them
         return weights
 
     def set_folds(
@@ -236,11 +237,12 @@ class SparseWeights(Shim):
         """Add tags with weights of 0 after the existing tags, which keep their weights. `n_tags` is
         the number of all tags after that. Folds, and gradients that are kept for the next update,
         are dropped."""
-        # This brings all rows to the current step, and sets `totals` to 0.
+        # This brings all rows to the current step, and sets `totals` to 0, as `allocate` does.
         self._end_period()
         n_old_tags = self.n_tags
         n_old_rows = self._first_chain_row + n_old_tags  # without the start and the end
         step = self.step
+        # The weights, what AdaGrad keeps of them, and their average
         old_arrays = self._arrays_to_resize()
         self.allocate(self.n_features, n_tags, self.n_vector_rows)
 
@@ -322,6 +324,7 @@ class SparseWeights(Shim):
             # The words together have all rows, and none of them may still wait for its
             # regularisation.
             self._apply_regularisation()
+            # `cache.slots` are those of a linear model. A hidden layer has others.
             word_sums = WordSums.empty(
                 self.table.weights, self.n_features, self.n_vector_rows, cache, cache.slots
             )
@@ -655,6 +658,7 @@ def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
     scale = saved["scale"]
     used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
     saved_weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
+    # In Python, True is a number, too.
     if isinstance(scale, bool) or not (0 < scale < numpy.inf):
         raise ValueError(f"expected finite weights, got a scale of {scale!r}")
     if not numpy.isfinite(saved_weights).all():

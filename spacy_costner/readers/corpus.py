@@ -82,7 +82,7 @@ def read_docs(
         file_info = CorpusInfo() if info is None else info
         docs = _read_nonempty(file, Context(nlp, options, file_info, predicted))
         if options.doc_id is not None:
-            docs = join_documents(docs, options.doc_id, FilePlace(file, 1))
+            docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
         yield from docs
         if info is None:
             for problem in file_info.problems:

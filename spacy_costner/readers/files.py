@@ -378,7 +378,7 @@ def digest(*parts: Any) -> str:
     for part in parts:
         if isinstance(part, Path):
             for file in _files_to_digest(part):
-                name = "/".join(file.relative_to(part).parts)
+                name = "/".join(file.relative_to(part).parts)  # empty, if `part` is the file
                 sha.update(os.fsencode(f"{name} {file.stat().st_size} "))
                 for chunk in _read_chunks(file):
                     sha.update(chunk)

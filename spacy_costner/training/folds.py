@@ -1,6 +1,7 @@
 """Training at initialization: of the first of two passes, and of the linear part of a hybrid model.
 
-The rest of the model learns from what these parts predict for the training docs. If they had been
+The first pass is a linear model. The labels that it predicts are features of the second pass. The
+rest of the model learns from what these parts predict for the training docs. If they had been
 trained on the same docs, their predictions would be too good. So the docs are divided into folds.
 There are weights that were trained on all docs, for new text, and weights for each fold that were
 trained on the docs of all other folds. The latter score the docs of the fold.
@@ -95,10 +96,11 @@ def train_first_pass(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     folds, fold_of_text = divide_for_first_pass(objective, tags, examples)
     first_pass.weights.allocate(len(features), len(tags), features.n_vector_rows)
-    # It only evaluates the targets, which `objective` has made. So it needs no other settings.
+    # `objective` makes the targets, and `likelihood` only computes their loss. So it needs no other
+    # settings.
     likelihood = Objective(objective.name, objective.strings, Loss(sequential))
 
-    # For each training its features, which differ in their label memory, and the trained weights.
+    # An entry for each training: the features, which differ in their label memory, and the weights.
     features_and_rows: list[tuple[Features, Floats2d]] = []
     # The first training leaves out no fold. Each other training leaves out one fold.
     for number, left_out_fold in enumerate([None, *range(N_FIRST_PASS_FOLDS)], start=1):
@@ -140,6 +142,7 @@ def divide_for_first_pass(
     RAISES (ValueError): As `Objective.targets`.
     """
     n_words = sum(len(eg.predicted) for eg in examples)
+    # In a small corpus, batches are smaller, so that there are enough of them.
     words_of_batch = min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
     batches = list(batch_in_order(examples, words_of_batch))
 
@@ -231,9 +234,11 @@ def train_linear_part(
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples, n_words)
+    # In a small corpus, batches are smaller, so that there are enough of them.
     words_of_batch = min(N_WORDS, n_words // LEAST_LINEAR_STEPS)
     words_of_batch = max(words_of_batch, 1)  # few words divided by the number of steps may be 0
     batcher = partial(minibatch_by_words, size=words_of_batch)
+    # Long docs are cut into pieces, so that batches have about as many words: see `pieces`.
     batches_of_folds = [
         batch_pieces(model, objective, tags, fold, batcher, random.shuffle) for fold in folds
     ]
@@ -305,7 +310,7 @@ def _train_from_zero(
         initialization needs the weights of all folds.
     """
     weights.restart(numpy.zeros_like(weights.rows))
-    objective.forget()
+    objective.forget()  # some losses keep counts of earlier batches
     # The optimizer only says that averages are kept. Sparse weights have a learning rate of their
     # own.
     optimizer = Optimizer(0.0, use_averages=True)

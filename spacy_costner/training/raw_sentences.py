@@ -40,7 +40,7 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
     RAISES (ValueError): If the file of the hashes is damaged.
     """
     if vectors is None or not are_learned_vectors(pipeline_folder(vectors)):
-        return unpack_ids("")
+        return unpack_ids("")  # no hashes
     path = pipeline_folder(vectors) / FILE
     try:
         saved = json.loads(path.read_text(encoding="utf8"))
