@@ -217,6 +217,15 @@ def test_a_cfg_that_can_not_be_saved_is_refused() -> None:
         sign({"shift": {"source": "a\ud800"}}, b"model")
 
 
+def test_the_refusal_of_a_cfg_shows_twenty_characters_on_each_side_of_the_wrong_one() -> None:
+    source = 30 * "a" + "\ud800" + 30 * "b"
+    with pytest.raises(ValueError, match="cfg: expected text that can be UTF-8") as refused:
+        sign({"shift": {"source": source}}, b"model")
+
+    excerpt = 20 * "a" + "\ud800" + 20 * "b"
+    assert str(refused.value).endswith(f"got {excerpt!r}")
+
+
 # The shift in the manifest of `annotate`, of a run that is continued
 
 WRONG_SHIFTS: list[Any] = [

@@ -295,6 +295,18 @@ def test_a_doc_that_contradicts_itself_is_left_out(name: str, outside: str) -> N
             assert_allclose(array, expected_array, atol=1e-9)
 
 
+def test_a_warning_about_a_doc_that_is_left_out_points_to_the_caller_of_get_loss() -> None:
+    ner = recogniser()
+    batch = examples_of(ner, SENTENCES)
+    predicted = batch[1].predicted
+    predicted.ents = [Span(predicted, 0, 1, "LOC")]  # but "in" is no entity in the gold
+
+    with pytest.warns(UserWarning, match="left out of training") as warned:
+        ner.get_loss(batch, scores_of(batch, tags=ner.chain_tags))
+
+    assert [warning.filename for warning in warned] == [__file__]
+
+
 # Costs
 
 

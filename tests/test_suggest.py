@@ -416,6 +416,26 @@ def test_the_command_suggests_other_docs_than_annotated_ones(
     assert len(output.read_text("utf8").splitlines()) == 2
 
 
+@pytest.mark.parametrize(("options", "diverse"), [([], True), (["--no-diverse"], False)])
+def test_the_command_can_do_without_diversity(
+    options: list[str], diverse: bool, unsure: Path, tmp_path: Path
+) -> None:
+    """Three of the texts have the same words. Only with diversity does the other text come before
+    one of them."""
+    texts = ["London and Berlin", "Berlin and London", "London and Berlin and London", "Who is it"]
+    pool_path = tmp_path / "pool.txt"
+    pool_path.write_text("\n".join(texts))
+
+    result = run("suggest", unsure, pool_path, "-o", tmp_path / "out.jsonl", *options, "--json")
+
+    assert result.exit_code == 0, result.output
+    chosen = [doc["text"] for doc in json.loads(result.stdout)["docs"]]
+    nlp = load(unsure)
+    expected = suggest(nlp, make_docs(nlp, texts), diverse=diverse)
+    assert chosen == [texts[place] for place in places_of(expected)]
+    assert (chosen[-1] != "Who is it") is diverse
+
+
 @pytest.mark.parametrize("form", TASK_FORMS)
 def test_the_command_chooses_without_a_model(form: str, pool_path: Path, tmp_path: Path) -> None:
     output = tmp_path / f"first{TASK_FORMS[form].suffix}"
