@@ -8,8 +8,9 @@ and with 5 % of their characters garbled. Counts and scores are refused where `e
 them.
 
 The first table is about the counts and scores of labels with at least 100 entities, and of all
-labels: how many there are, the share whose intervals have the truth in 93 to 97 % of drawings, and
-in more, the lowest of these shares, and how many drawings are refused.
+labels. Coverage is the share of drawings whose interval has the truth. The table says how many
+counts or scores there are, the share of them with a coverage of 93 to 97 %, and with more, the
+lowest coverage, and how many drawings are refused.
 
 The second has half of the interval, as a share of the true count or in points of the score, the
 median over drawings, mean over labels: of the estimate, of the same with simple random docs, and of
@@ -262,7 +263,7 @@ def half_width(interval: Interval) -> float:
 
 
 def coverage_row(results: Sequence[Simulated]) -> list[str]:
-    """The cells of the first table, of all labels."""
+    """The cells of the first table, from the results of all labels."""
     covered = numpy.asarray([result.coverage for result in results])
     refused = numpy.mean([result.refused for result in results])
     covered = covered[~numpy.isnan(covered)]

@@ -18,6 +18,7 @@ def read_results(
 ) -> dict[AnySetting, AnyResult]:
     """Read the results so far, of these types of named tuples. There are none without a file."""
     results: dict[AnySetting, AnyResult] = {}
+    # A named tuple has a type hint for each field.
     if path.exists():
         for line in path.read_text(encoding="utf8").splitlines():
             fields = json.loads(line)

@@ -47,7 +47,7 @@ python -m spacy costner guarantee training/calibrated other.spacy --miss 0.05 \
   --output training/guaranteed
 """
 GIVEN = {"audit.md": "config.cfg", "suggest.md": "config.cfg"}
-"""Configs that pages have from elsewhere."""
+"""By page, the config that its commands read and don't write: a copy of linear.cfg."""
 COMMANDS_FIRST = ["pii"]
 """Pages that begin with an example of the pipeline that their commands train."""
 
@@ -82,7 +82,7 @@ def write_corpora() -> None:
     write_answers(docs[:N_TRAIN])
 
 
-def write_costs(labels: list) -> None:
+def write_costs(labels: list[str]) -> None:
     """costs.csv: 2 for a wrong label, 1 for the rest."""
     with Path("costs.csv").open("w", encoding="utf8", newline="") as file:
         rows = csv.writer(file)

@@ -46,7 +46,8 @@ def add_node(cluster: Any, **settings: Any) -> Any:
 
 
 def descendants(process: int) -> set[int]:
-    """The numbers of the processes that a process has started, and those these have."""
+    """The numbers of the processes that a process has started, and that these have started, and so
+    on."""
     processes: set[int] = set()
     for path in Path("/proc", str(process), "task").glob("*/children"):
         for child in map(int, path.read_text().split()):
@@ -63,7 +64,8 @@ def command(process: int) -> str:
 
 
 def listening_elsewhere(processes: set[int]) -> Iterator[str]:
-    """The sockets of processes that other machines could connect to."""
+    """The sockets of processes that other machines could connect to: the address and the command
+    line of each."""
     process_of_socket = {}
     for process in processes:
         for link in Path("/proc", str(process), "fd").glob("*"):
@@ -73,8 +75,8 @@ def listening_elsewhere(processes: set[int]) -> Iterator[str]:
                 continue
     for name in ("tcp", "tcp6"):
         for line in Path("/proc/net", name).read_text().splitlines()[1:]:
-            fields = line.split()
-            local_address, state, inode = fields[1], fields[3], fields[9]
+            # The second field is the local address, the fourth the state, the tenth the inode.
+            _, local_address, _, state, *_, inode = line.split()[:10]
             socket = f"socket:[{inode}]"
             is_loopback = local_address.split(":")[0] in LOOPBACK
             if state == LISTEN and socket in process_of_socket and not is_loopback:
@@ -84,9 +86,11 @@ def listening_elsewhere(processes: set[int]) -> Iterator[str]:
 def wait_for_end(processes: set[int], seconds: float = 30) -> set[int]:
     """Wait until processes have ended. RETURNS (set[int]): Those that have not."""
     end = time.monotonic() + seconds
-    while (left := {p for p in processes if _is_alive(p)}) and time.monotonic() < end:
+    alive = {process for process in processes if _is_alive(process)}
+    while alive and time.monotonic() < end:
         time.sleep(0.1)
-    return left
+        alive = {process for process in alive if _is_alive(process)}
+    return alive
 
 
 def _is_alive(process: int) -> bool:

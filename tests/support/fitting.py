@@ -73,7 +73,7 @@ def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> o
     new progress."""
     weights = linear_part(ner.model)[1]
     settings = {"progress": ner.progress, **settings}
-    batches = Segmentations(list(batches))
+    batches = Segmentations(list(batches))  # the same ones for all epochs
     trained = online.train(weights, ner.objective, batches, *args, **settings)
     ner.cfg["progress"] = trained.progress._asdict()
     return trained
