@@ -198,8 +198,9 @@ class Tags:
 
     def counts_as(self, other: "Tags") -> Ints1d:
         """Find the tag in another tag set that stands for each tag of this one. For example,
-        L-PER in BILUO is I-PER in IOB2. This tag set has to be a `finest` one: from other sets the
-        tag doesn't always follow. For example, I-PER in IOB2 may be I-PER or L-PER in BILUO.
+        L-PER in BILUO is I-PER in IOB2. This tag set has to be one that `finest` returns: from
+        other sets the tag doesn't always follow. For example, I-PER in IOB2 may be I-PER or L-PER
+        in BILUO.
 
         other (Tags): The other tag set. It has the same labels, and any scheme.
         RETURNS (Ints1d): The tag in the other set of each tag of this one. Shape: (K,)

@@ -227,7 +227,7 @@ class AnnotationStore:
         return self.measure_path if answer.is_measuring else self.train_path
 
     def _rewrite(self, answers: dict[str, Answer], path: Path) -> None:
-        """Save a file of answers anew: those of these answers that belong in it."""
+        """Write a file of answers anew. Of the given answers it gets those that belong in it."""
         lines: list[bytes] = []
         for answer in answers.values():
             if self._path_of(answer) == path:

@@ -270,7 +270,8 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
     """
     probs = [drawing.probability for drawing in drawings]
     times = [drawing.times for drawing in drawings]
-    return Sample(numpy.repeat(probs, times), drawings[0].docs)
+    # All docs were drawn from the same texts.
+    return Sample(numpy.repeat(probs, times), n_docs=drawings[0].docs)
 
 
 def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:

@@ -357,7 +357,7 @@ def init(
 
 
 def given_costs(**cost_of_mistake: float | None) -> dict[str, float]:
-    """Keep the costs of kinds of mistakes that aren't None, which the user has given."""
+    """Leave out the kinds of mistakes without a cost, None: those that the user hasn't given."""
     costs: dict[str, float] = {}
     for mistake, cost in cost_of_mistake.items():
         if cost is not None:
@@ -931,9 +931,9 @@ def round_to_two_digits(value: float) -> float:
 def choose_multiplier(
     cost: Block | None, files: Mapping[str, str], corpus: TrainingCorpus
 ) -> float:
-    """Choose the score per unit of cost, by which the recommended one of a loss is multiplied. It
-    is 1, or 0.5 with a label tree. It is lower if the worst mistake would otherwise have a score
-    above `HIGHEST_SCORE`.
+    """Choose a factor for the setting of a loss that says what a unit of cost adds to a score. The
+    factor is 1, or 0.5 with a label tree. It is lower if the worst mistake would otherwise have a
+    score above `HIGHEST_SCORE`.
 
     cost (Block | None): The block of the cost. None: mistakes have no cost.
     files (Mapping[str, str]): The files of the cost: see `Costs`.
@@ -973,7 +973,8 @@ def find_highest_cost(
     # The block refers to its files by variables such as ${paths.tree}.
     config = Config({"paths": dict(files), "cost": cost}).interpolate()
     resolved = registry.resolve({"cost": config["cost"]})
-    cost_table = resolved["cost"](Tags(labels))
+    make_table = resolved["cost"]  # A cost is a function that makes the table of a tag set.
+    cost_table = make_table(Tags(labels))
     return float(cost_table.max())
 
 

@@ -298,8 +298,8 @@ class Features(Shim):
         """Leave out the values that have no weights: see `select_values`.
 
         has_weights (Array1d): Whether each row of weights has a weight other than 0. Shape: (V,)
-        RETURNS (tuple[Features, Ints1d]): The V' features that are left, and the row that each of
-            them has here. Shape: (V',)
+        RETURNS (tuple[Features, Ints1d]): The V' features that are left; and for each of them its
+            row among the V. Shape: (V',)
         """
         assert self._columns is not None
         columns, rows = select_values(self._columns, has_weights)
@@ -372,7 +372,7 @@ class Features(Shim):
         RETURNS (Features): These features.
         RAISES (ValueError): If the data is damaged, or was saved with another template.
         """
-        layouts = self._layouts()
+        layouts = self._layouts()  # what the columns of the template are
         try:
             saved = srsly.msgpack_loads(data)
             saved_layouts = saved["columns"]

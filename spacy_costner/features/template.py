@@ -190,7 +190,7 @@ MakeColumns = Callable[[Template, Window], list[Column]]
 
 def word_column_maker(kind: str) -> MakeColumns:
     """Return a function that makes the column of a kind whose values depend on the word alone, such
-    as its shape. `WORD_VIEWS` says how each of these is computed."""
+    as its shape. `WORD_VIEWS` says how the values of each of these kinds are computed."""
 
     def make_word_column(template: Template, window: Window) -> list[Column]:
         return [WordColumn(kind, window, WORD_VIEWS[kind])]
@@ -246,6 +246,7 @@ def make_static_vector_columns(template: Template, window: Window) -> list[Colum
     """Make the column of static vectors, if they are inputs."""
     if not template.include_static_vectors:
         return []
+    # A hidden layer has a window of its own.
     hidden_offsets: tuple[int, ...] = ()
     if template.hidden_window is not None:
         hidden_offsets = offsets_around(template.hidden_window)

@@ -118,8 +118,9 @@ def find_inputs(model: Model, examples: Sequence[Example]) -> Inputs:
     """
     _, weights = linear_part(model)
     feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
-    merged_rows = sparse.merge_equal(feature_batch.rows, weights.n_features)
-    return Inputs(merged_rows, vector_inputs_of(feature_batch))
+    # Features that always occur together become a group.
+    merged = sparse.merge_equal(feature_batch.rows, weights.n_features)
+    return Inputs(merged, vector_inputs_of(feature_batch))
 
 
 class TotalLoss:
@@ -191,7 +192,7 @@ class TotalLoss:
         batch_size = BATCH_SIZE
         # `Progress()` is the beginning of training, where training at once always is.
         if self.objective.loss.stage_at(Progress()).is_ratio:
-            # A ratio over the batch is not the sum of those of parts of it.
+            # A ratio over all examples is not the sum of the ratios of batches.
             batch_size = len(examples)
         batches: list[BatchTargets] = []
         end_token = 0
@@ -216,6 +217,7 @@ class TotalLoss:
         sums = self._zero_gradient()
         # One batch after another, so that the scores of only one batch are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
+            # The second value would make a mean of the loss. Here it is a sum.
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
             value += batch.share * result.value
             # Multiply each array of the gradient by the share of the batch.
