@@ -177,7 +177,7 @@ def estimate(
 
     nlp (Language): The pipeline that the docs were drawn for.
     drawn (Iterable[Doc]): The annotated docs: all that `draw` returned, for one or several seeds,
-        or texts that measure in a session of `serve`.
+        or the texts that a session of `serve` drew at random to measure the model.
     texts (Iterable[Doc]): All docs that they were drawn from, in the same order.
     confidence (float): The probability that an interval contains the true number.
     simple_random (bool): The annotated docs are a simple random sample of your own, without
@@ -511,7 +511,7 @@ def estimate_label(
     n_missed = n_annotated - n_correct
 
     most_docs = None
-    if n_annotated == 0:
+    if n_annotated == 0:  # all texts may still have some: in how many docs at most?
         most_docs = most_docs_with_any(sample, confidence=confidence)
 
     def measure_score(numerator: Count, denominator: Count, n_wrong: int, wrong: str) -> Measure:

@@ -452,8 +452,8 @@ def train_by_updates(
         ner.chain_tags,
         examples,
         training["batcher"],
-        random.shuffle,
-        cache,
+        shuffle=random.shuffle,
+        cache=cache,
     )
 
     def after_epoch(trained: Trained) -> None:
@@ -554,8 +554,9 @@ class FoldTraining:
         if trained.reason == INTERRUPTED:
             raise KeyboardInterrupt
         held_out_examples = self.copies(nlp, compress(examples, is_held_out))
-        dev = predict_dev(nlp, ner, held_out_examples)
-        return Fold(numpy.flatnonzero(is_held_out), dev)
+        # The held-out docs are predicted as development docs are.
+        predictions = predict_dev(nlp, ner, held_out_examples)
+        return Fold(docs=numpy.flatnonzero(is_held_out), dev=predictions)
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
         """Make examples with the same annotation and with new predicted docs, which have the vocab
@@ -710,5 +711,6 @@ def fit_in_worker(
     for predicted_doc, reference_doc in zip(predicted_docs, reference_docs):
         examples.append(Example(predicted_doc, reference_doc))
     fold = training.fit(examples, is_held_out)
+    # The predictions have two lists of examples: see `DevPredictions`.
     dev_without_examples = fold.dev._replace(examples=[], originals=[])
     return fold._replace(dev=dev_without_examples)

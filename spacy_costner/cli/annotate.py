@@ -55,7 +55,7 @@ def annotate_cli(
     result = {**summary._asdict(), "shift": shift_summaries}
     print_result(result, summary_text(summary), print_json, output_path)
     if summary.errors:
-        raise typer.Exit(1)
+        raise typer.Exit(code=1)
 
 
 def summary_text(summary: Summary) -> str:

@@ -88,6 +88,8 @@ def thresholds_text(result: Guarantee) -> str:
     has_one_part = not name_columns
     if has_one_part:
         name_columns = ["label"]
+    # "reachable" is the lowest limit that can be promised with these docs, "docs needed" how many
+    # docs the limit of the promise takes.
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: list[list[Any]] = [[*name_columns, *header]]
     for part in result.parts:

@@ -47,7 +47,7 @@ class Tree:
         if not isinstance(nodes, dict):
             nodes = _read_nodes(nodes, self.where)
         lineages: dict[str, tuple[str, ...]] = {}
-        for lineage in _walk_lineages(nodes, (), self.where):
+        for lineage in _walk_lineages(nodes, above=(), where=self.where):
             node = lineage[-1]
             if node in lineages:
                 raise ValueError(f"{self.where}: expected each node once, got {node!r} twice")

@@ -76,7 +76,7 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
     # Any finite number is in the range.
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
     settings = {"bias": bias, "labels": dict(labels)}
-    check(None, settings)  # There are no tags yet, so the labels are checked later.
+    check(tags=None, settings=settings)  # There are no tags yet, so the labels are checked later.
     return Decoding(viterbi, check, settings)
 
 
@@ -119,7 +119,7 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
     """
     check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
     settings = {"threshold": threshold, "labels": dict(labels)}
-    check(None, settings)  # There are no tags yet, so the labels are checked later.
+    check(tags=None, settings=settings)  # There are no tags yet, so the labels are checked later.
     return Decoding(decode_threshold, check, settings)
 
 

@@ -50,7 +50,7 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
     """
     label_tree: Tree | None = None
     if tree is not None:
-        label_tree = make_tree(tree, "spacy_costner.MinCostDecoding: tree")
+        label_tree = make_tree(tree, where="spacy_costner.MinCostDecoding: tree")
     min_cost = MinCost(cost, label_tree)
     # `choices` raises an error if the cost or the tree doesn't fit the labels.
     return Decoding(

@@ -243,7 +243,8 @@ class Posterior:
         piece_probs = numpy.bincount(piece, weights=numpy.exp(log_probs), minlength=n_pieces)
         # Sequences are independent: the probabilities of the pieces of a stretch are multiplied.
         probs = numpy.ones(len(begin))
-        numpy.multiply.at(probs, pieces.stretch, numpy.minimum(piece_probs, 1.0))
+        piece_probs = numpy.minimum(piece_probs, 1.0)  # rounding can make them larger than 1
+        numpy.multiply.at(probs, pieces.stretch, piece_probs)
         return probs
 
     def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":

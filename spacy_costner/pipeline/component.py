@@ -165,7 +165,7 @@ class CostSensitiveNER(TrainablePipe):
                 f"{n_tags!r}"
             )
         self.vocab = nlp.vocab
-        self.meta = nlp.meta
+        self.meta = nlp.meta  # for `set_guarantee`
         self.model = model
         self.name = name
         self.scorer = scorer
@@ -225,7 +225,9 @@ class CostSensitiveNER(TrainablePipe):
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        self._configured["decoding"] = deepcopy(decoding.settings)  # as in `set_confidence`
+        # If the config has other settings than these when the component is loaded, it was edited
+        # since: see `follow_config`.
+        self._configured["decoding"] = deepcopy(decoding.settings)
 
     @property
     def decoding(self) -> Decoding:
@@ -248,7 +250,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = self.cfg["decoding"]
         # The settings that the decoding was made with have all its keys.
         needed_keys = self._configured["decoding"].keys()
-        check_keys(settings, needed_keys, "decoding")
+        check_keys(settings, needed_keys, where="decoding")
         return settings
 
     @property
@@ -262,7 +264,8 @@ class CostSensitiveNER(TrainablePipe):
             return None
         # It is made again only if `cfg` was edited since. All its settings have defaults.
         if self._confidence is None or settings != vars(self._confidence):
-            check_keys(settings, (), "confidence", optional=Confidence.__dataclass_fields__)
+            fields = Confidence.__dataclass_fields__
+            check_keys(settings, names=(), where="confidence", optional=fields)
             self._confidence = Confidence(**settings)
         return self._confidence
 
@@ -430,8 +433,8 @@ class CostSensitiveNER(TrainablePipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
-        # A linear model with two passes gets its first pass trained, and a hybrid its linear part:
-        # see `training.folds`.
+        # The first pass of a linear model with two passes is trained now. So is the linear part of
+        # a hybrid, which is a Tok2Vec beside a linear model: see `training.folds`.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
         # A pipeline may be initialized a second time. A loss that keeps state starts anew.
@@ -626,7 +629,7 @@ class CostSensitiveNER(TrainablePipe):
 
     def _find_features(self, docs: Sequence[Doc]) -> FeatureBatch | None:
         """The features of training docs, if the loss uses them and the model has some."""
-        find_features = self.model.attrs.get("find_features")  # linear models have it, hybrids not
+        find_features = self.model.attrs.get("find_features")  # only linear models have it
         current_loss = self.objective.loss.stage_at(self.progress)
         if find_features is None or not current_loss.uses_features:
             return None
@@ -822,6 +825,7 @@ class CostSensitiveNER(TrainablePipe):
         for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
+            # Beside its spans, a doc has the probabilities of the spans, which are not needed here.
             rows = zip(hypotheses_of_docs, spans_of_docs, log_probs_of_docs.tolist())
             for hypotheses, (spans, _), log_prob in rows:
                 if log_prob > -inf:
@@ -905,7 +909,8 @@ class CostSensitiveNER(TrainablePipe):
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
-        # The meta is for people. It is without the settings, which are in the config and in `cfg`.
+        # `set_reading` has kept how the calibration docs were read. The meta is for people. It is
+        # without the settings, which are in the config and in `cfg`.
         promise_for_meta = replace(promise, reading=self.reading, holds_for=None)
         self.meta.setdefault("guarantee", {})[self.name] = promise_for_meta.to_dict()
         holds_for = current_settings(self.cfg, self._labels_if_not_all, PROMISE_SETTINGS)

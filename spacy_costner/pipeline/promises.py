@@ -152,7 +152,7 @@ class Promise(Terms):
         """
         optional = ("drawings", "reading", "holds_for")  # saved only if they are known
         needed = [name for name in cls.__dataclass_fields__ if name not in optional]
-        check_keys(saved, needed, "guarantee", optional=optional)
+        check_keys(saved, needed, where="guarantee", optional=optional)
         groups: dict[str, Thresholds] = {}
         for group, thresholds in saved["groups"].items():
             where = f"guarantee.groups.{group}"
@@ -236,7 +236,7 @@ class CalibrationScores:
         """
         optional = ("digest", "reading", "holds_for")
         needed = [name for name in cls.__dataclass_fields__ if name not in optional]
-        check_keys(saved, needed, "shift", optional=optional)
+        check_keys(saved, needed, where="shift", optional=optional)
         return cls(**{**saved, "reading": read_reading(saved.get("reading"))})
 
     def to_dict(self) -> dict[str, Any]:

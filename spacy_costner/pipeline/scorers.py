@@ -68,7 +68,7 @@ def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[
     """
     label_tree: Tree | None = None
     if tree is not None:
-        label_tree = make_tree(tree, "spacy_costner.cost_scorer: tree")
+        label_tree = make_tree(tree, where="spacy_costner.cost_scorer: tree")
     return partial(cost_scores, cost, label_tree)
 
 

@@ -82,4 +82,4 @@ def unpack_ids(packed: str) -> Array1d:
     packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
     if packed.startswith(PACKED):
         return unpack_hashes(packed_bytes)
-    return numpy.frombuffer(packed_bytes, dtype="<u4")  # up to 0.3.0
+    return numpy.frombuffer(packed_bytes, dtype="<u4")  # up to 0.3.0 it wasn't compressed
