@@ -5,13 +5,14 @@
 Spanish, GENIA and chunks of experiments/linear.cfg. A seed draws 2,000 sentences of the training
 part. They are the texts of a session of `costner serve`, and the annotator answers with gold. F is
 that of the session's model on 800 sentences of the development part, after 50, 100, 200 and 400
-annotated texts. The texts that measure are annotated, too, and not counted. The session trains
-after each 50 texts. At random, the model is trained on as many random texts. With rules, for
-Spanish and GENIA, a session begins with a student that rules.py trains on 700 of the texts. Its F
-is in the column of 0 texts, and the session chooses its first texts with it.
+annotated texts. The texts by which the session measures itself are annotated, too, and not counted.
+The session trains after each 50 texts. At random, the model is trained on as many random texts, and
+no text measures. With rules, for Spanish and GENIA, a session begins with a student that rules.py
+trains on 700 of the texts. Its F is in the column of 0 texts, and the session chooses its first
+texts with it.
 
-FOLDER gets `results.jsonl`, a line for each model. If the script is called again, it goes on where
-it stopped, session by session. Then it prints the table.
+FOLDER gets `results.jsonl`, a line for each session. If the script is called again, it goes on with
+the sessions that have none. Then it prints the table.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""The corpora of the papers, as docs: one for each sentence. GENIA has folds, too.
+"""The corpora of the papers, as docs: one for each sentence or, if a spec says so, for each
+document. GENIA has folds, too.
 
 A corpus has parts: "train", "dev" and "test". A group is the article or abstract that a sentence is
 from, by a number or a name.

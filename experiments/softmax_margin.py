@@ -1,7 +1,8 @@
 """Gimpel & Smith (2010): softmax-margin and six other ways of training, table 1.
 
 A method has two numbers: C, its regularisation, and m, the multiplier of its cost. A grid has pairs
-of them. Risk starts from the weights of the likelihood ("crf"), the others from 0.
+of them. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood ("crf"),
+the others from 0.
 """
 
 import json
@@ -63,7 +64,7 @@ class Plan:
         if method["optimizer"] == "AdaGrad":
             l2 = self.penalty(c) if method["penalty"] else 0.0
             return {"learn_rate": self.size["learn_rate"], "L2": l2}
-        if method["optimizer"] == "own":  # the loss has step sizes of its own
+        if method["optimizer"] == "own":  # of 1 for the perceptron; MIRA's loss sets its own
             step = 1.0
             l2 = 0.0
         else:  # SGD
