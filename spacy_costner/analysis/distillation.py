@@ -4,6 +4,9 @@ Teachers are trained pipelines. What they predict for unlabelled text are their 
 become the training corpus of the student, which is smaller or faster. An answer has entities, and
 in `doc.spans` the confidence of each likely entity. With soft targets it also has the distribution
 of the teachers over tags. The answers may also come from a file.
+
+Where teachers are uncertain, or can't know, annotation is missing in the training corpus: the
+student learns nothing there.
 """
 
 import sys
@@ -336,7 +339,7 @@ def save_answers(
 
 
 def chain_of(nlp: Language) -> CostSensitiveNER:
-    """The component of a teacher whose distribution over paths is known: its cost_sensitive_ner.
+    """The cost_sensitive_ner of a teacher, which can compute a distribution over paths of tags.
 
     RAISES (ValueError): If it doesn't have exactly one.
     """
@@ -514,7 +517,9 @@ def save_corpus(
     min_confidence (float): What a teacher is less sure of becomes missing annotation.
     outside_words (set[str] | None): The words that are outside of entities, for incomplete answers.
         None: the teachers find all entities.
-    RETURNS (CorpusCounts): What the corpus has.
+    RETURNS (CorpusCounts): How many docs the corpus has, how many entities are in it, and how many
+        are left out as uncertain; and how many tokens are left out, as incomplete answers don't say
+        whether they are outside.
     RAISES (ValueError): If there are no answers; if `outside_words` is empty, so that nothing would
         be outside; or if there is a `min_confidence`, and all confidences are 1.
     """
@@ -627,7 +632,7 @@ def evaluate_together(
     rows (Sequence[Evaluation]): The row of each, with its speed and size.
     corpus (Corpus): Reads the examples.
     """
-    examples = list(corpus(teachers[0]))
+    examples = list(corpus(teachers[0]))  # tokenized as in `save_answers`
     docs = ask_teachers(teachers, [eg.predicted for eg in examples])
     precision, recall, f_score = score_ents(docs, examples)
     seconds_per_token = 0.0

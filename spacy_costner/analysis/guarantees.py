@@ -6,8 +6,9 @@ docs from the same source. A promise has a limit: for example, that the set miss
 the entities. It may be made for all docs together, or for each part of them: for each label, for
 each group of docs, or both.
 
-In structured arrays of this file, a row is a span or an entity, and "doc" is the index of its doc
-among the calibration docs.
+`DevPredictions`, called `dev`, are docs with their annotated entities, and with the posterior of
+the model for them, from which the probabilities of spans come. In structured arrays of this file, a
+row is a span or an entity, and "doc" is the index of its doc among the calibration docs.
 """
 
 import math
@@ -124,11 +125,16 @@ class Guarantee(NamedTuple):
 
 
 class KeptPromise(NamedTuple):
-    """How well an earlier promise is kept on the texts that docs were drawn from."""
+    """How well an earlier promise is kept on the texts that docs were drawn from.
 
-    limit: float  # the highest miss rate that was promised
-    miss_rate: Interval  # the estimate, with an interval of 95 %
-    n_drawings_with_miss: int  # the number of drawings that took a doc with a missed entity
+    limit (float): The highest miss rate that was promised.
+    miss_rate (Interval): The estimate of the miss rate, with an interval of 95 %.
+    n_drawings_with_miss (int): The number of drawings that took a doc with a missed entity.
+    """
+
+    limit: float
+    miss_rate: Interval
+    n_drawings_with_miss: int
 
     def as_text(self) -> str:
         """The miss rate in words, with its interval if there are enough misses to trust it."""
@@ -222,6 +228,7 @@ def guarantee(
         per_label=per_label,
         by_group=by_group,
     )
+    # A promise with a confidence doesn't hold for docs that were drawn with unequal probabilities.
     if drawn and terms.confidence is not None:
         raise ValueError("drawn: expected a miss rate without a confidence, got one")
     ner = get_component(nlp, name)
@@ -316,6 +323,7 @@ def find_notes(nlp: Language, source: str) -> list[str]:
     paths = nlp.config.interpolate().get("paths", {})
     if paths.get("train") == source:
         raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
+    # `calibrate` and `tune` record here on which docs the scores in the meta were measured.
     measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
     path_of_use = {
         "are the development docs of training": paths.get("dev"),

@@ -4,6 +4,9 @@ A mistake has two sides: annotated entities, and predicted entities that overlap
 the same. One side may be empty. In this file an entity is (begin, end, label): its first token, the
 one after its last, its label. `report` computes what the page shows; `cli/report.py` writes the
 page.
+
+`DevPredictions`, called `dev`, are docs with their annotated entities, and with the posterior of
+the model for them, from which probabilities and predicted entities come.
 """
 
 import math
@@ -237,7 +240,7 @@ def report(
     cost, tree, cost_name = find_cost(component)
     inner_nodes: Iterable[str] = ()
     if tree is not None:
-        inner_nodes = tree.lineages
+        inner_nodes = tree.lineages  # the keys: all nodes of the tree, labels among them
     notes = find_faults(
         nlp,
         ner,
@@ -335,6 +338,7 @@ def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[Thres
     thresholds: list[ThresholdCounts] = []
     for parameter in TUNABLE:
         points: list[Point] = []
+        # Each value that `tune` tries, and the entities that are predicted with it
         for value, decoded in decode_at_all([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
@@ -472,6 +476,7 @@ def count_entities(
         by_ancestor = count_by_label(pairs_of_docs, partial(tree.ancestor, level=level))
         levels[f"level {level}"] = sum(by_ancestor.values(), PRFScore())
         for node in inner_nodes:
+            # The lineage of a node is the path from the top of the tree to it.
             if len(tree.lineage(node)) == level:
                 by_label[node] = by_ancestor[node]
     in_order_of_tree: dict[str, PRFScore] = {}

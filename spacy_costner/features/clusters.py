@@ -1,9 +1,11 @@
 """Features of clusters of words. Clusters are read from a file, or made of static vectors by
 k-means.
 
-A cluster has a name, such as "64:12" for the cluster 12 of 64. The names are the values of the
-column, and the id of a cluster is the index of its name. A *word key* is the hash of a word. The
-column keeps the lowest 32 bits of it (all 64 bits in models that were saved up to 0.3.0).
+A column gives each token its values, which become features: see `column.py`. Here they are the
+clusters of its word. A cluster has a name, such as "64:12" for the cluster 12 of 64. The names are
+the values of the column, and the id of a cluster is the index of its name. A *word key* is the hash
+of a word. The column keeps the lowest 32 bits of it (all 64 bits in models that were saved up to
+0.3.0).
 """
 
 import json

@@ -1,5 +1,10 @@
 """Building blocks of losses. Most losses are a difference of two scores of a sequence: the score of
-wrong paths, which training lowers, minus that of gold, which training raises.
+wrong paths, which training lowers, minus that of gold, which training raises. Gold is what the
+annotation says about a sequence: the path of its tags or, if annotation is partial, which tags are
+allowed at each token.
+
+If annotators have rejected some spans (incorrect spans), the chain has copies of tags, so that
+paths with these spans can be told from others. A copy has the scores of the tag that it is tied to.
 
 A score comes with its vector-Jacobian product (see `ScoreWithVjp`). In shapes, B is the number of
 sequences, N of tokens, and K of tags.

@@ -317,7 +317,7 @@ class AnyCorpus(Corpus):
         augmented (Example): The example that it has made, which is changed.
         """
         if eg.reference.has_unknown_spaces:
-            # There is no text to tokenize: see `as_spacy_evaluates`.
+            # The file has only tokens, so there is no text to tokenize: see `as_spacy_evaluates`.
             augmented.predicted = copy_without_annotation(augmented.reference)
         # Sentences can be found again only if the augmenter moved no characters.
         if len(augmented.text) == len(eg.text):
