@@ -463,6 +463,8 @@ def count_drawn(
             counts.append(Count(annotated_of_label, expected_of_label, total))
         return counts
 
+    # The model expects a number for each of three counts: of annotated entities, of correct
+    # predictions, and of all predictions. `annotated_counts` has them for the annotated docs.
     annotated_counts = expected.annotated_counts
     totals = expected.totals
     gold_numbers = count_table(annotated_keys, all_labels)

@@ -521,12 +521,13 @@ class Fold(NamedTuple):
 @dataclass(frozen=True)
 class FoldTraining:
     """How the models of folds are trained. It is the same for all folds, and workers get it
-    pickled. See `hold_out` for the fields."""
+    pickled. `is_small` says whether all docs together are few: each model is trained as one on all
+    docs would be. See `hold_out` for the other fields."""
 
     config: Config
     labels: Sequence[str]
     n_seeds: int
-    is_small: bool  # whether all docs together are few: see `train_linear`
+    is_small: bool
     keeps_starts: bool
     prepare_component: PrepareComponent | None
 

@@ -154,7 +154,8 @@ class WordCache:
             first_id = self.n_words
             end_id = first_id + int(is_new.sum())
             if end_id > len(self.table):
-                # The new table is twice as large as needed, so that it seldom has to grow.
+                # The new table is twice as large as needed, so that it seldom has to grow. Its
+                # empty rows are -1, as those of a word without values would be.
                 n_more = 2 * end_id - len(self.table)
                 self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
             self.table[first_id:end_id] = rows[is_new]
@@ -192,7 +193,7 @@ class Lookup:
         self.slots, self.n_rows = self._make_slots()
         self.batch_slots, self._word_slots = self._divide_slots()
         self._word_cache = self._empty_cache(vectors=None)
-        self._training_vectors: StaticVectors | None = None
+        self._training_vectors: StaticVectors | None = None  # set by `_vectors_for`
 
     def _number_places(self) -> None:
         """Number the places of all columns, and make the slots of static vectors and of the types

@@ -457,8 +457,8 @@ class CostSensitiveNER(TrainablePipe):
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
-        # `reading` says how the docs were read that the component was measured on. The new weights
-        # have not been measured.
+        # `reading` says how the docs were read on which `calibrate`, `tune` or `guarantee` measured
+        # the component. The new weights have not been measured.
         self.reading = None
 
     def _check_own_labels(self) -> None:
@@ -1011,9 +1011,10 @@ class CostSensitiveNER(TrainablePipe):
             warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
-        """Warn, once, if docs differ in their sentence starts or tokens from the docs that the
-        component was measured on. To save time, only the longest doc of a batch is compared, and
-        only in the first batches: see `calibration_state.N_COMPARED`.
+        """Warn, once, if docs differ in their sentence starts or tokens from the docs on which
+        `calibrate`, `tune` or `guarantee` measured the component. To save time, only the longest
+        doc of a batch is compared, and only in the first batches: see
+        `calibration_state.N_COMPARED`.
 
         docs (Sequence[Doc]): The docs, as the component gets them.
         """
