@@ -157,19 +157,21 @@ def test_compare_refuses_losses_of_the_same_name(experiment: Experiment) -> None
     assert "expected files of different names" in result.output
 
 
-@pytest.mark.parametrize("command", ["fit", "check", "compare"])
+@pytest.mark.parametrize("command", ["fit", "check", "compare", "suggest"])
 def test_unknown_options_are_refused(experiment: Experiment, command: str) -> None:
-    """The options have no dot, so they can't be settings of the config."""
+    """The options have no dot, so they can't be settings of the config. `suggest` has no config:
+    its options are refused by Typer, which writes the error a little differently."""
     arguments = {
         "fit": ["fit", experiment.config_path, "--output", experiment.output_path],
         "check": ["check", experiment.config_path],
         "compare": compare_command(experiment, *losses_option(experiment.loss_paths)),
+        "suggest": ["suggest", "model", "texts.txt", "--output", "texts.jsonl"],
     }
     result = run(*arguments[command], "--gpu-idd", 0)
     assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)
     assert "Usage: " in result.output
-    assert "No such option '--gpu-idd'" in result.output
+    assert "No such option" in result.output and "--gpu-idd" in result.output
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from .tune import tune_cli
 from .vectors import vectors_cli
 from .watch import watch_cli
 
-WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill", "suggest")
+WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill")
 """The commands that can override settings of the config, such as --paths.train."""
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
