@@ -367,6 +367,7 @@ def ask_teachers(
     """
     docs_of_teachers: list[list[Doc]] = []  # the docs as each teacher has predicted them
     for nlp in teachers:
+        # With the sentence starts and the metadata, as `spacy apply` gives docs to a pipeline
         copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
         predicted = list(nlp.pipe(copies))
         check_tokens(docs, predicted)
@@ -499,7 +500,8 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
             start = task_span.start + len(span_text) - len(span_text.lstrip())
             end = start + len(span_text.strip())
             span = doc.char_span(start, end, label=task_span.label)
-            # If it isn't made of whole tokens, `task_to_doc` has made these missing annotation.
+            # It is None if the span begins or ends within a token. Then `task_to_doc` has made its
+            # tokens missing annotation.
             if span is not None:
                 scores[as_entity(span)] = float(score)
         write_scores(doc, scores)

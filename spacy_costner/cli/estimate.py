@@ -89,7 +89,7 @@ def estimate_cli(
         if output_path is None or texts_path is not None or plot_path is not None:
             raise BadParameter("--draw takes the texts and --output, without --texts and --plot")
         with errors_shown():
-            check_file(output_path, [model, docs_path])
+            check_file(output_path, inputs=[model, docs_path])
             check_task_form(form, output_path)
             nlp = load_pipeline(model, code_path, use_gpu)
             texts = progress(read_texts(nlp, docs_path), desc="draw", unit="doc")
@@ -106,7 +106,7 @@ def estimate_cli(
         raise BadParameter("expected --texts with annotated docs, or --draw and --output")
     with errors_shown():
         if plot_path is not None:
-            check_file(plot_path, [model, docs_path, texts_path])
+            check_file(plot_path, inputs=[model, docs_path, texts_path])
             require_matplotlib()
         nlp = load_pipeline(model, code_path, use_gpu)
         result = read_and_estimate(run, nlp, docs_path, texts_path)

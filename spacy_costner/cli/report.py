@@ -54,7 +54,7 @@ def report_cli(
     self-contained.
     """
     with errors_shown():
-        check_file(output_path, [model, test_path])
+        check_file(output_path, inputs=[model, test_path])
         plots.require_matplotlib()
         nlp, examples = load(model, test_path, use_gpu, code_path, file_tokens=file_tokens)
         result = run(nlp, examples, source=model, corpus=str(test_path))

@@ -103,7 +103,7 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
         its score. If a sequence has no such path, the score is minus infinity, and the tags have
         no meaning. Shape of the tags: (N,)
     """
-    path, scores = chain.best_path_excluding(potentials, gold.paths)
+    path, scores = chain.best_path_excluding(potentials, gold.paths)  # `paths` are the right ones
     # `scores` have the minus infinity of sequences without such a path, but come without a
     # gradient. It is that of the score of the path.
     _, backprop = chain.path_score(potentials, path)

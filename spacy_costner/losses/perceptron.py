@@ -65,6 +65,8 @@ def make_mira(
     multiplier = at_least(0, "MIRA", "multiplier", multiplier)
     aggressiveness = above(0, "MIRA", "aggressiveness", aggressiveness)
     compute = partial(mira, multiplier=multiplier, aggressiveness=aggressiveness)
+    # The size of an update depends on the features of tokens. Like the perceptron, MIRA has kinks
+    # and gives no probabilities.
     return Loss(
         compute, cost or hamming_cost, uses_features=True, is_smooth=False, has_probabilities=False
     )

@@ -453,6 +453,7 @@ class SparseWeights(Shim):
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
         if d_vector_weights is not None:
+            # A lower learning rate for these rows was better on development data.
             vector_rate = VECTOR_RATE * self.settings.learn_rate
             settings = self.settings._replace(learn_rate=vector_rate)
             sparse.adagrad(self.table, self._vector_rows, d_vector_weights, self.step, settings)
@@ -553,6 +554,7 @@ class SparseWeights(Shim):
         if rows is None:
             rows = numpy.flatnonzero(self.table.last < self.step).astype("int32")
         if rows.size:
+            # Threads that predict must not apply it to the same rows at once.
             with _REGULARISATION_LOCK:
                 sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, self.settings)
 

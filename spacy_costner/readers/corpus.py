@@ -353,6 +353,7 @@ class AnyCorpus(Corpus):
         else:
             predicted = as_spacy_evaluates(nlp, reference)
         self._add_sentences(reference, predicted)
+        # Components may read the metadata of a doc, such as its group, from its `user_data`.
         return Example(with_metadata(predicted, reference.user_data), reference)
 
 

@@ -123,6 +123,7 @@ def train_first_pass(
         )
         features_and_rows.append((recounted_features, rows))
 
+    # Each training has overwritten the weights. Those for new text are of the first one.
     _, rows_of_all_docs = features_and_rows[0]
     first_pass.weights.restart(rows_of_all_docs)
     first_pass.set_folds(features_and_rows[1:], fold_of_text)
@@ -257,6 +258,7 @@ def train_linear_part(
         )
         trained_rows.append(rows)
 
+    # Each training has overwritten the weights. Those for new text are of the first one.
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
     # Of the weights of a fold, those of features and vectors are kept. All folds use the
