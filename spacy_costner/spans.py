@@ -96,6 +96,7 @@ def spans_as_entities(
     RAISES (ValueError): If spans with own labels overlap, and `longest` is not set.
     """
     copy = doc.copy()
+    # First the spans that the component writes, which must not overlap; then all others.
     labels_without_overlap = labels if own_labels is None else own_labels
     entities, overlapping = keep_longest(copy, key, labels_without_overlap)
     if overlapping and not longest:
@@ -284,7 +285,8 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
     scored_spans = list(map(ScoredSpan, start_chars, end_chars, labels, scores))
     saved_places = list(zip(start_chars, end_chars, labels))
     places = [_place(group, i) for i in range(len(group))]
-    # A span that can't be read any more, None, was in the group before tokens were merged.
+    # A place is None if its span can't be read any more, as tokens were merged after the span was
+    # added. Such a span is taken for the one that was saved.
     is_same_span = [place in (None, saved) for place, saved in zip(places, saved_places)]
     if len(group) == len(saved_places) and all(is_same_span):
         return scored_spans

@@ -251,7 +251,7 @@ def check(
         corpora[corpus] = examples
         file_findings += findings_of_corpus
 
-    # Check them.
+    # Check them. The callback `before_init` may make evaluations more frequent.
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
     result = check_corpora(ner, corpora, labels, evaluations)
@@ -273,7 +273,7 @@ def read_corpus(
     RETURNS (tuple[list[Example], list[Finding]]): The examples, and what the reader reports.
     """
     info = CorpusInfo()
-    if isinstance(read, AnyCorpus):
+    if isinstance(read, AnyCorpus):  # our own reader
         read.info = info
     examples = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
     findings = [Finding(WARNING, corpus, problem.as_text()) for problem in info.problems]
@@ -382,6 +382,7 @@ def check_corpora(
         findings.append(Finding(ERROR, "train", "no entities and no labels"))
     findings += check_labels(counts, labels)
     if evaluations is not None and not evaluations.are_enough:
+        # If only the model of the first step is evaluated, `spacy train` saves that one.
         severity = WARNING if evaluations.are_after_training else ERROR
         findings.append(Finding(severity, "config", evaluations.objection()))
 
@@ -486,7 +487,8 @@ def join_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
-    """Check the labels: each has enough entities, no two are nearly the same, and none was cut.
+    """Check the labels: each has enough entities, no two are nearly the same, and `spacy convert`
+    has not cut off their first letters (see `MAX_CUT_LENGTH`).
 
     counts (dict[str, Counter]): The number of entities of each label, for "train" and, if there is
         a development corpus, for "dev".

@@ -202,6 +202,7 @@ class Fitted:
         coverage = self.vector_coverage
         if coverage is not None:
             lines.append(f"training docs: {coverage.as_text()}")
+            # The vectors are saved with the pipeline, and may be most of its bytes.
             lines.append(f"pipeline with its vectors: {self.n_bytes / 1e6:.1f} MB")
         lines.append(self.scores_text())
         if self.calibration is not None:
@@ -494,6 +495,7 @@ def improve(
         reading = find_reading(nlp, ner.name, dev, file_tokens=file_tokens)
     else:
         source = HELD_OUT
+        # A doc without tokens has nothing to predict.
         nonempty = [eg for eg in examples if len(eg.predicted)]
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
@@ -668,6 +670,7 @@ def write_config(
     """Let `init` make a config for the corpora, and write it to the output folder. See `fit` for
     the arguments.
 
+    aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
     RETURNS (Path): The config.
     RAISES (ValueError): If there is no training corpus, or if the folder has another config, which
         is not overwritten. See also `init`.
@@ -769,6 +772,8 @@ def check_options(
             "held out of the training corpus are read as for training"
         )
     needs_folds = is_improved and dev_corpus is None
+    # This callback may start training from another model, which may have seen all training docs:
+    # then the docs of a fold would not be new to the model of the other folds.
     if needs_folds and nlp.config["initialize"]["after_init"] is not None:
         raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
     if needs_folds and has_cache:
@@ -873,6 +878,7 @@ def score_predictions(
     """
     examples: list[Example] = []
     for predictions_of_fold in predictions:
+        # `predict` writes entities to docs, so it gets copies.
         docs = [eg.predicted.copy() for eg in predictions_of_fold.examples]
         predict(ner, docs, predictions_of_fold.posterior, ner.confidence)
         examples += replace_predicted(predictions_of_fold.examples, docs)

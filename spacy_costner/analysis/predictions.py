@@ -258,7 +258,7 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
     components after it run."""
     docs = [eg.predicted.copy() for eg in dev.originals]
     # As `CostSensitiveNER.predict` does, but without what scores don't need: the guaranteed set and
-    # the test for a shift.
+    # the test for a shift. Spans under a key have probabilities even without a confidence.
     prediction = make_prediction(
         ner.decode(dev.posterior),
         dev.posterior,

@@ -3,7 +3,8 @@
 Docs are chosen from a pool. The worth of a doc is its score, which says how unsure the model is of
 it, divided by its price, which says how much work its annotation is. Docs that are chosen together
 should be diverse: a doc is worth less if the model is unsure of the same words in it as in docs
-that are already chosen.
+that are already chosen. So the score of a doc is divided among its words, and these parts are its
+*shares* (`Shares`).
 """
 
 import warnings
@@ -210,6 +211,7 @@ def suggest(
     if per == "token":
         prices: list[float] = []
         for candidate in pool:
+            # Only words of which the model is unsure have a share: see `measure_pool`.
             n_unsure_words = len(candidate.shares.features)
             price = len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_unsure_words
             prices.append(price)
@@ -335,7 +337,8 @@ def measure_pool(
             end = begin + len(doc)
             token_scores = uncertainty.tokens[begin:end]
             begin = end
-            # The feature of a token is its word in lower case.
+            # The feature of a token is its word in lower case. Words of which the model is hardly
+            # unsure have no share.
             shares = make_shares(doc.to_array(LOWER), token_scores, least=MIN_SHARE)
             pool.append(Candidate(index, doc, score, shares))
     return pool
@@ -347,7 +350,7 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
     docs (Iterable[Doc]): The docs.
     annotated (Iterable[Doc]): The annotated docs.
-    YIELDS (tuple[int, Doc]): The index of each doc that is left among all docs, and the doc.
+    YIELDS (tuple[int, Doc]): Each doc that is not left out, after its index in `docs`.
     """
     left_out = {text_without_space(doc) for doc in annotated}
     left_out.add("")  # the text of docs without words

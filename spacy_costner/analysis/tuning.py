@@ -250,6 +250,7 @@ def tune_on(
     is_better_before = is_for_f and point_before.f_score(beta) > chosen_point.f_score(beta)
     is_set = not (may_keep and is_better_before)
     if is_set:
+        # The value was tried for all labels, so no label has a value of its own.
         block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
         use_decoding(nlp, ner, block)
     return Tuning(
@@ -325,10 +326,10 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
     """
     points: list[Point] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
-        precision = 1.0
+        precision = 1.0  # if no entity is predicted, none is wrong
         if n_predicted:
             precision = n_correct / n_predicted
-        recall = n_correct / max(n_gold, 1)
+        recall = n_correct / max(n_gold, 1)  # all annotated entities may be in one fold
         points.append(Point(value, precision, recall))
     return points
 
@@ -446,5 +447,5 @@ def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) ->
     block (dict[str, Any]): The block of the new decoding, as the config has it.
     """
     resolved = registry.resolve({"decoding": block})
-    ner.set_decoding(resolved["decoding"])
+    ner.set_decoding(resolved["decoding"])  # this drops the guarantee
     nlp.get_pipe_config(ner.name)["decoding"] = block

@@ -1,4 +1,7 @@
-"""Compare losses and settings, and print a table."""
+"""Compare losses and settings, and print a table.
+
+The first argument of the command, `run`, is `compare` with the values of the options that the
+decorator `command` makes of its parameters."""
 
 from collections.abc import Sequence
 from functools import partial

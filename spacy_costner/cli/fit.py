@@ -1,4 +1,7 @@
-"""Train a linear model, and print how good it is."""
+"""Train a linear model, and print how good it is.
+
+The first argument of the command, `run`, is `fit` with the values of the options that the decorator
+`command` makes of its parameters."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Write a pipeline as a page, or as a module for JavaScript."""
+"""Write a pipeline as a page, or as a module for JavaScript.
+
+The first argument of the command, `run`, is `make_web_model` with the values of the options that
+the decorator `command` makes of its parameters."""
 
 import gzip
 from base64 import b64encode
@@ -66,7 +69,7 @@ def page_cli(
     with errors_shown():
         if output_path is None and module_path is None:
             raise ValueError("page: expected --output or --module, got neither")
-        check_file(output_path, [model])
+        check_file(output_path, inputs=[model])
         nlp = load_pipeline(model, code_path)
         web_model = run(nlp)
         if output_path is not None:

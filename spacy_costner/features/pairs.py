@@ -75,7 +75,7 @@ class PairColumn(BatchColumn):
     def load(self, saved: Saved) -> None:
         """Read the pairs, and check that the other column has their values."""
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
-        value_ids = numpy.stack(split_pairs(pairs))  # (2, P)
+        value_ids = numpy.stack(split_pairs(pairs))  # shape: (2, P) for P pairs
         n_values = self.base.n_values
         if not ((value_ids >= 0) & (value_ids < n_values)).all():
             raise ValueError(f"{self.name}: expected pairs of {n_values} values")

@@ -119,8 +119,10 @@ class Stream:
         self.seed = seed
         digest = calibration.get("digest", "0")  # pipelines saved by 0.3.0 have none
         self._generator = numpy.random.default_rng([seed, int(digest, 16)])
-        # The scores that the next doc is ranked among, sorted: see `conformal_p_values`.
+        # The scores that the next doc is ranked among, sorted: see `conformal_p_values`. They are
+        # rounded as those of new docs are: see `rounded`.
         self._pool = sorted(rounded(calibration["scores"]).tolist())
+        # The logarithm of the money of each bet after the last doc: see `log_products`.
         self._log_products = numpy.zeros(len(BETS))
         self.scores: list[float] = []
         self.p_values: list[float] = []

@@ -54,7 +54,7 @@ class FirstPass(Shim):
     def __init__(
         self, settings: AdaGrad, average_power: float, n_epochs: int, keep_all: bool = False
     ) -> None:
-        super().__init__(None)
+        super().__init__(None)  # a shim of Thinc may wrap a model, this one does not
         self.settings = settings
         self.average_power = average_power
         self.n_epochs = n_epochs
@@ -74,7 +74,7 @@ class FirstPass(Shim):
         own transitions and its own features.
 
         folds (Sequence[tuple[Features, Floats2d]]): For each fold the features, and all rows of
-            weights. Shape of these: (V + M + K + 2, K)
+            weights. The last K + 2 rows are transitions, start and end. Shape: (V + M + K + 2, K)
         fold_of_text (dict[int, int]): The fold of each doc, by the hash of its text.
         """
         self._folds = []

@@ -262,13 +262,15 @@ def find_features(
     docs (Sequence[Doc]): The docs.
     is_train (bool): Whether the model learns from the labels of these docs. The label memory (see
         `features.memory`) then ignores the labels that it has counted in them.
-    by_word (bool): Whether the batch has the ids of words in place of the rows that depend on the
-        word alone.
+    by_word (bool): Whether the batch has the ids of words in place of the rows of weights that
+        depend on the word alone.
     RETURNS (FeatureBatch): The features.
     """
     features, _ = linear_part(model)
     batch = features.find(docs, is_train=is_train, by_word=by_word)
     first_pass = first_pass_of(model)
+    # A first pass that isn't trained yet predicts nothing. And if no word occurs again in its doc,
+    # no token has features of labels.
     if first_pass is None or not first_pass.can_predict or not features.need_labels(batch):
         return batch
     probabilities = first_pass.predict(batch, docs)

@@ -62,6 +62,7 @@ class Confidence:
         for setting, name in names.items():
             if not name or not isinstance(name, str):
                 raise ValueError(f"{where}: {setting}: expected a name, got {name!r}")
+        # Less probable alternatives would be too many: see `LEAST_PROB`.
         if self.alternatives is not None and not LEAST_PROB <= number(self.alternatives) <= 1:
             raise ValueError(
                 f"{where}: alternatives: expected null or a probability from {LEAST_PROB} to 1, "
@@ -281,6 +282,7 @@ def make_prediction(
     if confidence is None and not is_scored:
         # Probabilities take longer than the best path, and nobody has asked for them.
         return Prediction(tokens, decoded.labels, other_labels, entities)
+    # If labels may be inner nodes of a label tree, `covers` has the labels of the chain below each.
     probs = posterior.entity_probs(entities, decoded.covers)
 
     sets: dict[str, SpanSet] = {}
@@ -464,7 +466,8 @@ def guaranteed_set(
     # so that they have no spans in the set. Shape: (B, labels)
     thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
-        # `by_label` takes thresholds in the form of the settings of a decoding.
+        # `by_label` takes thresholds in the form of the settings of a decoding, and returns one for
+        # each label: the row of each doc of the group.
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
         docs_of_group = [i for i, group_of_doc in enumerate(groups) if group_of_doc == group]
         thresholds_of_doc[docs_of_group] = by_label("threshold", tags, settings)
@@ -510,6 +513,7 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         spans have a probability of at least `LEAST_PROB_OF_SETS`. If the limit is by label, the
         same tokens are there with other labels, too. Shape of the scores: (number of spans,)
     """
+    # Without `least`, this probability would be raised to the least one of alternatives.
     spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):
         return spans, probs

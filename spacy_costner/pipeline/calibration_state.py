@@ -105,7 +105,7 @@ class CalibrationState:
         """
         earlier_reading = self.reading
         self.reading = reading
-        self._n_compared = 0
+        self._n_compared = 0  # docs of `predict` are compared with the new reading
         if earlier_reading is None or earlier_reading.file_tokens == reading.file_tokens:
             return None
         return (
@@ -162,7 +162,7 @@ class CalibrationState:
                 f"{component}: shift: expected a confidence, as the scores of docs are written "
                 "beside their probabilities, got none: see set_confidence"
             )
-        pool = self.scores.pool()
+        pool = self.scores.pool()  # the scores that those of the docs are ranked among
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 

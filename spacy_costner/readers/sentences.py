@@ -74,7 +74,7 @@ def make_docs(
     decoded = decode_tags(tokens.tags, tokens.sent_start, refuse)
     context.info.add_file(format_name, decoded.scheme)
     n_irregular = len(decoded.irregular)
-    if n_irregular:
+    if n_irregular:  # show the first tag, and count the others
         first_irregular = int(decoded.irregular[0])
         message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
         text = f"{tokens.words[first_irregular]} {tokens.tags[first_irregular]}"
@@ -104,6 +104,7 @@ def make_docs(
     starts = _first_tokens_of_docs(tokens, n_sents).tolist()
     ends = [*starts[1:], len(tokens.words)]
     for start, end in zip(starts, ends):
+        # `Doc` takes hashes in place of texts.
         doc = Doc(context.nlp.vocab, words=word_hashes[start:end])
         yield doc.from_array(attrs, attr_values[start:end])
 

@@ -92,7 +92,7 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
         doc = task_to_doc(task, place, context)
         if is_rejected_span:
             _reject_entities(doc, options)
-        yield with_metadata(doc, task.extra, options.doc_id)
+        yield with_metadata(doc, task.extra, id_key=options.doc_id)
 
 
 def _reject_entities(doc: Doc, options: ReadOptions) -> None:
@@ -281,7 +281,8 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
 def _tokenize(task: Task, context: Context) -> Doc:
     """Make a doc of the text of a task, with the tokens of the task or, if it has none, those of
     the pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`,
-    unless this is None, and the new doc is a copy."""
+    unless this is None, and the new doc is a copy: a spaCy example needs a doc with annotation and
+    one without."""
     if task.tokens is None:
         predicted = context.nlp.make_doc(task.text)
         if context.predicted is None:

@@ -239,6 +239,7 @@ def _join_texts(sentences: list[Sentence]) -> str:
     for text, tokens in sentences:
         begin = tokens[0].start
         n_between = begin - n_units
+        # Without a limit, a wrong offset could add any number of blanks.
         if not 0 <= n_between <= MOST_BETWEEN:
             expected = f"expected a sentence that begins at {n_units} or soon after it"
             raise tokens[0].place.refuse(f"{expected}, got {begin}")

@@ -71,7 +71,7 @@ def train_hidden_layer(
     def add_scores_to_all(batches: list[Batch]) -> list[Batch]:
         return [add_scores(batch) for batch in batches]
 
-    shuffled = random.sample(examples, len(examples))
+    shuffled = random.sample(examples, len(examples))  # a copy in random order
     batches = read_batches(model, objective, tags, minibatch_by_words(shuffled, N_WORDS))
     trained = train(
         HiddenLayerAlone(layer),
@@ -82,5 +82,6 @@ def train_hidden_layer(
         progress=progress,
         desc="hidden layer",
     )
+    # `restart` replaces the weights of the last step by their averages.
     layer.restart(layer.averaged(optimizer))
     return trained

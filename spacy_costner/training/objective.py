@@ -4,7 +4,8 @@ scores.
 Targets are what a loss needs besides the scores of the model: see `targets`. A loss may have
 several stages, which are losses that follow each other in training: see `LossSchedule`.
 
-In shapes, N is the number of tokens, S of features that a token can have, and K of tags.
+In shapes, B is the number of sequences that docs are cut into, N of tokens, S of features that a
+token can have, and K of tags.
 """
 
 from collections.abc import Sequence
@@ -95,7 +96,8 @@ class Objective:
         """
         batch = self._read_annotation(examples, tags)
         is_border = self.annotation.find_training_borders(examples)
-        by_doc = make_targets(batch, numpy.zeros_like(is_border), features)
+        no_border = numpy.zeros_like(is_border)
+        by_doc = make_targets(batch, no_border, features)
         self._refuse_ratio(by_doc)
         if not is_border.any():
             return Segmentations(by_doc)
@@ -176,7 +178,7 @@ class Objective:
 
         if loss.is_ratio:
             return result, 1
-        n_annotated = int((targets.gold.tags >= 0).sum())
+        n_annotated = int((targets.gold.tags >= 0).sum())  # -1 is missing annotation
         return result, max(n_annotated, 1)
 
     def prepare(self, tags: Tags) -> list[list[list[float]] | None]:
@@ -277,7 +279,8 @@ def to_loss_inputs(
         gold = gold._replace(costs=costs_given_gold(gold.tags, table, gold.token_weights))
 
     if targets.soft is not None:
-        # A doc with soft targets is learned from these alone: its gold has the weight 0.
+        # A doc with soft targets is learned from these alone: its gold has the weight 0. The
+        # weights are those of sequences. Shapes: (B,)
         is_taught = targets.soft.weights != 0
         weights = gold.weights
         if weights is None:

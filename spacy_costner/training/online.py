@@ -85,7 +85,7 @@ def keep_in_memory(features: FeatureBatch, targets: Segmentations[Targets]) -> B
     docs, or only one if no doc has borders."""
 
     def to_batches(targets: Targets) -> list[Batch]:
-        return [Batch(len(targets.lengths), lambda: (features, targets))]
+        return [Batch(n_sequences=len(targets.lengths), read=lambda: (features, targets))]
 
     return targets.map(to_batches)
 
