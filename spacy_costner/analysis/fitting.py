@@ -237,8 +237,8 @@ def fit(
     pipeline. The model is evaluated only at the end.
 
     config (Config | Path | None): A config for `spacy train`. A `Config` object is taken as it is:
-        paths of corpora and `overrides` are only put into that of a file. None: the one that `init`
-        writes for the corpora, to the output folder.
+        paths of corpora and `overrides` are only put into a config that is a file. None: the one
+        that `init` writes for the corpora, to the output folder.
     output_path (Path): The folder for the pipeline, `model-best`.
     lang (str | None): Without a config: code of the language.
     train_path (Path | None): Training corpus, as --paths.train.
@@ -633,8 +633,8 @@ def find_config(
     command: str,
 ) -> Config:
     """Find the config to train with. If none is given, `init` makes one. The paths of the corpora
-    and the overrides are put into that of a file, and the static vectors into any. See `fit` for
-    the arguments.
+    and the overrides are only put into a config that is a file, the static vectors into any config.
+    See `fit` for the arguments.
 
     aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
     RAISES (ValueError): See `write_config`, `read_config` and `with_static_vectors`.

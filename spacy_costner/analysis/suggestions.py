@@ -4,7 +4,7 @@ Docs are chosen from a pool. The worth of a doc is its score, which says how uns
 it, divided by its price, which says how much work its annotation is. Docs that are chosen together
 should be diverse: a doc is worth less if the model is unsure of the same words in it as in docs
 that are already chosen. So the score of a doc is divided among its words, and these parts are its
-*shares* (`Shares`).
+*shares* (`Shares`). Entities that a doc has before are *preset*: they are taken for right.
 """
 
 import warnings
@@ -78,7 +78,7 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
     # The logarithm of the probability of the best path of each doc. Shape: (1, D)
-    _, log_probs = posterior.best_paths(1)
+    _, log_probs = posterior.best_paths(k=1)
     doc_uncertainties = -numpy.expm1(log_probs[0])  # 1 - p, without the rounding error near 0
     token_uncertainties = 1.0 - posterior.marginals.max(axis=1).astype("float64")
     # By rounding, a probability may be slightly above 1.

@@ -3,7 +3,8 @@
 The parameter that is tuned belongs to the decoding: the threshold is the least probability of a
 predicted entity, the bias is added to the scores of all tags except O. Neither is learned in
 training. The posterior of all docs is computed once, and entities are decoded from it with each
-value of the parameter. A point is a value with its scores.
+value of the parameter. A point is a value with its scores. A guarantee, such as a limit of missed
+entities, holds for one decoding only: it is dropped with another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

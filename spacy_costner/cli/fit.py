@@ -63,6 +63,7 @@ def fit_cli(
     new_config_path = None  # the config that `fit` writes, if there is none
     if config_path is None:
         new_config_path = output_path / "config.cfg"
+    # spaCy's hint to fill the config first is left out, as `fit` does that.
     with errors_shown(), show_validation_error(config_path or new_config_path, hint_fill=False):
         fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)

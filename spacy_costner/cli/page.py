@@ -1,7 +1,8 @@
 """Write a pipeline as a page, or as a module for JavaScript.
 
 The first argument of the command, `run`, is `make_web_model` with the values of the options that
-the decorator `command` makes of its parameters."""
+the decorator `command` makes of its parameters. A model with *label memory* remembers which labels
+words had in the training docs."""
 
 import gzip
 from base64 import b64encode

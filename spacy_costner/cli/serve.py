@@ -1,5 +1,7 @@
 """Serve an annotation session: people annotate texts on a page in the browser, while a model learns
-from their answers and chooses the next text."""
+from their answers and chooses the next text.
+
+Some texts *measure* the model: it doesn't learn from their answers, except in `train_final`."""
 
 import socket
 from contextlib import closing
@@ -149,7 +151,7 @@ def keep_settings(
     saved_lang = saved.get("lang")
     if lang is not None and saved_lang is not None and lang != saved_lang:
         raise ValueError(f"--lang: expected {saved_lang!r}, that of the session, got {lang!r}")
-    lang = lang or saved_lang or "xx"
+    lang = lang or saved_lang or "xx"  # spaCy's code for text of any language
     spacy.blank(lang)  # raises an error if there is no such language
     settings = {"labels": label_list, "lang": lang}
     if settings != saved:

@@ -32,8 +32,8 @@ class FirstPass(Shim):
 
     In training, the second pass must not see labels that were predicted by weights trained on the
     same docs: they would be too good. So the training docs are divided into folds. For each fold
-    there are weights, and features with a label memory, that were made of the docs of the other
-    folds (see `set_folds`). Folds are not saved.
+    there are weights, and features with a label memory (how often words had each label), that were
+    made of the docs of the other folds (see `set_folds`). Folds are not saved.
 
     If a label is added to the component later, the first pass stays as it is: it is trained only at
     initialization, so it could not learn the label.

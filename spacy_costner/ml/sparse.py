@@ -211,7 +211,7 @@ def score_features(
     scores, add_gradient = trained_parts(model).begin_update(batch, features.dropout)
 
     def backprop(gradient: Potentials) -> None:
-        add_gradient(map_scores(to_numpy, gradient))
+        add_gradient(map_scores(to_numpy, gradient))  # the weights are on the CPU
 
     return _copy_to_device(model, scores), backprop
 
@@ -286,5 +286,5 @@ def resize_sparse_crf(model: Model[list[Doc], Potentials], nO: int) -> Model[lis
     layer = hidden_layer_of(model)
     if layer is not None:
         layer.resize(nO)
-    model.set_dim("nO", nO, force=True)
+    model.set_dim("nO", nO, force=True)  # `force`: it may be set to the earlier number of tags
     return model

@@ -5,6 +5,10 @@
 the component ran, and stays as it is. A free token is not preset. Begin and end are tokens, counted
 over the batch.
 
+A *promise* says, for example, that the guaranteed set of a doc misses at most 5 % of its entities
+(see `promises`). The spans of the set have to reach a threshold, which may differ between groups of
+docs. The test for a shift compares new docs with calibration docs: see `metrics.shift`.
+
 In shapes, B is the number of docs, N the number of their tokens, E the number of entities, S the
 number of other spans.
 """

@@ -72,7 +72,7 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
     context.info.add_file("brat standoff")
     annotation_path = path.with_suffix(BRAT_ANNOTATION)
     task = _read_task(annotation_path, context.info)
-    place = FilePlace(annotation_path, 1)
+    place = FilePlace(annotation_path, number=1)
     return tasks_to_docs([AnnotatedTask(place, text_key=None, task=task)], context)
 
 

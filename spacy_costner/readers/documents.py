@@ -25,7 +25,7 @@ def extension_key(name: str) -> Any:
 
 def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None) -> Doc:
     """Copy the metadata of a record, such as its language or its source, to `doc.user_data`. These
-    are the short values of the record and of its "meta".
+    are the short values of the record and of its "meta": see `short_values`.
 
     doc (Doc): The doc, which is changed.
     record (Mapping[Any, Any]): A line of JSON, or the `user_data` of another doc.
@@ -38,6 +38,7 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
         if not isinstance(metadata, Mapping):
             continue
         if id_key and isinstance(metadata.get(id_key), (str, int)):
+            # spaCy keeps the value of an extension attribute under this key.
             doc.user_data[extension_key(id_key)] = metadata[id_key]
         doc.user_data |= short_values(metadata)
     return doc

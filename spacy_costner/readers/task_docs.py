@@ -119,7 +119,8 @@ def _merge_tasks(
     tasks: Iterable[AnnotatedTask], info: CorpusInfo
 ) -> Iterator[tuple[FilePlace, Task]]:
     """Merge all annotations of the same text into one task, so that no doc contradicts another.
-    Tasks that reject different spans of a text are not merged: these spans may overlap.
+    Tasks that reject different spans of a text are not merged: these spans may overlap. A *text
+    key* is a number that all annotations of a text share.
 
     tasks (Iterable[AnnotatedTask]): The tasks.
     info (CorpusInfo): The problems are added to it.
@@ -370,7 +371,7 @@ def _align(
         expected = f"{span_and_label}, expected {span.extra['text']!r}"
         info.add_problem(MISPLACED, place, expected)
         # The entity may be anywhere in the text, so all of its annotation is missing.
-        return TokenSpan(0, len(doc), span=None)
+        return TokenSpan(start=0, end=len(doc), span=None)
 
     # White space at the ends of the span belongs to no word. With it the span would not begin and
     # end with tokens.
@@ -381,7 +382,7 @@ def _align(
     if start >= end:
         info.add_problem(ONLY_SPACE, place, span_and_label)
         # White space alone is no entity, so no annotation is missing: the span has no tokens.
-        return TokenSpan(0, 0, span=None)
+        return TokenSpan(start=0, end=0, span=None)
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)
 

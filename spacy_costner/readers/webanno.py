@@ -116,7 +116,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     RAISES (CorpusError): If the file is of another version, a line isn't of the format, or it isn't
         clear which column has labels.
     """
-    begin = FilePlace(path, 1)
+    begin = FilePlace(path, number=1)
     lines = read_text(path).split("\n")
     version = lines[0].removeprefix(FORMAT)
     if version != VERSION:

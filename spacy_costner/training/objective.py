@@ -2,7 +2,11 @@
 scores.
 
 Targets are what a loss needs besides the scores of the model: see `targets`. A loss may have
-several stages, which are losses that follow each other in training: see `LossSchedule`.
+several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
+targets are the probabilities that a teacher gives to paths: see `soft_targets`.
+
+A doc may have borders, such as sentence starts, where its chain can be cut. Every other epoch cuts
+docs there: see `segmentations`.
 
 In shapes, B is the number of sequences that docs are cut into, N of tokens, S of features that a
 token can have, and K of tags.
@@ -133,7 +137,7 @@ class Objective:
         """Read the annotation of a batch with the settings of the component: see
         `read_annotation`."""
         return read_annotation(
-            examples, tags, self.strings, self.annotation, self.weights, self._warned
+            examples, tags, self.strings, self.annotation, self.weights, warned=self._warned
         )
 
     def _refuse_ratio(self, targets: Targets) -> None:
@@ -161,6 +165,7 @@ class Objective:
             1.
         """
         loss = self.loss.stage_at(progress)
+        # Costs are for the tags of annotation, which have a single O.
         table = self.cost_table(loss, targets.tags.collapsed)
         # The model has scored whole docs. The loss takes the sequences that they are cut into.
         sequence_scores = scores._replace(lengths=targets.lengths)

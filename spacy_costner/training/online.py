@@ -1,7 +1,9 @@
 """Online training of the linear model. It makes the same updates as `spacy train`, but reads the
 examples only once.
 
-A step updates the weights with one batch. An epoch takes all batches once.
+A step updates the weights with one batch. An epoch takes all batches once. There are batches for
+two segmentations: whole docs, and docs that are cut at their borders. Epochs alternate between them
+(see `segmentations`).
 """
 
 import random
