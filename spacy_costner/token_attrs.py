@@ -200,7 +200,7 @@ def possible_paths(
     if not (tokens.has_annotation or untrained or tokens.has_space):
         return tags.constraints  # all tags are possible at every token
     is_possible = numpy.ones((len(tokens.iob), len(tags)), dtype=bool)  # (N, K)
-    is_possible[tokens.is_space] &= ~tags.at_border
+    is_possible[tokens.is_space] &= ~tags.at_border  # only a first or last token has these
     if untrained:
         untrained_labels = [tags.labels.index(label) for label in untrained]
         is_possible &= ~numpy.isin(tags.label_of, untrained_labels)

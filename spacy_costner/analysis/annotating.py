@@ -1,9 +1,13 @@
 """Annotate files of texts, in parts, so that a run goes on where an earlier one ended.
 
 A part is some lines or rows of an input file. It has an output file of its own. As soon as that is
-complete, the part gets an entry in the manifest, a file in the output folder. A later run keeps
-the parts whose entries have the fingerprint of its model, settings and input, and annotates the
-others. Workers annotate several parts at a time.
+complete, the part gets an entry in the manifest, a file in the output folder. An entry has a *key*,
+the fingerprint of the model, the settings and the input. A later run keeps the parts whose keys
+would be the same now, and annotates the others. Workers annotate several parts at a time.
+
+A component may also *measure* each doc, to test whether docs are still like its calibration docs:
+the test for a *shift*, see `metrics.shift`. The measures of a part are in its entry, so that parts
+that are kept can be tested, too.
 """
 
 import gc
@@ -487,8 +491,8 @@ def remove_vanished_parts(
     for file in list(entries):
         # For example, the third part of a.jsonl is "a.jsonl-00002.spacy".
         source, _, _ = file.rpartition("-")
-        # The file begins with the name of an input, so it is in the folder whatever the manifest
-        # says.
+        # Somebody may have written any path into the manifest. But a file whose name begins with
+        # that of an input is in the folder, so it may be removed.
         if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]
@@ -514,7 +518,7 @@ def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) 
         for entry in entries:
             if name in entry.shift:
                 add_part(total, entry.shift[name])
-        calibration = ner.calibration_scores.pool()
+        calibration = ner.calibration_scores.pool()  # those of all calibration docs
         # A test in the order of the docs would find changes from the first to the last.
         scores = in_random_order(total.scores)
         shift[name] = find_shift(calibration, scores, total.counts)
@@ -525,7 +529,8 @@ def add_part(total: PartMeasures, measures: PartMeasures) -> None:
     """Add what was measured of a part to what was measured of the parts before it.
 
     total (PartMeasures): The scores and the sums of the parts before. They are changed.
-    measures (PartMeasures): What was measured of the part.
+    measures (PartMeasures): What was measured of the part: the scores of its docs and, for each
+        label, the `N_COUNTS` sums of `Counts`.
     """
     total.scores.extend(measures.scores)
     for label, counts in measures.counts.items():
@@ -546,10 +551,12 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         folder than the command, or if a doc fails and `on_error` is "raise".
     """
     folder = part_settings.folder
+    # The command has written the manifest before. Without it this is another folder.
     if not (folder / MANIFEST).is_file():
         message = "expected the output folder of the command, got none on this worker"
         raise ValueError(f"{folder}: {message}")
     nlp = part_settings.load()
+    # The lists of spans that each row of the output has beside its entities
     span_lists = span_lists_of(nlp)
     measuring = components_that_measure(nlp)
     # What each of these components has measured so far
@@ -787,6 +794,7 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
         if name == "spans":
             groups_of_list[name] = [doc.spans[key] for key in keys if key in doc.spans]
         else:
+            # "alternatives" or "guaranteed": the groups of these lists say it as their "set".
             groups_of_list[name] = [
                 group for group in groups_with_scores if group.attrs.get("set") == name
             ]

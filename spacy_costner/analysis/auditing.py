@@ -7,6 +7,7 @@ suggestion is a suspect. Suspects are written to a file, a line for each, where 
 reject the suggestions; `apply_answers` then corrects the corpus.
 
 In this file an entity is (begin, end, label): its first token, the one after its last, its label.
+The *extent* of several entities is the first token of any of them, and the one after the last.
 """
 
 from bisect import bisect_left, bisect_right
@@ -220,9 +221,10 @@ def audit(
 
     kinds = dict.fromkeys([*KINDS, "inconsistent"], 0)
     for suspect in suspects:
-        if suspect.is_probable:
+        if suspect.is_probable:  # the others are in the file, but don't count as mistakes
             kinds[suspect.kind] += 1
             kinds["inconsistent"] += int(suspect.is_inconsistent)
+    # No model can predict an entity over a border of the chain, such as the end of a sentence.
     n_over_borders = 0
     for fold in folds:
         n_over_borders += int(fold.dev.posterior.crosses_border(fold.dev.gold).sum())
@@ -268,6 +270,7 @@ def cross_fit(
     sorted_labels = sorted(labels)
     examples = [Example(copy_without_annotation(doc, sentences=True), doc) for doc in docs]
     for eg in examples:
+        # `read_annotation` has the second pass look for the annotated labels here.
         eg.predicted.user_data[ANNOTATED] = one_hot_labels(eg.reference, sorted_labels)
     folds = hold_out(
         config,
@@ -707,7 +710,7 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
         "prob_suggested": round(suspect.prob_suggested, 4),
         "inconsistent": suspect.is_inconsistent,
         "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
-        "meta": {"kind": suspect.kind, "change": change},
+        "meta": {"kind": suspect.kind, "change": change},  # Prodigy shows it below the text
     }
     return task._replace(spans=spans, extra=extra)
 

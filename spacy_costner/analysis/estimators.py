@@ -167,6 +167,7 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
     is_positive = total > 0
     safe_total = numpy.where(is_positive, total, 1.0)
     log_margin = numpy.where(is_positive, margin / safe_total, 0.0)
+    # The upper limit only keeps `exp` from overflowing.
     factor = numpy.exp(numpy.minimum(log_margin, MAX_LOG_MARGIN))
     low = numpy.where(is_positive, total / factor, total - margin)
     high = numpy.where(is_positive, total * factor, total + margin)

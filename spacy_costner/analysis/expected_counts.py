@@ -72,6 +72,7 @@ def expect_counts(
     for batch in minibatch(copies, nlp.batch_size):
         docs_of_batch = run_before(nlp, name, batch)
         posterior = ner.posterior(docs_of_batch, preset=True)
+        # `Confidence` has the probabilities of predicted entities written, which `prob_of` reads.
         predict(ner, docs_of_batch, posterior, Confidence())
         shape = (len(docs_of_batch), len(ner.labels))
         predicted = numpy.zeros(shape)

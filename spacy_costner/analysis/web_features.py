@@ -93,10 +93,13 @@ def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
             "offsets": [*column.offsets],
             "n_values": column.n_values,
         }
+        # The names that the arrays of the column have in the file
+        array_names: dict[str, str] = {}
         for key, array in column_arrays.items():
-            array_name = f"{column.name}.{key}"
-            arrays[array_name] = array
-            description.setdefault("arrays", {})[key] = array_name
+            array_names[key] = f"{column.name}.{key}"
+            arrays[array_names[key]] = array
+        if array_names:
+            description["arrays"] = array_names
         columns.append(description)
     _check_lexeme_attributes(features.lookup.columns, vocab)
     return WebFeatures(columns, arrays)
@@ -169,7 +172,7 @@ def describe_clusters(column: ClusterColumn, arrays: dict[str, ArrayXd]) -> Desc
 
 def describe_memory(column: MemoryColumn, arrays: dict[str, ArrayXd]) -> Description:
     """Describe a column of label memory: a table with the features of each value, found by its
-    hash. The counts of the single units are left out: only training needs them."""
+    hash. The counts of each unit of training docs are left out: only training needs them."""
     value_keys, feature_ids = column.values_with_features
     _add_table(column.name, value_keys, feature_ids, arrays)
     return {"kind": "memory", "attribute": _word_attribute(column.attribute)}
@@ -269,7 +272,7 @@ def _private_values(
     """
     if isinstance(column, MemoryColumn):
         return numpy.ones(column.n_values, dtype=bool)
-    if isinstance(column, ElsewhereColumn):
+    if isinstance(column, ElsewhereColumn):  # its values are those of another column
         return is_private_value[column.base.name]
     if isinstance(column, PairColumn):
         left, right = column.pairs
@@ -343,6 +346,8 @@ def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
     # Whatever the columns see, the page needs IS_SPACE, as it removes white space from the ends of
     # entities, and LOWER for texts that are all in one case.
     names = ["IS_SPACE", "LOWER"]
+    # `attributes` are those of tokens, `lexeme_attributes` those of words in the vocab. There is no
+    # extension attribute among them: `describe_column` has refused these.
     for column in columns:
         names.extend(column.attributes)
         names.extend(column.lexeme_attributes)

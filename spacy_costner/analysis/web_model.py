@@ -74,6 +74,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     features, weights = linear_part(ner.model)
     weights_of_passes = [weights]
     tags_of_passes = [ner.chain_tags]
+    # A first pass has no weights if labels were read from docs in place of it.
     first_pass = first_pass_of(ner.model)
     if first_pass is not None and first_pass.weights.is_allocated:
         weights_of_passes.insert(0, first_pass.weights)
@@ -100,8 +101,10 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
         "promise": info["promise"],
         "cuts_at_lines": ner.annotation.sentence_boundaries is True,
         "impossible_tags": _untrained_tags(ner),
+        # Labels that the component learns but doesn't write
         "hidden_labels": [ner.labels[i] for i in ner.other_labels],
     }
+    # Count what anybody can read in the file: words, and the hashes of words in label memory.
     words: set[str] = set()
     n_remembered = 0
     for column in columns:
@@ -109,7 +112,8 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
             words.update(column["values"])
         if column["kind"] == "memory":
             n_remembered += len(arrays[column["arrays"]["keys"]])
-    return WebModel(pack_file(header, arrays), info, len(words), n_remembered)
+    data = pack_file(header, arrays)
+    return WebModel(data, info, n_words=len(words), n_remembered=n_remembered)
 
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
@@ -351,7 +355,7 @@ def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dic
             "tags": describe_tags(tags),
             "covers": [_true_places(row) for row in choices.covers],
             "members": [_true_places(mask) for mask in masks],
-            "arrays": {"costs": "costs"},
+            "arrays": {"costs": "costs"},  # the name of the array of costs in the file
         },
     }
 

@@ -133,7 +133,7 @@ def require_matplotlib() -> None:
 
     RAISES (ImportError): If it isn't.
     """
-    require("matplotlib.figure", "report", "plots require matplotlib")
+    require("matplotlib.figure", extra="report", missing="plots require matplotlib")
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def as_svg(figure: Any, name: str) -> str:
         attributes = dict(element.attrib)
         element.attrib.clear()
         element_id = attributes.pop("id", "")
-        if element_id in (FRAME, CHOSEN):
+        if element_id in (FRAME, CHOSEN):  # classes, as several figures of a page have them
             element.set("class", element_id)
         elif element_id in titles:
             # Browsers show the first <title> of an element on hover.
@@ -311,7 +311,7 @@ def heat_map(
             )
             axes.add_artist(patch)
             if value == 0 or numpy.isnan(value):
-                continue
+                continue  # such a cell has no number, and shows nothing on hover
             # The id has numbers in place of the names, which may have characters that ids can't.
             patch.set_gid(f"{CELL_PREFIX}{row}-{column}")
             patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
@@ -501,7 +501,8 @@ def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> N
     boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:
-        # Try one place after another: write the text, and remove it if it covers something.
+        # Try one place after another: write the text, and remove it if it covers something. In a
+        # place, one end of the text is at the point, moved by x and y.
         for text_end, x, y in PLACES_OF_NOTES:
             text = axes.annotate(
                 f"{value:g}", (recall, precision), (x, y), color=colour, ha=text_end, **NOTE
@@ -578,6 +579,7 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+        # The line on which the observed rate is the promised one
         above.plot([0, max(promised)], [0, max(promised)], **DASHED)
         for axes, observed in ((above, miss_rates), (below, n_spans)):
             axes.grid(axis="y")

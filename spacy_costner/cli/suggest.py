@@ -30,7 +30,7 @@ N_PRINTED = 10
     without=("annotated",),
 )
 def suggest_cli(
-    run: partial[list[Suggestion]],
+    run: partial[list[Suggestion]],  # the function `suggest`, with the options that `command` adds
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output file: docs with predicted entities")
     ],
@@ -87,6 +87,7 @@ def suggest_cli(
         choose: Callable[..., list[Suggestion]]
         if model is None:
             nlp = spacy.blank(lang)
+            # Of the options of `run`, only the number of docs has a meaning without a model.
             choose = partial(suggest_first, n=run.keywords["n"])
         else:
             nlp = load_pipeline(model, code_path, use_gpu)

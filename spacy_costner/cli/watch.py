@@ -1,5 +1,9 @@
 """Test whether texts of files are like the calibration docs of a pipeline. Show the tests, and the
-scores to expect."""
+scores to expect.
+
+A test bets that the texts are different. What it has won so far is its *martingale*. If that gets
+above a level, the test alarms: see `metrics.shift`.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -29,7 +33,7 @@ ROWS_OF_PART = 10_000
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[Watched],
+    run: partial[Watched],  # the function `watch`, with the options that `command` adds
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -106,7 +110,7 @@ def watch_text(watched: Watched) -> str:
             alarm_at = f"doc {shift.alarm:,}"
         rows.append(
             [
-                test.value or "all",
+                test.value or "all",  # the docs with a value of the option --key, or all docs
                 shift.n_docs,
                 test.n_calibration,
                 f"{shift.highest_martingale:.3g}",

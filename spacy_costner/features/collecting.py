@@ -50,7 +50,8 @@ def _count(docs: Iterable[Doc], template: Template, columns: Sequence[Column]) -
     """Count everything in docs that columns need, batch by batch."""
     wants_labels = any(column.wants_labels for column in columns)
     wants_all_tokens = any(column.wants_all_tokens for column in columns)
-    counts = TrainingCounts(LabelCounts([*template.memory], template.memory_unit), StringStore())
+    label_counts = LabelCounts(attributes=[*template.memory], unit=template.memory_unit)
+    counts = TrainingCounts(labels=label_counts, strings=StringStore())
     reader = reader_of(columns)
 
     token_batches = [reader.read([])]  # one without docs, so that there is always one to join

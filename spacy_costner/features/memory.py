@@ -40,7 +40,7 @@ class MemoryColumn(BatchColumn):
         super().__init__(f"memory:{attribute}", window)
         self.attribute = attribute
         self.attributes = (attribute,)
-        # Before `collect`, the memory is empty.
+        # Before `collect`, the memory is empty. Without docs it doesn't matter what a unit is.
         no_counts = LabelCounts([attribute], unit=1)
         self._set_memory(LabelMemory.from_counts(no_counts, attribute))
 
@@ -148,9 +148,10 @@ class LabelMemory:
         self.counts = counts
         self.text_ids = text_ids
         self.units = units
+        # `starts` has the first row of each unit, and at the end the number of rows.
         self._n_units = len(counts.starts) - 1
         self._value_ids = id_map(counts.keys)
-        # Only in models that were saved up to 0.3.0.
+        # Keys are hashes of 32 bits, but of 64 in models that were saved up to 0.3.0.
         self._has_long_keys = bool((counts.keys > LOWEST_32_BITS).any())
 
         # The unit and the value of each of the E counts, as one number: V * unit + value, in int64.

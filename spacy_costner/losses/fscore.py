@@ -70,7 +70,8 @@ def make_mce_f(
         expected = "slope, offset: expected 1 and 0, as psi is 1"
         raise ValueError(f"spacy_costner.MCEF: {expected}, got {slope!r}, {offset!r}")
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
-    # The loss is not convex, so training needs a model to start from.
+    # The loss is one ratio over the batch, not a sum over sequences. It is not convex, so training
+    # needs a model to start from. When training starts anew, the totals are forgotten.
     return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 

@@ -55,6 +55,7 @@ def make_mixed(
     if cost is not None:
         score_per_cost = at_least(0, "Mixed", "multiplier", multiplier)
     compute = partial(mixed, lam=lam, multiplier=score_per_cost)
+    # A cost that is added to the scores in training shifts the probabilities of the model.
     return Loss(compute, cost, weighs_tokens=True, shifts_probabilities=cost is not None)
 
 

@@ -27,6 +27,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     """
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
+    # The loss is one ratio over the batch. Scores that were trained with it give no probabilities.
     # With weights of 0, all legal paths have the same score, and the gradient is 0. So the loss
     # needs a start.
     return Loss(compute, cost, is_ratio=True, has_probabilities=False, needs_start=True)

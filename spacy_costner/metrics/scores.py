@@ -85,6 +85,7 @@ def bootstrap(counts: Floats2d, *, n_samples: int = 10_000, seed: int = 0) -> Fl
     """
     rng = numpy.random.default_rng(seed)
     n_docs = len(counts)
+    # Samples are drawn in blocks, as a block needs memory for all its drawn docs.
     block_size = max(MOST_DRAWN // n_docs, 1)
     sums = []
     for begin in range(0, n_samples, block_size):

@@ -52,7 +52,7 @@ class HiddenInputs(NamedTuple):
         in their windows."""
         assert batch.vectors is not None
         assert batch.hidden_ids is not None and batch.hidden_rows is not None
-        vector_ids = batch.hidden_ids
+        vector_ids = batch.hidden_ids  # `hidden_rows` has the types of the same words
         if dropout:
             vector_ids = drop_ids(vector_ids, dropout)
         return cls(batch.hidden_rows, VectorInputs.of_ids(batch.vectors, vector_ids))
@@ -133,6 +133,7 @@ class HiddenLayer(Shim):
         inner = numpy.random.normal(scale=standard_deviation, size=(n_rows, self.width))
         bias = numpy.zeros(self.width, dtype="float32")
         outer = numpy.zeros((self.width, n_tags), dtype="float32")
+        # `restart` also drops the gradients of weights that were here before.
         self.restart(HiddenWeights(inner.astype("float32"), bias, outer))
 
     def restart(self, weights: HiddenWeights) -> None:
@@ -164,6 +165,7 @@ class HiddenLayer(Shim):
         """Compute what each unit gets from its inputs, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
             return HiddenInputs.of_batch(batch).score(self.weights.inner)
+        # The batch is predicted: take the sums of each word that were computed before.
         word_sums = self._update_word_sums(batch.word_cache)
         return word_sums.sum_windows(batch.word_ids, batch.lengths)
 
@@ -173,7 +175,8 @@ class HiddenLayer(Shim):
         inner = self.weights.inner
         word_sums = self._word_sums
         if word_sums is None or not word_sums.are_of(inner, cache):
-            slots = cache.hidden_slots
+            slots = cache.hidden_slots  # what the layer sees of a word, by offset
+            # To `WordSums` types are features: their weights stand above those of vectors.
             n_type_rows = count_type_rows(len(slots.by_offset))
             word_sums = WordSums.empty(
                 inner,

@@ -40,7 +40,7 @@ def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
         scores: list[float] = []
 
         def log_step(info: dict[str, Any] | None) -> None:
-            if info is not None:
+            if info is not None:  # it is None after steps without an evaluation
                 scores.append(info["score"])
             log_to_console(info)
 

@@ -80,12 +80,13 @@ def find_reading(
     if sets_sentence_starts(nlp, name):
         sentence_starts = True
     elif has_starts and lacks_starts:
-        sentence_starts = None
+        sentence_starts = None  # in some docs, but not in all
 
     # A component before this one may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
     is_retokenized = any(nlp.get_pipe_meta(name_before).retokenizes for name_before in names_before)
-    # A doc that was made of text has no sentence starts before the pipeline annotates it.
+    # A doc that was made of text has no sentence starts before the pipeline annotates it. So docs
+    # that have some are those of the file.
     return Reading(
         file_tokens=file_tokens or has_file_tokens or has_starts,
         tokenizer_tokens=not has_other_tokens and not is_retokenized,

@@ -123,7 +123,7 @@ def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]
     saved: dict[str, Any] = {}
     for part, read in readers.items():
         if part not in exclude:
-            with reading_part(part, name, f"{path}/"):
+            with reading_part(part, name, folder=f"{path}/"):
                 saved[part] = read(Path(path) / part)
     return saved
 
@@ -231,7 +231,7 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
         in its present form.
     RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
     """
-    cfg = deepcopy({**OPTIONAL, **saved})
+    cfg = deepcopy({**OPTIONAL, **saved})  # earlier versions didn't save the optional keys
     missing = [name for name in current if name not in cfg]
     if missing:
         raise ValueError(f"expected {', '.join(current)}, got no {missing[0]}: train again")
@@ -254,7 +254,7 @@ def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
     """Check that a saved `Temperature` has an overall number above 0, and numbers above 0 for none,
     some or all of the labels."""
     check_keys(temperature, Temperature._fields, "temperature")
-    check_keys(temperature["labels"], (), "temperature.labels", optional=labels)
+    check_keys(temperature["labels"], names=(), where="temperature.labels", optional=labels)
     _check_number(temperature["overall"], "temperature: overall", positive=True)
     for label, value in temperature["labels"].items():
         _check_number(value, f"temperature: {label}", positive=True)
@@ -326,6 +326,7 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
     no weights, unless its setting `keep_all` is true. Scores are the same without them. The model
     itself isn't changed, so that training can go on with all its features.
     """
+    # A shim is thinc's word for an object of a node that keeps its own data, such as the features.
     # The dictionary has the shims of each node, in the order of `walk`. Some are replaced by the
     # smaller shims that `_select_used` has made.
     slim_shims = _select_used(model)
@@ -355,6 +356,7 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     if weights.keep_all or not is_trained:
         return {}
     has_weights = weights.emissions.any(axis=1)  # whether a feature has a weight for any tag, (V,)
+    # A first pass has no weights if labels are read from docs in place of it.
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)

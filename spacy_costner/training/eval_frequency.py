@@ -75,7 +75,8 @@ class Evaluations(NamedTuple):
         of training."""
         if self.are_enough:
             return self
-        # The most steps that may lie between two evaluations: at least 1, also without examples.
+        # The most steps that may lie between two evaluations: at least 1, also without examples. In
+        # another order of the examples an epoch may have fewer steps than were counted.
         shortest_epoch = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:
@@ -124,7 +125,11 @@ def count_evaluations(
     # Without examples epochs have 0 steps, and the limit of 0 is none.
     n_steps = min((limit for limit in limits if limit > 0), default=None)
 
-    evaluations = Evaluations(min(steps_of_epochs), n_steps, training["eval_frequency"])
+    evaluations = Evaluations(
+        steps_per_epoch=min(steps_of_epochs),
+        n_steps=n_steps,
+        frequency=training["eval_frequency"],
+    )
     if before_init is evaluate_each_epoch:
         return evaluations.in_each_epoch()
     return evaluations

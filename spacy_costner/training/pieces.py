@@ -2,7 +2,8 @@
 
 A piece is a doc or a part of a doc. The chain takes it as a sequence of its own. But its tokens
 have the features that they have in the whole doc, so features can come from the tokens just before
-and after the piece. The piece together with these tokens is its window.
+and after the piece. The piece together with these tokens is its window. A doc is *taught* if it has
+soft targets, the probabilities of another model in place of gold tags: see `soft_targets`.
 
 The tokens of the corpus are numbered from 0. What is known of each token is stored once, in memory
 or in files. There are two segmentations of the same docs (see `segmentations`). In one of them only
@@ -175,6 +176,7 @@ def read_pieces(
         if targets.by_sequence is not None:
             has_borders = True
 
+    # All tokens are written. Now rows can be read.
     for columns in (token_store.columns, doc_store.columns, sequence_store.columns):
         columns.finish(token_store.n_tokens)
     if not has_borders:
@@ -439,6 +441,7 @@ class PieceStore:
         if examples:
             lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
 
+        # Weights and masks are None if no token needs them.
         weights = self._read_weights(pieces)
         is_possible = self._read_possible_tags(tokens)
         gold = self._template.gold._replace(

@@ -129,6 +129,7 @@ def expectations(
         counts = map_scores(_round_down, expected_counts)
         entropies, _ = chain.entropy(scores)
 
+        # The first four fields: "emissions", "transitions", "start" and "end"
         saved: Saved = dict(zip(Potentials._fields, counts[:4]))
         if len(lengths) > 1:
             saved["lengths"] = lengths
