@@ -54,7 +54,7 @@ def fit_cli(
     """
     if config_path is not None and str(config_path).startswith("-"):
         # The user gave no config, but settings such as --nlp.lang es. Typer took the first word of
-        # these for the path of the config.
+        # these for the path of the config. `read_overrides` and `words_of_command` read `ctx`.
         ctx.args.insert(0, str(config_path))
         ctx.params["config_path"] = None
         config_path = None

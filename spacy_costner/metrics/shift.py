@@ -273,9 +273,10 @@ def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
-    """Put scores into random order, and take at most `MOST_DOCS` of them. A test of docs in random
-    order says whether the docs as a whole are like the calibration docs. (In their own order, it
-    would also find changes from the first docs to the last.) Shape: (T,)"""
+    """Put scores into random order, and take at most `MOST_DOCS` of them, as a test of more would
+    take long. A test of docs in random order says whether the docs as a whole are like the
+    calibration docs. (In their own order, it would also find changes from the first docs to the
+    last.) Shape: (T,)"""
     order = numpy.random.default_rng(seed).permutation(len(scores))
     return numpy.asarray(scores, dtype="float64")[order[:MOST_DOCS]]
 

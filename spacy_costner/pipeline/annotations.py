@@ -121,7 +121,7 @@ def register_default() -> None:
     `span._.confidence` is None with a warning, in place of an error. If there is an extension of
     that name, it stays."""
     name = Confidence.extension
-    if not Span.has_extension(name):
+    if not Span.has_extension(name):  # for `force` see `register`
         Span.set_extension(name, getter=confidence_of, force=True)
 
 

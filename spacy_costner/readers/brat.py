@@ -152,7 +152,7 @@ def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
     its offsets."""
     if all(_has_its_text(entity, text) for entity in entities):
         return entities
-    ends = utf16_ends(text)
+    ends = utf16_ends(text)  # the end of each character, in code units
     converted: list[BratEntity] = []
     for entity in entities:
         fragments = [range_in_characters(fragment, ends) for fragment in entity.fragments]

@@ -304,6 +304,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
         # tokens, too.
         words, spaces = get_words_and_spaces(words, text)
     if task.has_unknown_spaces:
+        # A doc that is made without `spaces` has unknown spaces.
         return Doc(context.nlp.vocab, words=words)
     return Doc(context.nlp.vocab, words=words, spaces=spaces)
 

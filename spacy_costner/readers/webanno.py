@@ -125,7 +125,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     sentences = list(_read_sentences(path, lines, context.options.column))
     text = _join_texts(sentences)
 
-    ends = utf16_ends(text)
+    ends = utf16_ends(text)  # the end of each character, in code units
     tokens: list[TaskToken] = []
     for sentence in sentences:
         for i, line in enumerate(sentence.tokens):
