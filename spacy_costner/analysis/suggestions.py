@@ -59,7 +59,7 @@ def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
 
         - sum_y p(y) log p(y)
 
-    The sum is over all paths y of the doc, or over all tags y of the token. (`ner` is not used.)
+    The sum is over all paths y of the doc, or over all tags y of the token. (`ner` isn't used.)
     """
     probs = posterior.marginals.astype("float64")  # (N, number of tags)
     # The logarithm of the probability 0 is left at 0, as 0 log 0 counts as 0.
@@ -73,7 +73,7 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 
         1 - max_y p(y)
 
-    The maximum is over all paths y of the doc, or over all tags y of the token. (`ner` is not used.)
+    The maximum is over all paths y of the doc, or over all tags y of the token. (`ner` isn't used.)
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """

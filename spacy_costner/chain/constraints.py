@@ -35,8 +35,8 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
-    """Turn the allowed tags of each token into a mask, (N, K), if they aren't one already. Otherwise
-    they are the single tag that each token may have, (N,). `n_tags` is the number of tags, K."""
+    """Turn the allowed tags of each token into a mask, (N, K), if they aren't one already. If not,
+    they are the only allowed tag of each token, (N,). `n_tags` is the number of tags, K."""
     if allowed.ndim == 2:  # already a mask
         return allowed
     tags = get_array_module(allowed).arange(n_tags)
