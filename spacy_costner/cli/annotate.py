@@ -31,7 +31,7 @@ N_ERRORS = 5
     without=("make_executor",),
 )
 def annotate_cli(
-    run: partial[Summary],
+    run: partial[Summary],  # `annotate` with the options that `command` adds
     model: ModelArg,
     inputs: Annotated[
         list[Path],

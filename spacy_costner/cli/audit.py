@@ -48,7 +48,7 @@ N_PRINTED = 10
     without=("make_executor",),
 )
 def audit_cli(
-    run: partial[Audit],
+    run: partial[Audit],  # `audit` with the options that `command` adds
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
     corpus_path: Annotated[

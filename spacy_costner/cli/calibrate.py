@@ -26,7 +26,7 @@ from .tables import text_table
 
 @command(calibrate, without=("file_tokens", "source"))
 def calibrate_cli(
-    run: partial[Calibration],
+    run: partial[Calibration],  # `calibrate` with the options that `command` adds
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,

@@ -31,7 +31,7 @@ from .tables import markdown_table, mean_and_deviation
     without=("seeds", "overrides", "sweep", "make_executor", "on_end"),
 )
 def compare_cli(
-    run: partial[list[ComparedLoss]],
+    run: partial[list[ComparedLoss]],  # `compare` with the options that `command` adds
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Base config", exists=True)],
     test_path: Annotated[

@@ -25,7 +25,7 @@ from .output import JsonOption, errors_shown, print_result
     without=("tag_names",),
 )
 def convert_cli(
-    run: partial[Converted],
+    run: partial[Converted],  # `convert` with the options that `command` adds
     input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
     output_path: Annotated[
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")

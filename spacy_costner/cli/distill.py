@@ -32,7 +32,7 @@ from .tables import text_table
     },
 )
 def distill_cli(
-    run: partial[Distilled],
+    run: partial[Distilled],  # `distill` with the options that `command` adds
     ctx: typer.Context,
     teacher: Annotated[
         str,

@@ -38,7 +38,7 @@ MEASURES = ("entities", "precision", "recall", "f")
 
 @command(estimate, options={"name": Option("--name")}, without=["n_left_out"])
 def estimate_cli(
-    run: partial[Estimate],
+    run: partial[Estimate],  # `estimate` with the options that `command` adds
     model: ModelArg,
     docs_path: Annotated[
         Path,

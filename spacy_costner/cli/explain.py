@@ -22,7 +22,7 @@ from .tables import text_table
     options={"text": Option("--text", "-t"), "n_features": Option("--features", "-n", min=1)},
 )
 def explain_cli(
-    run: partial[Explanation],
+    run: partial[Explanation],  # `explain` with the options that `command` adds
     model: ModelArg,
     *,
     json_path: Annotated[

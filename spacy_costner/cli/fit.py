@@ -30,7 +30,7 @@ from .output import JsonOption, errors_shown, print_result
     without=("overrides", "command"),
 )
 def fit_cli(
-    run: partial[Fitted],
+    run: partial[Fitted],  # `fit` with the options that `command` adds
     ctx: typer.Context,
     config_path: Annotated[
         Path | None,

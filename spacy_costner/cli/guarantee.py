@@ -34,7 +34,7 @@ from .tables import number_or_dash, text_table
     without=("name", "file_tokens", "source"),
 )
 def guarantee_cli(
-    run: partial[Guarantee],
+    run: partial[Guarantee],  # `guarantee` with the options that `command` adds
     model: ModelArg,
     docs_path: DevArg,
     output_path: OutputOption,

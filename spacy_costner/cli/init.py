@@ -45,7 +45,7 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
 )
 @errors_shown()
 def init_cli(
-    run: partial[str],
+    run: partial[str],  # `init` with the options that `command` adds
     ctx: typer.Context,
     output_path: Annotated[
         Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)

@@ -41,7 +41,7 @@ SYNONYMS = {"PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
 
 @command(make_web_model, options={"keep_memory": Option("--memory/--no-memory")})
 def page_cli(
-    run: partial[WebModel],
+    run: partial[WebModel],  # `make_web_model` with the options that `command` adds
     model: ModelArg,
     output_path: Annotated[
         Path | None, Option("--output", "-o", help="Output HTML file", dir_okay=False)

@@ -38,7 +38,7 @@ whole numbers."""
     without=("source", "corpus"),
 )
 def report_cli(
-    run: partial[Report],
+    run: partial[Report],  # `report` with the options that `command` adds
     model: ModelArg,
     test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
     output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],

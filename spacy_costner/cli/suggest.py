@@ -30,7 +30,7 @@ N_PRINTED = 10
     without=("annotated",),
 )
 def suggest_cli(
-    run: partial[list[Suggestion]],  # the function `suggest`, with the options that `command` adds
+    run: partial[list[Suggestion]],  # `suggest` with the options that `command` adds
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output file: docs with predicted entities")
     ],

@@ -38,7 +38,7 @@ N_ROWS = 10
     without=("file_tokens", "source"),
 )
 def tune_cli(
-    run: partial[Tuning],
+    run: partial[Tuning],  # `tune` with the options that `command` adds
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,

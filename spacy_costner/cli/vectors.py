@@ -20,7 +20,7 @@ from .output import JsonOption, errors_shown, print_result
     },
 )
 def vectors_cli(
-    run: partial[LearnedVectors],
+    run: partial[LearnedVectors],  # `learn_vectors` with the options that `command` adds
     raw_paths: Annotated[
         list[Path],
         Argument(

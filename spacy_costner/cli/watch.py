@@ -33,7 +33,7 @@ ROWS_OF_PART = 10_000
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[Watched],  # the function `watch`, with the options that `command` adds
+    run: partial[Watched],  # `watch` with the options that `command` adds
     model: ModelArg,
     inputs: Annotated[
         list[Path],

@@ -37,7 +37,7 @@ def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
     """
     columns = template.make_columns()
     for column in columns:
-        column.prepare()
+        column.prepare()  # reads its file, such as the phrases of a gazetteer
 
     counts = _count(docs, template, columns)
     # The order matters: some columns are made of the values of columns before them.

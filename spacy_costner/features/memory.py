@@ -2,6 +2,7 @@
 docs.
 
 It gives a token features such as "the word was LOC in half to three quarters of its occurrences".
+`share_ids` finds the ids of such features from counts.
 In training a doc must not see its own labels. So labels are counted separately for each *unit*, a
 doc or several docs, and what a doc's own unit has counted is subtracted: see `label_counts`. A
 *text id* is the hash of the text of a doc, by which a doc is known again.

@@ -115,7 +115,7 @@ class ComputedVectors(StaticVectors):
         each. Shape: (W,)"""
         keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
         distinct_keys = dict.fromkeys(keys)
-        with _ADDING:
+        with _ADDING:  # one thread at a time
             new_keys = [key for key in distinct_keys if key not in self._id_of_key]
             if new_keys:
                 first_id = len(self._id_of_key)

@@ -230,7 +230,7 @@ def best_counts(
     # gold's tags, or one of the segments with other tags. `best_columns` has the columns of the
     # best segments: row 0 for gold's tags, row 1 for others. Shape: (2, places)
     scores_with = to_numpy(scores)[0, n_gold:]
-    best_of_group = _best_of_groups(scores_with, group_of_segment, 2 * n_wrong)
+    best_of_group = _best_of_groups(scores_with, group_of_segment, n_groups=2 * n_wrong)
     best_columns = xp.asarray(n_gold + best_of_group.reshape(2, n_wrong))
     # The scores with it (row 0) and without it (row 1). Shape: (2, gold entities + places)
     with_and_without = xp.concatenate([scores[:, :n_gold], scores[0, best_columns]], axis=1)
@@ -314,7 +314,8 @@ def segments_in_places(
     There are too many ways to have other tags in a place to list all of them. But each way agrees
     with gold at some first tokens, and then has a wrong tag. So segments end just before the first
     wrong tag, with a condition on the tag that follows. If the first tag of the place is wrong, the
-    segment is that tag.
+    segment is that tag. For example, gold has O O in a place. Then the segment with gold's tags is
+    O O. The segments with other tags are O, followed by any tag but O, and each single tag but O.
 
     wrong (Segments): The wrong entities, S of them.
     gold (Gold), potentials (Potentials): The batch.
