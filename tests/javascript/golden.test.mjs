@@ -35,20 +35,29 @@ test("the module says what it is", () => {
 test("a text can be decoded again with other options", () => {
   const text = golden.cases.at(-1).text;
   const posterior = ner.posterior(text);
+  const numbers = new Set();
   for (const threshold of [0.01, 0.9, 0.5]) {
-    assert.deepEqual(ner.decode(posterior, { threshold }), ner(text, { threshold }));
+    const decoded = ner.decode(posterior, { threshold });
+    assert.deepEqual(decoded, ner(text, { threshold }));
+    numbers.add(decoded.length);
   }
+  assert.equal(numbers.size, 3); // each threshold finds another number of entities
 });
 
 test("a low threshold finds what a high one finds, and more", () => {
+  let nFew = 0;
+  let nMore = 0;
   for (const { text } of golden.cases) {
     const few = ner(text, { threshold: 0.8 });
     const more = ner(text, { threshold: 0.5 });
+    nFew += few.length;
+    nMore += more.length;
     for (const entity of few) {
       assert.ok(more.some(({ start, end, label }) =>
         start === entity.start && end === entity.end && label === entity.label));
     }
   }
+  assert.ok(0 < nFew && nFew < nMore, `${nFew} and ${nMore} entities`);
 });
 
 test("a model is loaded from bytes, buffers, responses and URLs", async () => {
