@@ -8,13 +8,14 @@ import numpy
 import pytest
 from numpy.testing import assert_array_equal
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
 from spacy.util import minibatch
 from thinc.api import Adam
 
 from spacy_costner.ml import linear_part
+from spacy_costner.tags import SCHEMES
 from spacy_costner.training.pieces import batch_pieces, join_pieces
 
 from .support.config import HAMMING
@@ -83,6 +84,22 @@ def test_docs_without_annotation_are_not_cut() -> None:
     eg = article(nlp, 0, 1, 2, has_starts=False)
     eg.reference.set_ents([], default="missing")
     assert begins_of(nlp, eg, most_words=1) == [0]
+
+
+@pytest.mark.parametrize("outside", ["single", "before"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_docs_are_not_cut_where_an_entity_may_go_on(scheme: str, outside: str) -> None:
+    """The entity that begins at token 0 may go on at tokens 1 and 2, as they have no annotation.
+    The other tokens are O: there is a piece for each of them, but perhaps for the first."""
+    nlp, _ = initialized(scheme=scheme, outside=outside)
+    eg = article(nlp, 0, 1, 2, has_starts=False)
+    doc = eg.reference
+    doc.set_ents([Span(doc, 0, 1, "X")], outside=[doc[3:]], default="missing")
+
+    begins = begins_of(nlp, eg, most_words=1)
+
+    assert not {1, 2} & {*begins}
+    assert {*range(4, 10)} < {*begins}
 
 
 def test_an_entity_across_a_sentence_start_is_not_cut() -> None:

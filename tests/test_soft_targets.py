@@ -13,6 +13,7 @@ from spacy.training import Example
 from spacy_costner import chain
 from spacy_costner.tags import Tags
 from spacy_costner.training.pieces import join_pieces
+from spacy_costner.training.pieces import read_pieces as pieces_of_corpus
 from spacy_costner.training.soft_targets import (
     SOFT_TARGETS_KEY,
     SoftTargets,
@@ -310,6 +311,24 @@ def test_docs_with_soft_targets_are_not_cut_into_pieces() -> None:
     _, ner, examples = taught(n_taught=1)
     lengths = [len(piece) for piece in read_pieces(ner, examples, most_words=1)]
     assert lengths == [3, 1, 1, 1, 1, 2]
+
+
+def test_docs_with_soft_targets_are_not_cut_at_borders() -> None:
+    """Both docs have two sentences. The first has three words and soft targets, of a teacher that
+    cuts it between the sentences, too: reading the piece does so. The second has four words."""
+    _, ner, examples = taught(n_taught=0, sentence_boundaries=True)
+    examples = examples[:2]
+    cut_soft_targets(examples[0], [2, 1], Tags(["X"], "BILUO"))
+    for eg in examples:
+        for doc in (eg.predicted, eg.reference):
+            for token in doc:
+                token.is_sent_start = token.i in (0, 2)
+
+    pieces = pieces_of_corpus(ner.model, ner.objective, ner.chain_tags, examples).by_sequence
+
+    assert [len(piece) for piece in pieces] == [3, 2, 2]
+    _, targets = join_pieces(pieces).read()
+    assert targets.lengths.tolist() == [2, 1, 2, 2]
 
 
 def test_pieces_have_soft_targets() -> None:
