@@ -419,7 +419,8 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         ([prodigy([(0, 2, "PER"), (15, 19, "LOC")])], "-OOOBO", OUTSIDE_TOKENS, 1),
         ([prodigy([(5, 10, "PER")])], "O--OOO", OUTSIDE_TOKENS, 1),
         ([prodigy([(0, 2, "X"), (0, 7, "PER")])], "--OOOO", OUTSIDE_TOKENS, 1),
-        ([prodigy([(0, 11, "PER"), (4, 7, "X"), SPANS[2]])], "---OBO", "spans overlap", 1),
+        ([prodigy([(0, 11, "A"), (4, 7, "B"), (8, 11, "C"), SPANS[2]])], "---OBO", "spans overlap",
+         1),
         ([prodigy([(0, 3, "PER"), (0, 3, "ORG")])], "-OOOOO", "spans overlap", 1),
         ([prodigy([(0, 7, "A"), (4, 11, "B"), (8, 14, "C")])], "----OO", "spans overlap", 1),
         ([prodigy([(0, 4, "PER")])], "BOOOOO", "spans begin or end with white space", 1),
@@ -434,6 +435,8 @@ SEVERAL_WAYS = "texts were annotated in several ways"
          "examples that were rejected or ignored are left out", 2),
         # Yes to one span says nothing of others.
         (accepted_one_by_one(*SPANS[:2]), "B-B---", "", 0),
+        # It doesn't count beside the annotation of the whole text.
+        ([prodigy(SPANS[:1]), *accepted_one_by_one(SPANS[1])], "BOOOOO", SEVERAL_WAYS, 1),
         ([prodigy(SPANS)] * 2, "BOBOBO", "texts were annotated several times in the same way", 1),
         ([prodigy(SPANS), prodigy(SPANS[:1])], "BO-O-O", SEVERAL_WAYS, 1),
         ([prodigy(SPANS[:1]), prodigy([(0, 7, "PER")])], "--OOOO", SEVERAL_WAYS, 1),
@@ -443,7 +446,7 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         "two within one", "two labels", "chain of overlaps", "ends with a blank", "only a blank",
         "the same twice", "another text than its own", "offsets of JavaScript", "no annotation",
         "an empty text", "accepted without spans", "rejected and ignored", "yes to one span each",
-        "two equal tasks", "a task with more spans", "a task with another span",
+        "yes to another span", "two equal tasks", "a task with more spans", "a task with another span",
     ],
 )  # fmt: skip
 def test_tokens_whose_annotation_is_unclear_are_missing_it_and_reported(
@@ -467,13 +470,33 @@ def test_a_text_that_two_people_have_not_annotated_has_no_annotation(tmp_path: P
     assert iob_letters(doc) == "------"
 
 
+def test_the_id_of_an_entity_is_that_of_the_last_span_with_its_tokens(tmp_path: Path) -> None:
+    """Spans of one task, which differ in a blank, and those of two tasks about the same text."""
+    first = {"start": 0, "end": 3, "label": "PER", "id": "Q1"}
+    last = {**first, "end": 4, "id": "Q2"}
+    tasks = [{**prodigy([]), "spans": [span]} for span in (first, {**first, "id": "Q3"})]
+
+    (doc_of_one,) = read_corpus(
+        write_jsonl(tmp_path / "one.jsonl", [{**prodigy([]), "spans": [first, last]}])
+    )
+    (doc_of_two,) = read_corpus(write_jsonl(tmp_path / "two.jsonl", tasks))
+
+    assert [(ent.text, ent.ent_id_) for ent in doc_of_one.ents] == [("Kim", "Q2")]
+    assert [(ent.text, ent.ent_id_) for ent in doc_of_two.ents] == [("Kim", "Q3")]
+
+
 def test_rejected_spans_become_incorrect_spans(tmp_path: Path) -> None:
-    """They say nothing about the other tokens of their doc, whose annotation is missing."""
-    kim, ann = SPANS[0], SPANS[1]
-    path = write_jsonl(tmp_path / "a.jsonl", [prodigy([kim]), rejected(ann)])
+    """They say nothing about the other tokens of their doc, whose annotation is missing. Where two
+    spans were rejected together, nobody knows which is wrong: the text is left out."""
+    kim, ann, oslo = SPANS
+    tasks = [prodigy([kim]), rejected(ann), prodigy([kim, oslo], answer="reject")]
+    path = write_jsonl(tmp_path / "a.jsonl", tasks)
 
-    accepted_doc, rejected_doc = read_corpus(path, incorrect_spans_key="wrong")
+    info = CorpusInfo()
+    accepted_doc, rejected_doc = read_corpus(path, info, incorrect_spans_key="wrong")
 
+    (problem,) = info.problems
+    assert problem.places == [f"{path}, line 3: reject: {TEXT!r}"]
     assert iob_letters(accepted_doc) == "BOOOOO"
     assert iob_letters(rejected_doc) == "------"
     (span,) = rejected_doc.spans["wrong"]

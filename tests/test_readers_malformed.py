@@ -94,6 +94,7 @@ WORD_LINES: dict[str, tuple[str, str]] = {
     "an empty token": ('{"tokens": [""], "ner_tags": ["O"]}', "tokens: expected words, got ''"),
     "a tag without name": ('{"tokens": ["Kim"], "ner_tags": [1]}', "expected names of tags, got 1"),
     "a tag that is a list": ('{"tokens": ["Kim"], "ner_tags": [[]]}', "expected tags, got []"),
+    "a tag that is true": ('{"tokens": ["Kim"], "ner_tags": [true]}', "expected tags, got True"),
     "missing prefix": ('{"tokens": ["Kim"], "ner_tags": ["LOC"]}', "such as 'B-PER', got 'LOC'"),
     "missing label": ('{"tokens": ["Kim"], "ner_tags": ["I-"]}', "expected a tag with a label"),
     "text and spans": (GOOD_TASK.strip(), "expected tokens and ner_tags"),
@@ -396,11 +397,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_corpus(tmp_path / "none.conll")
 
 
-def test_a_number_of_a_tag_without_name_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [2, -1])
+def test_a_number_of_a_tag_without_name_is_refused(number: int, tmp_path: Path) -> None:
+    """There are two names, of 0 and 1."""
     path = tmp_path / "corpus.jsonl"
-    path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
+    path.write_text(f'{{"tokens": ["Kim"], "ner_tags": [{number}]}}')
 
-    with pytest.raises(CorpusError, match="line 1: ner_tags: expected a tag from 0 to 1, got 3"):
+    message = f"line 1: ner_tags: expected a tag from 0 to 1, got {number}$"
+    with pytest.raises(CorpusError, match=message):
         read_corpus(path, tag_names=["O", "B-PER"])
 
 
