@@ -446,7 +446,8 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         "two within one", "two labels", "chain of overlaps", "ends with a blank", "only a blank",
         "the same twice", "another text than its own", "offsets of JavaScript", "no annotation",
         "an empty text", "accepted without spans", "rejected and ignored", "yes to one span each",
-        "yes to another span", "two equal tasks", "a task with more spans", "a task with another span",
+        "yes to another span", "two equal tasks", "a task with more spans",
+        "a task with another span",
     ],
 )  # fmt: skip
 def test_tokens_whose_annotation_is_unclear_are_missing_it_and_reported(
