@@ -422,7 +422,7 @@ def parse_entry(line: bytes) -> Entry | None:
             return None
     if not OUTPUT.fullmatch(json_entry["file"]):
         return None
-    messages = json_entry.get("warnings", [])
+    messages = json_entry.get("warnings", [])  # 0.3.0 wrote none
     if not is_list_of(messages, str):
         return None
     shift: dict[str, PartMeasures] = {}

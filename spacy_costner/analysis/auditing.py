@@ -219,6 +219,7 @@ def audit(
         mistake_cost = make_cost(make_table(tags), tags)
     suspects = rank(folds, docs, mistake_cost)
 
+    # Each suspect counts under its kind. Those that are inconsistent count there, too.
     kinds = dict.fromkeys([*KINDS, "inconsistent"], 0)
     for suspect in suspects:
         if suspect.is_probable:  # the others are in the file, but don't count as mistakes
@@ -793,7 +794,7 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
         raise place.refuse(f"expected the text of doc {doc_index}, {text!r}, got {task.text!r}")
 
     # Spans as (start, end, label), in characters of the text of the task
-    annotated_spans = spans_from_json(annotated, text, "annotated", place)
+    annotated_spans = spans_from_json(annotated, text, key="annotated", place=place)
     annotated_keys = {(span.start, span.end, span.label) for span in annotated_spans}
     corrected_keys = {(span.start, span.end, span.label) for span in task.spans or ()}
 

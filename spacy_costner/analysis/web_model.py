@@ -99,6 +99,8 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
         "decoding": decoding,
         "temperature": _describe_temperature(ner),
         "promise": info["promise"],
+        # Of the boundaries that True stands for, sentence starts and line breaks, a page has the
+        # latter.
         "cuts_at_lines": ner.annotation.sentence_boundaries is True,
         "impossible_tags": _untrained_tags(ner),
         # Labels that the component learns but doesn't write

@@ -65,7 +65,8 @@ class DocumentColumn(LabelColumn):
         """Group the tokens of each doc by the value of the attribute. Only capitalised words and
         words with a digit are in a group."""
         keys = batch.tokens.keys[self.attribute]
-        takes_part = (batch.is_capitalised | batch.has_digit) & (keys != 0)
+        has_value = keys != 0
+        takes_part = (batch.is_capitalised | batch.has_digit) & has_value
         return number_occurrences(keys, takes_part, batch.tokens.lengths)
 
     def find_label_values(

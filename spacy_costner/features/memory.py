@@ -187,7 +187,7 @@ class LabelMemory:
         """
         # The id -1, which stands for no feature, finds the last entry.
         is_id_used = numpy.append(is_feature_used, False)
-        is_value_used = is_id_used[self.features].any(axis=1)
+        is_value_used = is_id_used[self.features].any(axis=1)  # (V, width) to (V,)
         counts = self.counts.select(is_value_used)
         return LabelMemory(self.labels, counts, self.text_ids, self.units)
 

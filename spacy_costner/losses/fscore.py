@@ -56,6 +56,7 @@ def make_mce_f(
     RAISES (ValueError): If a parameter is out of its range, or if slope or offset is set and psi
         is 1.
     """
+    # `one_of`, `above` and others return a number, or refuse it by the names of loss and parameter.
     checked_psi = one_of((1.0, math.inf), "MCEF", "psi", number(psi))
     # With psi = inf the loss has a kink where another path becomes the best one.
     is_smooth = checked_psi == 1

@@ -25,6 +25,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     multiplier (float): How much is added to a score for each unit of cost. It has to be above 0.
     RAISES (ValueError): If the multiplier is not above 0, or not finite.
     """
+    # `above` returns the number, or refuses it by the names of the loss and the parameter.
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
     # The loss is one ratio over the batch. Scores that were trained with it give no probabilities.
@@ -57,6 +58,7 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
     paths = chain.forward_backward(uniform_over_legal(potentials))
     mean, backprop_mean = paths.expectation(scores)
     _, backprop_log_z = paths.log_partition()
+    # A sequence without annotation has the weight 0.
     weights = sequence_weights(gold, mean) * has_annotation(gold, potentials)
     covariance = backprop_mean(weights)
     # The features of gold minus the mean features of all paths, summed over the batch.

@@ -73,6 +73,7 @@ def find_reading(
                 has_file_tokens = True
         if begins_sentences(doc):
             has_starts = True
+        # A single token doesn't show whether sentence starts are known.
         if len(doc) > 1 and not doc.has_annotation("SENT_START"):
             lacks_starts = True
 

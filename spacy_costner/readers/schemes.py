@@ -207,7 +207,7 @@ def _split_tags(
     # something else, such as parts of speech.
     if "O" not in tag_set:
         raise refuse_tag(tag, f"expected tags, O among them, got only such as {shown(tag)}")
-    return {tag: SplitTag("", tag) for tag in without_prefix}
+    return {tag: SplitTag(prefix="", label=tag) for tag in without_prefix}
 
 
 def _check_prefixes(

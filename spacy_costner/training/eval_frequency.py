@@ -108,6 +108,7 @@ def count_evaluations(
     max_steps = training["max_steps"]
     if max_epochs < 0:  # -1 stands for a stream
         return None
+    # Count several epochs: in another order, the docs may give another number of batches.
     n_passes = N_PASSES
     if max_epochs:  # 0 is no limit of epochs
         n_passes = min(max_epochs, N_PASSES)

@@ -402,7 +402,7 @@ class PieceStore:
             for first, end in pairwise([0, *cuts[i], len(eg.predicted)]):
                 tokens_of_piece = slice(doc_begin + first, doc_begin + end)
                 number = self._add_piece(tokens_of_piece, tokens_of_doc, weight)
-                pieces.append(Piece(self, number, end - first, kept_example))
+                pieces.append(Piece(self, number, n_tokens=end - first, example=kept_example))
         return pieces
 
     def _add_piece(self, tokens: slice, tokens_of_doc: slice, weight: float) -> int:
@@ -452,7 +452,7 @@ class PieceStore:
             features=features.rows,
         )
         constraints = self._template.constraints._replace(emissions=is_possible)
-        targets = Targets(self.tags, gold, constraints, lengths, piece_of)
+        targets = Targets(self.tags, gold, constraints, lengths, doc_of_sequence=piece_of)
 
         if examples:
             soft, _ = read_soft_targets(

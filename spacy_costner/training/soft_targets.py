@@ -292,7 +292,7 @@ def read_soft_targets(
         has_path[doc_of_sequence[lacks_path]] = False
 
     soft_weights = numpy.zeros(len(examples))
-    expected = no_scores(lengths, len(tags), "float64")
+    expected = no_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
     entropy = 0.0
     for doc in taught_docs:
         if has_path[doc.example_number]:
