@@ -97,12 +97,12 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
     attributes = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
     orth, iob, label, is_space, sentence_start = read_attributes(docs, attributes)
     return TokenAttrs(
-        orth,
-        iob.astype("int32"),
-        label,
-        is_space == 1,
-        sentence_start == 1,
-        doc_lengths(docs),
+        orth=orth,
+        iob=iob.astype("int32"),
+        label=label,
+        is_space=is_space == 1,
+        begins_sentence=sentence_start == 1,  # other values: it doesn't, or it is not known
+        lengths=doc_lengths(docs),
     )
 
 

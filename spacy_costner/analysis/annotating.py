@@ -928,7 +928,7 @@ def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
     doc.user_data["id"] = row.id
     # DocBin packs categories and groups of spans only when the part is complete. An error would
     # then stop all docs of the part. They are packed here as a trial, so that only this doc fails.
-    pack = PACKERS.packer.pack
+    pack = PACKERS.packer.pack  # the packer of this thread
     pack([doc.cats, [(group.name, group.attrs) for group in doc.spans.values()]])
     # The user data are packed as DocBin packs them, but by one packer for all docs. DocBin would
     # make a packer for each doc, which takes three quarters of the time.

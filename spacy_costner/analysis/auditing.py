@@ -251,7 +251,8 @@ def cross_fit(
     code_path: Path | None = None,
 ) -> list[Fold]:
     """Predict docs, none of them empty, by models that have not seen them. The temperature of a
-    fold is the geometric mean of the temperatures that fit the other folds.
+    fold, which its scores are divided by, is the geometric mean of the temperatures that fit the
+    other folds.
 
     If the features of the config have `document`, the second pass of a model normally sees which
     labels a first pass predicts for other occurrences of a word in the doc. Here it sees the

@@ -138,7 +138,7 @@ def describe_words(column: WordColumn, arrays: dict[str, ArrayXd]) -> Descriptio
         return {"kind": name, **values}
     if name in PAGE_FLAGS:
         return {"kind": "flag", "flag": name, **values}
-    if name in FLAGS:
+    if name in FLAGS:  # spaCy has it, but a page can't compute it
         raise refusal(f"the flag {name}")
     return {"kind": "attribute", "attribute": _word_attribute(name), **values}
 

@@ -539,7 +539,7 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
     """
     nonempty = [row for row in rows if row["n"] > 0]
     confidence = [row["confidence"] for row in nonempty]
-    precision = [row["right"] for row in nonempty]
+    precision = [row["right"] for row in nonempty]  # the share of correct entities
     intervals = [wilson_interval(row["right"], row["n"]) for row in nonempty]
     low, high = zip(*intervals)
 
@@ -593,7 +593,7 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
 
 def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
     """Plot the martingale of a test for a shift after each doc, on a logarithmic scale, and the
-    level at which the test alarms.
+    level at which the test alarms. The martingale is what the bets of the test have won so far.
 
     log_martingale (Sequence[float]): The natural logarithm of the martingale after each doc.
     level (float): The martingale at which the test alarms, not its logarithm.

@@ -79,6 +79,7 @@ def recount_labels(
     RETURNS (list[Column]): The columns.
     """
     labels = LabelCounts([*template.memory], template.memory_unit)
+    # Label memory needs only the attributes of its columns.
     reader = reader_of([column for column in columns if column.wants_labels])
     for batch in minibatch(docs, N_DOCS):
         labels.add(batch, reader.read(batch))

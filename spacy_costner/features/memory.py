@@ -210,7 +210,7 @@ class LabelMemory:
         """Look values up by their hashes. Returns the index of each, -1 if it is unknown.
         Shape: (N,)"""
         if not self._has_long_keys:
-            keys = keys & LOWEST_32_BITS
+            keys = keys & LOWEST_32_BITS  # the memory has only these bits of hashes
         return self._value_ids.find(keys)
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:

@@ -147,7 +147,7 @@ def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
     RETURNS (list[Ints1d]): For each doc the lengths of its sequences.
     """
     if not len(doc_of_sequence):
-        return []
+        return []  # `split` would make one empty group
     # Split where the doc changes: before the first sequence of each doc but the first doc.
     first_sequences = numpy.flatnonzero(numpy.diff(doc_of_sequence)) + 1
     return numpy.split(lengths, first_sequences)
