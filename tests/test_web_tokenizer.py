@@ -7,7 +7,6 @@ import lzma
 import random
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,52 +101,41 @@ def check(process: Node, nlp: Language, texts: list[str]) -> None:
         assert tokens == copy_of(list(nlp.tokenizer(text)), text), text
 
 
-@pytest.fixture(scope="module")
-def pipelines() -> dict[str, Language]:
-    """A pipeline of each language."""
-    return {lang: spacy.blank(lang) for lang in LANGUAGES}
+@pytest.fixture(scope="module", params=LANGUAGES)
+def nlp(request: pytest.FixtureRequest) -> Language:
+    """A pipeline of each language, one after another."""
+    return spacy.blank(request.param)
 
 
 @pytest.fixture(scope="module")
-def processes(pipelines: dict[str, Language]) -> Iterator[dict[str, tuple[Node, Language]]]:
-    """For each language, a process of Node with its tokenizer, and a pipeline."""
-    with ExitStack() as stack:
-        made = {}
-        for lang, nlp in pipelines.items():
-            process = stack.enter_context(node(SCRIPT))
-            process.ask({"description": describe_tokenizer(nlp), "texts": []})
-            made[lang] = (process, nlp)
-        yield made
+def process(nlp: Language) -> Iterator[Node]:
+    """A process of Node with the tokenizer of a pipeline."""
+    with node(SCRIPT) as process:
+        process.ask({"description": describe_tokenizer(nlp), "texts": []})
+        yield process
 
 
 @needs_node
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_hard_texts(processes: dict[str, tuple[Node, Language]], lang: str) -> None:
-    sentences = import_module(f"spacy.lang.{lang}.examples").sentences
-    check(*processes[lang], [*SPACES, *HARD, *sentences])
+def test_hard_texts(process: Node, nlp: Language) -> None:
+    sentences = import_module(f"spacy.lang.{nlp.lang}.examples").sentences
+    check(process, nlp, [*SPACES, *HARD, *sentences])
 
 
 @needs_node
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_texts_of_the_tests_of_spacy(
-    processes: dict[str, tuple[Node, Language]], lang: str
-) -> None:
-    files = [*(SPACY_TESTS / "tokenizer").glob("*.py"), *(SPACY_TESTS / "lang" / lang).glob("*.py")]
+def test_texts_of_the_tests_of_spacy(process: Node, nlp: Language) -> None:
+    folders = [SPACY_TESTS / "tokenizer", SPACY_TESTS / "lang" / nlp.lang]
+    files = [*folders[0].glob("*.py"), *folders[1].glob("*.py")]
     texts = [(SPACY_TESTS / "tokenizer" / "sun.txt").read_text(encoding="utf8")]
     for path in files:
         for item in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
             if isinstance(item, ast.Constant) and isinstance(item.value, str):
                 texts.append(item.value)
     assert len(texts) > 700
-    check(*processes[lang], texts)
+    check(process, nlp, texts)
 
 
 @needs_node
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_special_cases_beside_affixes(
-    processes: dict[str, tuple[Node, Language]], lang: str
-) -> None:
-    process, nlp = processes[lang]
+def test_special_cases_beside_affixes(process: Node, nlp: Language) -> None:
     random_state = random.Random(0)
     rules = list(nlp.tokenizer.rules)
     texts = []
@@ -161,26 +149,33 @@ def test_special_cases_beside_affixes(
     check(process, nlp, texts)
 
 
-@needs_node
-@pytest.mark.parametrize("lang", LANGUAGES)
-@given(data=st.data())
-def test_any_text(
-    processes: dict[str, tuple[Node, Language]], lang: str, data: st.DataObject
-) -> None:
-    process, nlp = processes[lang]
+@pytest.fixture(scope="module")
+def lists_of_texts(nlp: Language) -> st.SearchStrategy[list[str]]:
+    """Lists of texts that are made of special cases, ATOMS and any characters."""
     pieces = st.one_of(
         st.sampled_from(ATOMS),
         st.sampled_from(sorted(nlp.tokenizer.rules)),
         st.characters(exclude_categories=["Cs"]),
     )
     texts = st.lists(pieces, max_size=12).map("".join)
-    check(process, nlp, data.draw(st.lists(texts, max_size=20)))
+    return st.lists(texts, max_size=20)
+
+
+@needs_node
+@given(data=st.data())
+def test_any_text(
+    process: Node,
+    nlp: Language,
+    lists_of_texts: st.SearchStrategy[list[str]],
+    data: st.DataObject,
+) -> None:
+    check(process, nlp, data.draw(lists_of_texts))
 
 
 @needs_node
 @pytest.mark.slow
-def test_a_megabyte_in_one_line(processes: dict[str, tuple[Node, Language]]) -> None:
-    process, nlp = processes["es"]
+@pytest.mark.parametrize("nlp", ["es"], indirect=True)
+def test_a_megabyte_in_one_line(process: Node, nlp: Language) -> None:
     words = "La señora García-Page (Sr. del PP), 3,5 % o sea 1.000€ 😀 «vive» en EE.UU. "
     text = (words * 14_000)[:1_000_000]
     assert len(text) == 1_000_000
@@ -190,9 +185,11 @@ def test_a_megabyte_in_one_line(processes: dict[str, tuple[Node, Language]]) -> 
 @needs_node
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "lang, name", [("es", "conll2002_es/esp.testa"), ("en", "raw/news.txt.xz")]
+    "nlp, name",
+    [("es", "conll2002_es/esp.testa"), ("en", "raw/news.txt.xz")],
+    indirect=["nlp"],
 )
-def test_corpora(processes: dict[str, tuple[Node, Language]], lang: str, name: str) -> None:
+def test_corpora(process: Node, nlp: Language, name: str) -> None:
     paths = [folder / name for folder in CORPORA if (folder / name).is_file()]
     if not paths:
         pytest.skip(f"requires {name}")
@@ -210,7 +207,7 @@ def test_corpora(processes: dict[str, tuple[Node, Language]], lang: str, name: s
                 break
     texts = [" ".join(sentence) for sentence in sentences]
     without_spaces = [re.sub(r" (?=[,.;:!?)»%])|(?<=[(«¿¡]) ", "", text) for text in texts]
-    check(*processes[lang], [*texts, *without_spaces])
+    check(process, nlp, [*texts, *without_spaces])
 
 
 @needs_node
@@ -269,18 +266,15 @@ def test_other_settings(settings: dict[str, Any]) -> None:
         check(process, nlp, texts)
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_description_is_json_and_small(pipelines: dict[str, Language], lang: str) -> None:
-    description = describe_tokenizer(pipelines[lang])
+def test_the_description_is_json_and_small(nlp: Language) -> None:
+    description = describe_tokenizer(nlp)
     text = json.dumps(description)
     assert len(text) < 200_000
     assert json.loads(text) == description
 
 
-def test_a_saved_pipeline_has_the_same_description(
-    pipelines: dict[str, Language], tmp_path: Path
-) -> None:
-    nlp = pipelines["de"]
+@pytest.mark.parametrize("nlp", ["de"], indirect=True)
+def test_a_saved_pipeline_has_the_same_description(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path)
     assert describe_tokenizer(spacy.load(tmp_path)) == describe_tokenizer(nlp)
 
