@@ -38,7 +38,7 @@ from spacy_costner.decoding import Temperature
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 
-from .support.browser import browser, needs_chromium
+from .support.browser import Browser, needs_chromium
 from .support.commands import run
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -585,29 +585,30 @@ def test_page_has_the_lines_of_the_file(audited: Audited, tmp_path: Path) -> Non
 
 @needs_chromium
 @pytest.mark.slow
-def test_answers_are_given_by_keys_and_saved(audited: Audited, tmp_path: Path) -> None:
+def test_answers_are_given_by_keys_and_saved(
+    audited: Audited, tab: Browser, tmp_path: Path
+) -> None:
     """Keys accept the first suspect, accept and then reject the second one, and reject the third
     one."""
     path = tmp_path / "audit.html"
     path.write_text(audit_page(audited.top, audited.docs), encoding="utf8")
     saved = tmp_path / "answers.jsonl"
 
-    with browser(tmp_path) as tab:
-        tab.open(path, width=420)
-        assert tab.run("document.documentElement.scrollWidth") <= 420
-        assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
-        tab.run("document.querySelector('input').focus()")
-        # A suspect has two radio buttons: accept, then reject. Space chooses the first one, an
-        # arrow the next one, and Tab goes on to the next suspect.
-        for key in (" ", "Tab", " ", "ArrowRight", "Tab", "ArrowRight"):
-            tab.press(key)
-        assert tab.run("byId('answered').textContent") == "1 accepted, 2 rejected, 1 to do"
-        tab.run("byId('save').focus()")
-        tab.press("Enter")
-        for _ in range(100):  # until the browser has saved it
-            if saved.exists() and saved.stat().st_size:
-                break
-            sleep(0.1)
+    tab.open(path, width=420)
+    assert tab.run("document.documentElement.scrollWidth") <= 420
+    assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
+    tab.run("document.querySelector('input').focus()")
+    # A suspect has two radio buttons: accept, then reject. Space chooses the first one, an
+    # arrow the next one, and Tab goes on to the next suspect.
+    for key in (" ", "Tab", " ", "ArrowRight", "Tab", "ArrowRight"):
+        tab.press(key)
+    assert tab.run("byId('answered').textContent") == "1 accepted, 2 rejected, 1 to do"
+    tab.run("byId('save').focus()")
+    tab.press("Enter")
+    for _ in range(100):  # until the browser has saved it
+        if saved.exists() and saved.stat().st_size:
+            break
+        sleep(0.1)
 
     lines = read_json_lines(saved)
     answers = [line.pop("answer") for line in lines]

@@ -1,6 +1,5 @@
 """Tests of pages whose labels, texts and file names are markup: none of it is run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,10 @@ from spacy_costner.analysis.reporting import report
 from spacy_costner.cli.audit import audit_page
 from spacy_costner.cli.report import report_page
 
-from .support.browser import Browser, browser, needs_chromium
+from .support.browser import Browser, needs_chromium
 from .support.markup import HOSTILE, RUN
 from .support.pipelines import pipeline
 from .support.vocabs import blank_vocab
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A tab of a browser, which tests use one after another."""
-    with browser(tmp_path_factory.mktemp("browser")) as tab:
-        yield tab
 
 
 def make_docs(labels: list[str]) -> list[Doc]:

@@ -27,7 +27,7 @@ from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers import read_tasks
 
 from .support.annotation import NAMES, TOWNS, make_texts
-from .support.browser import Browser, browser, needs_chromium
+from .support.browser import Browser, needs_chromium
 from .support.commands import run
 from .support.markup import HOSTILE, RUN
 from .support.node import NODE, Node, needs_node, node
@@ -359,193 +359,180 @@ def saved_file(folder: Path) -> Path:
 
 @pytest.mark.slow
 @needs_chromium
-def test_type_slide_and_save(page: Path, tmp_path: Path) -> None:
-    with browser(tmp_path) as tab:
-        open_page(tab, page)
-        assert tab.run("document.title") == "people 0.0.0: entities"
-        assert tab.run(SPANS) == ENTITIES
-        # The page has loaded nothing else.
-        assert tab.run("performance.getEntriesByType('resource').length") == 0
-        # The colour of PERSON in displaCy, #aa9cfc
-        colour = "getComputedStyle(document.querySelector('#entities mark')).backgroundColor"
-        assert tab.run(colour) == "rgb(170, 156, 252)"
+def test_type_slide_and_save(page: Path, tab: Browser, tmp_path: Path) -> None:
+    open_page(tab, page)
+    assert tab.run("document.title") == "people 0.0.0: entities"
+    assert tab.run(SPANS) == ENTITIES
+    # The page has loaded nothing else.
+    assert tab.run("performance.getEntriesByType('resource').length") == 0
+    # The colour of PERSON in displaCy, #aa9cfc
+    colour = "getComputedStyle(document.querySelector('#entities mark')).backgroundColor"
+    assert tab.run(colour) == "rgb(170, 156, 252)"
 
-        type_text(tab, "Yesterday Dora left Cairo with bag 3 .\n\n😀 Yesterday Bo left Oslo .")
-        assert tab.run(SPANS) == [["Dora", "PER"], ["Cairo", "LOC"], ["Bo", "PER"], ["Oslo", "LOC"]]
-        assert tab.run("byId('facts').textContent").startswith("4 entities, ")
+    type_text(tab, "Yesterday Dora left Cairo with bag 3 .\n\n😀 Yesterday Bo left Oslo .")
+    assert tab.run(SPANS) == [["Dora", "PER"], ["Cairo", "LOC"], ["Bo", "PER"], ["Oslo", "LOC"]]
+    assert tab.run("byId('facts').textContent").startswith("4 entities, ")
 
-        # A higher threshold has fewer entities, a costlier miss more.
-        tab.run("byId('threshold').focus()")
-        tab.press("End")
-        tab.wait("byId('busy').hidden && byId('by-threshold').checked")
-        assert tab.run("byId('threshold-text').textContent") == "0.99"
-        n_sure = tab.run("document.querySelectorAll('#entities mark').length")
-        tab.run("byId('miss').focus()")
-        tab.press("End")
-        tab.wait("byId('busy').hidden && byId('threshold').value === '0.02'")
-        assert tab.run("byId('miss').getAttribute('aria-valuetext')") == "50 false alarms"
-        assert tab.run("document.querySelectorAll('#entities mark').length") > n_sure
+    # A higher threshold has fewer entities, a costlier miss more.
+    tab.run("byId('threshold').focus()")
+    tab.press("End")
+    tab.wait("byId('busy').hidden && byId('by-threshold').checked")
+    assert tab.run("byId('threshold-text').textContent") == "0.99"
+    n_sure = tab.run("document.querySelectorAll('#entities mark').length")
+    tab.run("byId('miss').focus()")
+    tab.press("End")
+    tab.wait("byId('busy').hidden && byId('threshold').value === '0.02'")
+    assert tab.run("byId('miss').getAttribute('aria-valuetext')") == "50 false alarms"
+    assert tab.run("document.querySelectorAll('#entities mark').length") > n_sure
 
-        tab.run("byId('as-pipeline').click(); byId('save').focus()")
-        tab.wait("byId('busy').hidden")
-        tab.press("Enter")
-        ((_, task),) = read_tasks(saved_file(tmp_path))
-        words = [task.text[span.start : span.end] for span in task.spans or ()]
-        assert words == ["Dora", "Cairo", "Bo", "Oslo"]
+    tab.run("byId('as-pipeline').click(); byId('save').focus()")
+    tab.wait("byId('busy').hidden")
+    tab.press("Enter")
+    ((_, task),) = read_tasks(saved_file(tmp_path))
+    words = [task.text[span.start : span.end] for span in task.spans or ()]
+    assert words == ["Dora", "Cairo", "Bo", "Oslo"]
 
-        # What is typed while the worker is busy comes at last.
-        for text in ("Ana", "Ana left", "Bo left Lima ."):
-            tab.run(
-                f"byId('text').value = {text!r}; byId('text').dispatchEvent(new Event('input'))"
-            )
-        tab.wait("byId('entities').textContent.startsWith('Bo')")
+    # What is typed while the worker is busy comes at last.
+    for text in ("Ana", "Ana left", "Bo left Lima ."):
+        tab.run(f"byId('text').value = {text!r}; byId('text').dispatchEvent(new Event('input'))")
+    tab.wait("byId('entities').textContent.startsWith('Bo')")
 
 
 @pytest.mark.slow
 @needs_chromium
-def test_files_are_read_or_refused(page: Path, tmp_path: Path) -> None:
+def test_files_are_read_or_refused(page: Path, tab: Browser, tmp_path: Path) -> None:
     """The texts of a JSONL file are not put into the field, where they could not be told apart. An
     error names the file and the line. The entities that are shown then stay."""
     (tmp_path / "two.jsonl").write_text('{"text": "Bo left Lima ."}\n{"text": "Rome"}\n')
     (tmp_path / "bad.jsonl").write_text("[]")
-    with browser(tmp_path) as tab:
-        open_page(tab, page)
-        choose_file(tab, tmp_path / "two.jsonl")
-        tab.wait("byId('facts').textContent.includes(' 2 texts,')")
-        assert tab.run("byId('text').value") == ""
-        assert tab.run(PARAGRAPHS) == 2
-        entities = [["Bo", "PER"], ["Lima", "LOC"], ["Rome", "LOC"]]
-        assert tab.run(SPANS) == entities
+    open_page(tab, page)
+    choose_file(tab, tmp_path / "two.jsonl")
+    tab.wait("byId('facts').textContent.includes(' 2 texts,')")
+    assert tab.run("byId('text').value") == ""
+    assert tab.run(PARAGRAPHS) == 2
+    entities = [["Bo", "PER"], ["Lima", "LOC"], ["Rome", "LOC"]]
+    assert tab.run(SPANS) == entities
 
-        choose_file(tab, tmp_path / "bad.jsonl")
-        tab.wait("byId('said').textContent.startsWith('bad.jsonl, line 1: expected an object')")
-        assert tab.run(SPANS) == entities
+    choose_file(tab, tmp_path / "bad.jsonl")
+    tab.wait("byId('said').textContent.startsWith('bad.jsonl, line 1: expected an object')")
+    assert tab.run(SPANS) == entities
 
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_dropped_file_is_one_text_or_one_of_each_line(page: Path, tmp_path: Path) -> None:
+def test_a_dropped_file_is_one_text_or_one_of_each_line(page: Path, tab: Browser) -> None:
     entities = [["Bo", "PER"], ["Lima", "LOC"], ["Ana", "PER"], ["Oslo", "LOC"]]
-    with browser(tmp_path) as tab:
-        open_page(tab, page)
-        drop_file(tab, "lines.txt", json.dumps("Bo left Lima .\n\nAna left Oslo .\n"))
-        tab.wait("byId('facts').textContent.includes(' 1 text,')")
-        assert tab.run(PARAGRAPHS) == 1
-        assert tab.run(SPANS) == entities
+    open_page(tab, page)
+    drop_file(tab, "lines.txt", json.dumps("Bo left Lima .\n\nAna left Oslo .\n"))
+    tab.wait("byId('facts').textContent.includes(' 1 text,')")
+    assert tab.run(PARAGRAPHS) == 1
+    assert tab.run(SPANS) == entities
 
-        # The empty line is no text.
-        tab.run("byId('lines').click()")
-        tab.wait("byId('facts').textContent.includes(' 2 texts,')")
-        assert tab.run(PARAGRAPHS) == 2
-        assert tab.run(SPANS) == entities
+    # The empty line is no text.
+    tab.run("byId('lines').click()")
+    tab.wait("byId('facts').textContent.includes(' 2 texts,')")
+    assert tab.run(PARAGRAPHS) == 2
+    assert tab.run(SPANS) == entities
 
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_folder_that_is_dropped_is_refused(page: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_dropped_is_refused(page: Path, tab: Browser) -> None:
     """Browsers give a folder as a file that can't be read."""
-    with browser(tmp_path) as tab:
-        open_page(tab, page)
-        tab.run("Blob.prototype.text = () => Promise.reject(new Error('a folder'))")
-        drop_file(tab, "texts", "''")
-        tab.wait("byId('said').textContent === 'texts: expected a file that can be read'")
-        assert tab.run(SPANS) == ENTITIES
+    open_page(tab, page)
+    tab.run("Blob.prototype.text = () => Promise.reject(new Error('a folder'))")
+    drop_file(tab, "texts", "''")
+    tab.wait("byId('said').textContent === 'texts: expected a file that can be read'")
+    assert tab.run(SPANS) == ENTITIES
 
 
 @pytest.mark.slow
 @needs_chromium
-def test_the_promised_set_is_shown_with_its_promise(
-    fitted: Path, page: Path, tmp_path: Path
-) -> None:
+def test_the_promised_set_is_shown_with_its_promise(fitted: Path, page: Path, tab: Browser) -> None:
     """It is shown when somebody asks for it, with the spans that Python finds. They are more than
     the entities."""
     doc = spacy.load(fitted)(TEXT)
     expected = [[str(span), span.label_] for span in doc.spans["confidence_guaranteed"]]
     assert len(expected) > len(doc.ents) == len(ENTITIES)
-    with browser(tmp_path) as tab:
-        open_page(tab, page)
-        assert tab.run("byId('promised-set').hidden")
-        tab.run("byId('promised').click()")
-        tab.wait("!byId('promised-set').hidden")
-        assert sorted(tab.run(PROMISED)) == sorted(expected)
-        promise = "at most 0.05 of the entities of a doc are missed"
-        assert promise in tab.run("document.body.innerText")
+    open_page(tab, page)
+    assert tab.run("byId('promised-set').hidden")
+    tab.run("byId('promised').click()")
+    tab.wait("!byId('promised-set').hidden")
+    assert sorted(tab.run(PROMISED)) == sorted(expected)
+    promise = "at most 0.05 of the entities of a doc are missed"
+    assert promise in tab.run("document.body.innerText")
 
 
 @pytest.mark.slow
 @needs_chromium
-def test_long_texts_show_progress_and_stop(page: Path, tmp_path: Path) -> None:
+def test_long_texts_show_progress_and_stop(page: Path, tab: Browser) -> None:
     """After that the page is usable as before."""
-    with browser(tmp_path) as tab:
-        open_page(tab, page)
-        lines = "'Yesterday Ana left Rome with bag 7 .\\n'.repeat(30000)"
-        tab.run("byId('lines').checked = true")
-        drop_file(tab, "long.txt", lines)
-        tab.wait("byId('progress').value > 0 && byId('progress').value < byId('progress').max")
-        tab.run("byId('stop').focus()")
-        tab.press("Enter")
-        tab.wait("byId('said').textContent === 'Stopped.'")
-        type_text(tab, TEXT)
-        assert tab.run(SPANS) == ENTITIES
+    open_page(tab, page)
+    lines = "'Yesterday Ana left Rome with bag 7 .\\n'.repeat(30000)"
+    tab.run("byId('lines').checked = true")
+    drop_file(tab, "long.txt", lines)
+    tab.wait("byId('progress').value > 0 && byId('progress').value < byId('progress').max")
+    tab.run("byId('stop').focus()")
+    tab.press("Enter")
+    tab.wait("byId('said').textContent === 'Stopped.'")
+    type_text(tab, TEXT)
+    assert tab.run(SPANS) == ENTITIES
 
 
 @pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
-def test_narrow_dark_and_by_name(page: Path, tmp_path: Path, dark: bool) -> None:
+def test_narrow_dark_and_by_name(page: Path, tab: Browser, dark: bool) -> None:
     """On a narrow screen nothing is cut off. In the dark the text is light, but not that of
     entities, whose colours are light. A screen reader can name each control, and a keyboard reaches
     it."""
     dark_ink, light_ink = "rgb(28, 39, 51)", "rgb(228, 233, 238)"
-    with browser(tmp_path) as tab:
-        open_page(tab, page, width=420, dark=dark)
-        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
-        ink = tab.run("getComputedStyle(document.body).color")
-        assert ink == (light_ink if dark else dark_ink)
-        ink_of_entity = tab.run("getComputedStyle(document.querySelector('#entities mark')).color")
-        assert ink_of_entity == dark_ink
-        tree = tab.call("Accessibility.getFullAXTree")["nodes"]
-        named = set()
-        for item in tree:
-            role = item.get("role", {}).get("value")
-            named.add((role, item.get("name", {}).get("value", "")))
-        for role, name in [
-            ("textbox", "Text"),
-            ("button", "Save as JSONL"),
-            ("button", "Example 2"),
-            ("checkbox", "Each line is a text of its own"),
-            ("slider", "Threshold"),
-            ("slider", "A miss costs"),
-            ("radio", "As the pipeline predicts: the best path"),
-            ("region", "the text with its entities"),
-            ("heading", "Entities"),
-        ]:
-            assert (role, name) in named, (role, name)
-        unnamed = [
-            role for role, name in named if role in ("button", "slider", "textbox") and not name
-        ]
-        assert not unnamed
-        # Every control is reached by Tab.
-        tab.run("document.body.focus()")
-        reached = set()
-        for _ in range(20):
-            tab.press("Tab")
-            reached.add(tab.run("document.activeElement.id"))
-        assert {
-            "text",
-            "file",
-            "lines",
-            "entities",
-            "save",
-            "threshold",
-            "miss",
-            "promised",
-        } <= reached
+    open_page(tab, page, width=420, dark=dark)
+    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+    ink = tab.run("getComputedStyle(document.body).color")
+    assert ink == (light_ink if dark else dark_ink)
+    ink_of_entity = tab.run("getComputedStyle(document.querySelector('#entities mark')).color")
+    assert ink_of_entity == dark_ink
+    tree = tab.call("Accessibility.getFullAXTree")["nodes"]
+    named = set()
+    for item in tree:
+        role = item.get("role", {}).get("value")
+        named.add((role, item.get("name", {}).get("value", "")))
+    for role, name in [
+        ("textbox", "Text"),
+        ("button", "Save as JSONL"),
+        ("button", "Example 2"),
+        ("checkbox", "Each line is a text of its own"),
+        ("slider", "Threshold"),
+        ("slider", "A miss costs"),
+        ("radio", "As the pipeline predicts: the best path"),
+        ("region", "the text with its entities"),
+        ("heading", "Entities"),
+    ]:
+        assert (role, name) in named, (role, name)
+    unnamed = [role for role, name in named if role in ("button", "slider", "textbox") and not name]
+    assert not unnamed
+    # Every control is reached by Tab.
+    tab.run("document.body.focus()")
+    reached = set()
+    for _ in range(20):
+        tab.press("Tab")
+        reached.add(tab.run("document.activeElement.id"))
+    assert {
+        "text",
+        "file",
+        "lines",
+        "entities",
+        "save",
+        "threshold",
+        "miss",
+        "promised",
+    } <= reached
 
 
 @pytest.mark.slow
 @needs_chromium
-def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
+def test_nothing_of_a_text_a_label_or_a_name_runs(tab: Browser, tmp_path: Path) -> None:
     """Each of them has markup that would change the title of the page, if it ran. It is shown as
     text."""
     labels = {f"word{i}": label for i, label in enumerate(HOSTILE)}
@@ -554,24 +541,21 @@ def test_nothing_of_a_text_a_label_or_a_name_runs(tmp_path: Path) -> None:
     nlp.meta["name"] = f"</title><script>{RUN}</script>"
     path = tmp_path / "ner.html"
     path.write_text(ner_page(make_web_model(nlp), None, HOSTILE), encoding="utf8")
-    with browser(tmp_path) as tab:
-        open_page(tab, path)
-        title = tab.run("document.title")
-        assert title.startswith("</title><script>")
-        type_text(tab, "\n".join(texts))
-        shown = tab.run(SPANS)
-        # Otherwise few of the hostile labels would be on the page.
-        assert len({label for _, label in shown}) > len(HOSTILE) // 2
-        drop_file(tab, f"<img src=x onerror={RUN}>.jsonl", "'<b>'")
-        tab.wait("byId('said').textContent.includes('line 1')")
-        for i in range(len(HOSTILE)):
-            tab.run(f"byId('examples').children[{i}].click()")
-        tab.wait("byId('busy').hidden")
-        assert tab.run("document.title") == title
-        assert (
-            tab.run("document.querySelectorAll('main img, main iframe, main script').length") == 0
-        )
-        assert tab.run("getComputedStyle(byId('save')).display") != "none"
+    open_page(tab, path)
+    title = tab.run("document.title")
+    assert title.startswith("</title><script>")
+    type_text(tab, "\n".join(texts))
+    shown = tab.run(SPANS)
+    # Otherwise few of the hostile labels would be on the page.
+    assert len({label for _, label in shown}) > len(HOSTILE) // 2
+    drop_file(tab, f"<img src=x onerror={RUN}>.jsonl", "'<b>'")
+    tab.wait("byId('said').textContent.includes('line 1')")
+    for i in range(len(HOSTILE)):
+        tab.run(f"byId('examples').children[{i}].click()")
+    tab.wait("byId('busy').hidden")
+    assert tab.run("document.title") == title
+    assert tab.run("document.querySelectorAll('main img, main iframe, main script').length") == 0
+    assert tab.run("getComputedStyle(byId('save')).display") != "none"
 
 
 @contextmanager
@@ -591,12 +575,12 @@ def served(folder: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 @needs_chromium
-def test_the_page_of_a_module_is_served(fitted: Path, tmp_path: Path) -> None:
+def test_the_page_of_a_module_is_served(fitted: Path, tab: Browser, tmp_path: Path) -> None:
     """It shows the entities of a text as JSON: first those of its example, then those of what is
     typed."""
     folder = tmp_path / "module"
     assert run("page", fitted, "--module", folder).exit_code == 0
-    with served(folder) as address, browser(tmp_path) as tab:
+    with served(folder) as address:
         tab.open(f"{address}/index.html")
         tab.wait("document.querySelector('pre').textContent.startsWith('[')")
         tab.run("document.querySelector('textarea').select()")
@@ -622,14 +606,14 @@ async function predict(texts) {
 
 @pytest.mark.slow
 @needs_chromium
-def test_chromium_predicts_what_python_predicts(tmp_path: Path) -> None:
+def test_chromium_predicts_what_python_predicts(tab: Browser, tmp_path: Path) -> None:
     """The same tokens, entities and probabilities, with all kinds of features in two passes."""
     decoding = {"@misc": "spacy_costner.ThresholdDecoding.v1", "threshold": 0.1}
     nlp = make_pipeline(TWO_PASSES, decoding=decoding, sentence_boundaries=True, lang="en")
     folder = tmp_path / "module"
     save_module(folder, make_web_model(nlp))
     texts = [*WEB_TEXTS, *make_texts(20)]
-    with served(folder) as address, browser(tmp_path) as tab:
+    with served(folder) as address:
         tab.open(f"{address}/index.html")
         tab.run(f"{PREDICT}; predict({json.dumps(texts)}); null")
         tab.wait("window.results !== undefined")

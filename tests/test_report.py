@@ -35,7 +35,7 @@ from spacy_costner.metrics import bootstrap_intervals
 from spacy_costner.ml import linear_part
 from spacy_costner.pages import cost_number, number, percent, probability
 
-from .support.browser import Browser, browser, needs_chromium
+from .support.browser import Browser, needs_chromium
 from .support.commands import run
 from .support.fitting import SPARSE, examples_of
 from .support.fitting import initialized as make_dense_or_sparse
@@ -1005,7 +1005,7 @@ class SliderPage:
 
 @needs_chromium
 @pytest.mark.slow
-def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
+def test_sliders_move_in_a_browser(tab: Browser, tmp_path: Path) -> None:
     """The page is tested on a wide screen in light mode, and on a narrow one in dark mode. If a
     miss costs c, the best threshold is 1 / (1 + c). At first a miss costs 1, so the threshold is
     0.5, which is row 49. The steps of the slider of costs are those of MISS_COSTS: from 1 it is two
@@ -1015,23 +1015,22 @@ def test_sliders_move_in_a_browser(tmp_path: Path) -> None:
     path.write_text(html, encoding="utf8")
     backgrounds = set()
 
-    with browser(tmp_path) as tab:
-        page = SliderPage(tab, data_in_page(html))
-        for width, dark in ((1200, False), (420, True)):
-            tab.open(path, width, dark)
-            assert tab.run("document.documentElement.scrollWidth") <= width
-            assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
-            backgrounds.add(tab.run("getComputedStyle(document.body).backgroundColor"))
-            page.check(page.thresholds[49], cost_of_miss=1)
-            assert tab.run(DOT_IS_IN_RING)
-            tab.run("byId('miss').focus()")
-            for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
-                tab.press(key, times)
-                distances = [abs(row[0] - 1 / (1 + cost)) for row in page.thresholds]
-                page.check(page.thresholds[numpy.argmin(distances)], cost)
-            tab.press("Tab")  # to the slider of the threshold
-            for key, times, i in (("Home", 1, 0), ("ArrowRight", 30, 30)):
-                tab.press(key, times)
-                page.check(page.thresholds[i], cost_of_miss=50)
-                assert tab.run(DISTANCE_OF_RING) < 0.1
+    page = SliderPage(tab, data_in_page(html))
+    for width, dark in ((1200, False), (420, True)):
+        tab.open(path, width, dark)
+        assert tab.run("document.documentElement.scrollWidth") <= width
+        assert tab.run("[...document.querySelectorAll('input')].every(e => e.labels.length)")
+        backgrounds.add(tab.run("getComputedStyle(document.body).backgroundColor"))
+        page.check(page.thresholds[49], cost_of_miss=1)
+        assert tab.run(DOT_IS_IN_RING)
+        tab.run("byId('miss').focus()")
+        for key, times, cost in (("ArrowRight", 2, 3), ("Home", 1, 0.05), ("End", 1, 50)):
+            tab.press(key, times)
+            distances = [abs(row[0] - 1 / (1 + cost)) for row in page.thresholds]
+            page.check(page.thresholds[numpy.argmin(distances)], cost)
+        tab.press("Tab")  # to the slider of the threshold
+        for key, times, i in (("Home", 1, 0), ("ArrowRight", 30, 30)):
+            tab.press(key, times)
+            page.check(page.thresholds[i], cost_of_miss=50)
+            assert tab.run(DISTANCE_OF_RING) < 0.1
     assert len(backgrounds) == 2

@@ -29,13 +29,6 @@ def options(tmp_path: Path) -> list[str]:
     return ["--labels", "PER,LOC", "--lang", LANG, "--texts", str(path)]
 
 
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A tab of a browser, which tests use one after another."""
-    with browser(tmp_path_factory.mktemp("browser")) as tab:
-        yield tab
-
-
 @pytest.fixture
 def page(tab: Browser, tmp_path: Path) -> Iterator[Browser]:
     """The page of a new session, when it shows its first text."""
@@ -94,36 +87,35 @@ def annotate_by_keys(tab: Any) -> None:
 
 
 def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
-    tmp_path: Path, options: list[str]
+    tab: Browser, tmp_path: Path, options: list[str]
 ) -> None:
     """30 texts, each with a name and a town. What was answered is there after the kill, and the
     model has learned. One of five texts measures, so 24 of the 30 are for training."""
     folder = tmp_path / "session"
-    with browser(tmp_path) as tab:
-        with served(folder, *options) as (process, address):
-            tab.open(address)
-            for _ in range(15):
-                annotate_by_keys(tab)
-            process.kill()
-            process.wait()
-            tab.press("Enter")
-            tab.wait("byId('said').textContent.startsWith('The server doesn')")
-        assert len(AnnotationStore(folder).answers) == 15
-        with served(folder) as (_, address):
-            tab.open(address)
-            for _ in range(15):
-                annotate_by_keys(tab)
-            tab.open(address)
-            tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
-            tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
-            assert tab.run("Number(byId('f').textContent)") > 90
-            # The text that stands there may have been proposed by the model before this one.
-            tab.open(address)
-            tab.wait(SHOWN)
-            while tab.run("text.is_measuring"):
-                annotate_by_keys(tab)
-            assert tab.run("spans.length") == 2  # proposed
-            assert tab.run("document.querySelectorAll('mark.proposed i').length") == 2
+    with served(folder, *options) as (process, address):
+        tab.open(address)
+        for _ in range(15):
+            annotate_by_keys(tab)
+        process.kill()
+        process.wait()
+        tab.press("Enter")
+        tab.wait("byId('said').textContent.startsWith('The server doesn')")
+    assert len(AnnotationStore(folder).answers) == 15
+    with served(folder) as (_, address):
+        tab.open(address)
+        for _ in range(15):
+            annotate_by_keys(tab)
+        tab.open(address)
+        tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
+        tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
+        assert tab.run("Number(byId('f').textContent)") > 90
+        # The text that stands there may have been proposed by the model before this one.
+        tab.open(address)
+        tab.wait(SHOWN)
+        while tab.run("text.is_measuring"):
+            annotate_by_keys(tab)
+        assert tab.run("spans.length") == 2  # proposed
+        assert tab.run("document.querySelectorAll('mark.proposed i').length") == 2
 
 
 def test_entities_are_made_changed_and_removed_by_the_mouse(page: Browser) -> None:

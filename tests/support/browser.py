@@ -98,6 +98,10 @@ class Browser:
         message, _, self.received = self.received.partition(b"\0")
         return json.loads(message)
 
+    def save_in(self, folder: Path) -> None:
+        """Have files that pages save written to a folder."""
+        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
     def open(self, page: Path | str, width: int = 1200, dark: bool = False) -> None:
         """Open a file or an address in a window of this width, in light or dark colours, and wait
         until it is loaded."""
@@ -168,7 +172,7 @@ class Browser:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Start Chromium, with its profile and its downloads in a folder, and end it."""
+    """Start Chromium, with its profile in a folder, and end it."""
     assert CHROMIUM is not None
     # Pipes to the browser and back, each with the end to read from and the end to write to.
     browser_read, write = os.pipe()
@@ -185,9 +189,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     os.close(browser_write)
     try:
         with os.fdopen(read, "rb", 0) as output, os.fdopen(write, "wb", 0) as keys:
-            tab = Browser(output, keys)
-            tab.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
-            yield tab
+            yield Browser(output, keys)
     finally:  # it ends with its pipe
         try:
             process.wait(10)
