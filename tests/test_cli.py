@@ -312,12 +312,12 @@ def test_explain_does_not_write_over_its_input(trained_folder: Path) -> None:
 
 
 NOT_A_CONFIG = {
-    "corpus.spacy": (b"\x9c\xff\x00", r"expected a config \(corpora have options.*byte 0x9c"),
-    "corpus.conll": (b"Ana B-PER\n", r"expected a config \(corpora have options.*no section"),
+    "corpus.spacy": (b"\x9c\xff\x00", r"expected a config \(corpora.* --paths\.train\).*byte 0x9c"),
+    "corpus.conll": (b"Ana B-PER\n", r"expected a config \(corpora.* --paths\.train\).*no section"),
     "empty.cfg": (b"", r"expected a config with \[nlp\], got no section"),
     "part.cfg": (b'[nlp]\nlang = "xx"\n', r"expected a config with \[training\], got \[nlp\]"),
 }
-"""Files, what is in them, and the message about it."""
+"""Files, what is in them, and a pattern of the message about it."""
 
 
 @pytest.mark.parametrize("name", NOT_A_CONFIG)
@@ -325,7 +325,8 @@ NOT_A_CONFIG = {
 def test_another_file_in_place_of_a_config_is_named(
     command: str, name: str, tmp_path: Path
 ) -> None:
-    """The user may have forgotten the option of a corpus, so the message names that option."""
+    """If the file has no sections, it may be a corpus whose option, such as --paths.train, was
+    forgotten. The message names that option."""
     content, message = NOT_A_CONFIG[name]
     path = tmp_path / name
     path.write_bytes(content)

@@ -369,7 +369,7 @@ def test_words_with_names_of_tags_are_read(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("info_file", ["dataset_info.json", "dataset_infos.json", None])
 def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Path) -> None:
-    """Their names are in a file beside the corpus, or in the setting `tag_names`."""
+    """The names of the tags are in a file beside the corpus, or in the setting `tag_names`."""
     rows = []
     for words, numbers in zip(WORDS, TAG_NUMBERS, strict=True):
         rows.append({"tokens": words, "ner_tags": numbers})
@@ -377,7 +377,9 @@ def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Pa
     path = write_jsonl(tmp_path / "a.jsonl", rows)
     if info_file is not None:
         labels = {"feature": {"names": TAG_NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}
-        info = {"default": {"features": {"ner_tags": labels}}}
+        info: dict[str, Any] = {"features": {"ner_tags": labels}}
+        if info_file == "dataset_infos.json":  # has a description for each configuration
+            info = {"default": info}
         write_text(tmp_path / info_file, json.dumps(info))
 
     docs = read_corpus(path, tag_names=TAG_NAMES if info_file is None else None)
@@ -757,8 +759,8 @@ def english() -> Language:
     [
         {},
         {"gold_preproc": True},
-        {"max_length": 5},
-        {"limit": 2},
+        {"max_length": 8},  # keeps the docs and sentences that have fewer tokens
+        {"limit": 1},
         {"augmenter": lambda nlp, eg: [eg, eg]},
     ],
     ids=["defaults", "gold_preproc", "max_length", "limit", "augmenter"],
@@ -770,6 +772,7 @@ def test_examples_are_those_of_spacys_corpus(
     """Our reader makes the examples of spaCy's Corpus, from a .spacy file and from the file that it
     was made of. The norms are compared, too: an English tokenizer gives "n't" the norm "not"."""
     if file == "texts and spans":
+        # Two docs, of 6 and 10 tokens. Their sentences aren't known.
         text = "I don't like New York. Kim does."
         task = {"text": text, "label": [[13, 21, "X"], [23, 26, "PER"]]}
         source, n_sents = write_jsonl(tmp_path / "b.jsonl", [FORMS["doccano"], task]), None

@@ -90,6 +90,7 @@ def test_names_with_markup_are_no_markup_of_the_page(tmp_path: Path) -> None:
     with Client(make_app(session), base_url=LOCAL) as client:
         page = client.get("/").text
     assert "<script>alert(1)" not in page and "<b>x" not in page
+    assert "alert(1)" in page and "&lt;b&gt;x" in page  # they are shown as text
 
 
 REFUSED: dict[str, tuple[dict[str, str], int, str]] = {

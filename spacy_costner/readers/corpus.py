@@ -400,7 +400,9 @@ def make_reader(
     path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
     gold_preproc (bool): Whether each sentence of the annotation becomes an example, with the tokens
         of the annotation.
-    max_length (int): The length, in tokens, above which docs are split into sentences. 0: no limit.
+    max_length (int): Docs that don't have fewer tokens than this are split into sentences.
+        Sentences that don't, either, and such docs without sentence starts are left out. 0: no
+        limit.
     limit (int): The number of docs that are read. 0: all.
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.
