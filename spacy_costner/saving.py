@@ -263,7 +263,7 @@ def _link(source: str | Path, target: str | Path) -> None:
 def _sync(path: Path) -> None:
     """Flush a file, or the list of names in a folder, to the disk, so that it survives a power
     failure."""
-    if os.name != "posix":  # Windows can't open folders.
+    if os.name != "posix":  # Windows can't open folders, nor flush a file that is open to be read.
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -103,10 +103,10 @@ def spans_as_entities(
         raise ValueError(_overlap_message(copy, key, [*entities, *overlapping]))
     if own_labels is not None:
         entities += _other_spans(copy, key, labels, own_labels, entities)
-    missing = is_missing(copy, key)
+    is_unannotated = is_missing(copy, key)
     for span in entities:
-        missing[span.start : span.end] = False
-    copy.set_ents(entities, missing=missing_spans(copy, missing), default="outside")
+        is_unannotated[span.start : span.end] = False
+    copy.set_ents(entities, missing=missing_spans(copy, is_unannotated), default="outside")
     return copy
 
 

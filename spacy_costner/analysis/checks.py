@@ -550,14 +550,15 @@ def find_entity_words(docs: Iterable[Doc]) -> EntityWords:
 
 
 def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
-    """Check that entities are not shifted: the annotation must not be more consistent if all
-    entities are moved by one token. See `EntityWords.share_elsewhere`."""
+    """Check that entities are not shifted: the annotation must not be more consistent, by the
+    factor `SHIFT_RATIO`, if all entities are moved by one token. It is consistent if the other
+    tokens with the word of an entity's token are in entities, too."""
     share = entity_words.share_elsewhere(entity_words.count_in_entities())
     for shift, direction in ((-1, "earlier"), (1, "later")):
         shifted_share = entity_words.share_elsewhere(entity_words.count_in_entities(shift))
         if shifted_share > SHIFT_RATIO * share:
             message = (
-                f"of words in entities, {share:.0%} are in entities elsewhere, too, but "
+                f"where a word is in an entity, on average {share:.0%} of its other tokens are; "
                 f"{shifted_share:.0%} would be if entities began one token {direction}"
             )
             yield Finding(WARNING, corpus, message)

@@ -615,9 +615,10 @@ def confidence_in(annotated: Iterable[Entity], predicted: Sequence[Entity], side
 def show_mistake(
     mistake: RankedMistake, dev: DevPredictions, sides_of_docs: Sequence[Sides]
 ) -> Mistake:
-    """Add the text around a mistake, with all entities in it."""
+    """Add the text around a mistake, and all entities in this text. (`mistake` has only those that
+    are part of the mistake.)"""
     doc = dev.examples[mistake.doc].predicted
-    sides = sides_of_docs[mistake.doc]
+    sides = sides_of_docs[mistake.doc]  # the annotated and the predicted entities of the doc
     text, annotated, predicted = excerpt(doc, sides, (mistake.annotated, mistake.predicted))
     return Mistake(mistake.doc, mistake.kind, mistake.cost, text, annotated, predicted)
 

@@ -370,9 +370,10 @@ def decode_at_all(
 def find_point(
     value: float, predictions: Sequence[DevPredictions], decoded: Sequence[Entities]
 ) -> Point:
-    """Compute the scores of the entities that are decoded with one value. See `count_by_doc` for
-    the arguments."""
-    counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)  # shape: (1, 3)
+    """Make the point of one value of the parameter: the scores, over all docs, of the entities that
+    were decoded with it. See `count_by_doc` for the other arguments."""
+    # The numbers of correct, predicted and annotated entities of all docs. Shape: (1, 3)
+    counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)
     (point,) = find_points([value], counts)
     return point
 

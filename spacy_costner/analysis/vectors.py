@@ -219,12 +219,12 @@ def make_pipeline(vectors: WordVectors, lang: str) -> Language:
 def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
     """Choose some words, from frequent to rare ones, and find the neighbours of each. Words are in
     the order of their frequency, and the rank of a word is its index in this order. The ranks of
-    chosen words grow by a constant factor."""
+    chosen words grow by about a constant factor."""
     n_words = len(vectors.words)
     first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
-    # Geometric series begin above 0, so 1 is added to ranks meanwhile. The last of them is the
-    # rarest word, which is left out.
-    ranks = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1)[:-1].astype(int) - 1
+    # `geomspace` can't begin at 0, so it gets ranks that are counted from 1.
+    ranks_from_1 = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1).astype(int)
+    ranks = ranks_from_1[:-1] - 1  # without the last one, that of the rarest word
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
         # Take the first word from this rank on that only has letters, not digits or punctuation.

@@ -22,7 +22,7 @@ class ValueTest(NamedTuple):
 
     value: str | None  # the value; None: all docs are tested
     n_calibration: int  # the number of calibration docs that they are compared with
-    shift: Shift  # the result; the scores that it expects are those of all docs
+    shift: Shift  # the result; its `expected` scores are those of all docs, not only of these
 
     def as_dict(self) -> dict[str, Any]:
         """A summary of the test, for JSON."""
@@ -37,7 +37,8 @@ class Watched(NamedTuple):
     untested (Mapping[str, int]): How many docs have each value for which there are too few
         calibration docs.
     shift (Shift): The test of all docs, even if there is a key. It has the scores to expect.
-    n_failed (int): The number of texts that couldn't be read. The command counts them.
+    n_failed (int): The number of texts that couldn't be read or predicted. The command counts
+        them.
     """
 
     n_docs: int

@@ -229,11 +229,11 @@ def _check_finite(ner_name: str, weights_of_passes: list[SparseWeights]) -> None
     """
     for number, weights in enumerate(weights_of_passes, start=1):
         rows = weights.rows
-        not_finite = rows[~numpy.isfinite(rows)]
-        if len(not_finite):
+        non_finite_weights = rows[~numpy.isfinite(rows)]
+        if len(non_finite_weights):
             raise ValueError(
                 f"page: weights of {ner_name}, pass {number}: expected finite numbers, got "
-                f"{not_finite[0]}"
+                f"{non_finite_weights[0]}"
             )
 
 

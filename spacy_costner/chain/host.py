@@ -59,10 +59,10 @@ class OnHost:
         """Copy the arrays of a result to the GPU. A result that is not an array, such as messages
         or a callback, stays on the host: it becomes an `OnHost`, which copies when it is called."""
         if isinstance(result, tuple):
-            copied = _map_tuple(result, self._to_device)
+            device_result = _map_tuple(result, self._to_device)
             if hasattr(result, "lengths"):  # these are potentials: lengths stay on the host
-                return copied._replace(lengths=result.lengths)
-            return copied
+                return device_result._replace(lengths=result.lengths)
+            return device_result
         if isinstance(result, numpy.ndarray):
             return self.asarray(result)
         return OnHost(result, self.asarray)

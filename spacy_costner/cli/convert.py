@@ -1,7 +1,7 @@
 """Convert a corpus, and print what is in it.
 
-The command gets the function `convert` as `run`, which has the options of the command line: see
-`command_line.command`.
+The command gets `run`: the function `convert` with the values of all options that the command
+doesn't declare itself. See `command_line.command`.
 """
 
 from functools import partial

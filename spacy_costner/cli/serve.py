@@ -74,9 +74,9 @@ def serve_cli(
 ) -> None:
     """
     Annotate texts in the browser. A linear model learns from your answers while you work, proposes
-    entities, and chooses the next text. Some texts, drawn at random, measure it, and are never
-    trained on. Each answer is saved at once: press Ctrl-C to stop, and run the command again to go
-    on.
+    entities, and chooses the next text. Some texts, drawn at random, measure it, and are trained on
+    only with --final. Each answer is saved at once: press Ctrl-C to stop, and run the command again
+    to go on.
     """
     with errors_shown(GO_ON):
         check_address(host, token)

@@ -98,11 +98,13 @@ def mce(
         zeros = uniform_over_legal(potentials)
         log_n_wrong, _ = chain.log_partition_excluding(zeros, right_paths)
         log_n_right, _ = gold_score(zeros, gold)
-        wrong_sum = wrong_sum - log_n_wrong.clip(0)  # `clip`: it is minus infinity for no path
+        # If there is no wrong path, both are minus infinity, and their difference would be NaN.
+        # With `clip` it stays minus infinity.
+        wrong_sum = wrong_sum - log_n_wrong.clip(0)
         right_sum = right_sum - log_n_right
-    # The callbacks take the derivative of a log-sum to the gradient with respect to psi times the
-    # scores. They can be used as they are: the factor psi of the chain rule and the division of the
-    # log-sum by psi cancel out.
+    # The callbacks return gradients with respect to psi times the scores. With respect to the
+    # scores they are psi times as large. But the log-sum is divided by psi, so the two factors
+    # cancel out, and the callbacks can be used as they are.
     wrong_score = (wrong_sum / psi, backprop_wrong)
     right_score = (right_sum / psi, backprop_right)
     return difference_of_scores(wrong_score, right_score, gold, transform)

@@ -18,8 +18,9 @@ def make_schedule(
     steps (Sequence[int]): For each loss but the last one the number of updates, counted from the
         beginning of training, after which it ends.
     epochs (Sequence[float]): The same in passes over the training data.
-    RAISES (ValueError): If an argument is not a loss (or is a schedule), if there isn't one end for
-        each loss but the last one, if ends don't increase, or if both steps and epochs are set.
+    RAISES (ValueError): If an argument is not a loss (or is a schedule), if there are fewer than
+        two losses, if there isn't one end for each loss but the last one, if ends don't increase
+        from above 0 or aren't finite, or if both steps and epochs are set.
     """
     where = "spacy_costner.Schedule"
     for loss in losses:

@@ -174,7 +174,7 @@ class CalibrationState:
         scores: list[float] = []
         for doc in docs:
             score = add_measures(doc, confidence.spans_key, component, own_labels, counts)
-            if score is not None:
+            if score is not None:  # None: all tokens of the doc are preset
                 scores.append(score)
         return find_shift(pool, scores, counts, earlier=earlier, seed=seed)
 

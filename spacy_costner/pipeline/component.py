@@ -688,10 +688,12 @@ class CostSensitiveNER(TrainablePipe):
         finish_update(self.model, sgd, self.learn_rate_factor)
 
     def score(self, examples: Iterable[Example], **settings: Any) -> dict[str, Any]:
-        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces that of entities.
+        """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces spaCy's scorer of
+        entities. Other scorers get the key.
 
         examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer. It gets those in `cfg`, too.
+        **settings (Any): Settings of the scorer. It gets those in `cfg`, too. (The scorer that
+            replaces another one only gets the key.)
         RETURNS (dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
         """
         spans_key = self.annotation.spans_key
@@ -852,7 +854,8 @@ class CostSensitiveNER(TrainablePipe):
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute for each token the expected cost of the tag that minimum-expected-cost decoding
-        predicts: see `MinCost`. If the component decodes in another way, each wrong tag costs 1.
+        predicts: see `MinCost`. If the component has another decoding, this one is used here all
+        the same, with a cost of 1 for each wrong tag.
 
         posterior (Posterior): The probabilities.
         RETURNS (Floats1d): The costs. Shape: (N,)

@@ -133,16 +133,16 @@ def cost_scores(
         scores["ents_confusion"] = _confusion(pairs)
 
     # Scores of entities
-    entities_of_docs = entity_pairs(annotated)
-    if entities_of_docs:
+    pairs_of_docs = entity_pairs(annotated)
+    if pairs_of_docs:
         is_doc_correct: list[bool] = []
-        for gold, predicted in entities_of_docs:
+        for gold, predicted in pairs_of_docs:
             counts = compare_entities(gold, predicted)
             is_doc_correct.append(counts.fp == 0 and counts.fn == 0)
         scores["ents_sent_acc"] = float(numpy.mean(is_doc_correct))
     if tree is not None:
         for level in range(1, tree.depth + 1):
-            total = count_at_level(entities_of_docs, tree, level)
+            total = count_at_level(pairs_of_docs, tree, level)
             has_entities = len(total) > 0  # the length of a `PRFScore` is tp + fp + fn
             scores[f"ents_f_level_{level}"] = total.fscore if has_entities else None
 

@@ -230,10 +230,11 @@ def read_values(path: Path) -> tuple[str, Values]:
     path (Path): The file.
     RETURNS (tuple[str, Values]): The name of the format, "JSONL" or "JSON"; and the values, each
         with its place.
-    RAISES (CorpusError): If the file isn't text, or something in it isn't JSON. The values are
-        read, and errors in them raised, one after another.
+    RAISES (CorpusError): If the file isn't text, or is empty. The iterator raises it where it comes
+        to something that isn't JSON.
     """
     text = read_text(path)
+    # A .json file, too, is JSONL if its first line is a whole record.
     if path.suffix in JSONL_SUFFIXES or _begins_with_record(text):
         return "JSONL", _read_lines(text, path)
     return "JSON", _read_items(text, path)

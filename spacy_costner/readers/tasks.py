@@ -334,7 +334,8 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
     text (str): The text of the task.
     place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskToken] | None): The tokens. None: the task has none.
-    RAISES (CorpusError): If they aren't tokens, or don't cover the text.
+    RAISES (CorpusError): If they aren't tokens, don't cover all words of the text, or have another
+        text than is at their offsets.
     """
     if json_tokens is None:
         return None
