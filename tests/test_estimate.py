@@ -279,6 +279,21 @@ def test_other_docs_than_those_drawn_are_refused(
         estimate(nlp, answers, make_docs(nlp))
 
 
+@pytest.mark.parametrize(
+    ("name", "other"), [("pipeline", "0" * 16), ("texts", "0" * 16), ("docs", 7), ("expected", 1.5)]
+)
+def test_docs_of_different_drawings_are_refused(
+    nlp: Language, drawn: list[DrawnDoc], name: str, other: Any
+) -> None:
+    """The last doc was drawn for another pipeline, or from other texts: others of them, another
+    number, or with another number of expected entities."""
+    answers = [answer(nlp, doc) for doc in drawn[:-1]]
+    answers.append(answer(nlp, drawn[-1], **{name: other}))
+    message = f"drawn for one pipeline from the same texts, got {name} .* and {other}"
+    with pytest.raises(ValueError, match=message):
+        estimate(nlp, answers, make_docs(nlp))
+
+
 def test_incomplete_answers_are_refused(nlp: Language, drawn: list[DrawnDoc]) -> None:
     """One drawn doc is missing, is there twice, isn't annotated, or has another text; or a doc is
     there that wasn't drawn. If a doc is missing, so are its drawings, one or more of 60. A

@@ -629,6 +629,21 @@ def test_entities_in_columns_are_read_as_spans(tmp_path: Path) -> None:
     assert is_missing(doc, "sc").tolist() == [False, False, True, False]
 
 
+def test_entities_of_a_docbin_are_read_as_spans_where_it_has_none(tmp_path: Path) -> None:
+    """The first doc has spans under the key, and keeps them. The second has only an entity, and the
+    third no annotation at all."""
+    vocab = spacy.blank("xx").vocab
+    docs = [Doc(vocab, words=["Rome"], ents=ents) for ents in (["B-GPE"], ["B-GPE"], None)]
+    docs[0].spans["sc"] = [Span(docs[0], 0, 1, "ORG")]
+    path = tmp_path / "docs.spacy"
+    DocBin(docs=docs, store_user_data=True).to_disk(path)
+
+    read = list(read_docs(spacy.blank("xx"), path, WITH_SPANS_KEY))
+
+    assert [places_of(doc) for doc in read[:2]] == [[(0, 1, "ORG")], [(0, 1, "GPE")]]
+    assert "sc" not in read[2].spans
+
+
 # Commands
 
 
