@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 from xml.etree import ElementTree
 
 import numpy
@@ -40,6 +39,7 @@ from .support.commands import run
 from .support.fitting import SPARSE, examples_of
 from .support.fitting import initialized as make_dense_or_sparse
 from .support.pipelines import SMALL
+from .support.reports import page_without_figures
 
 # Costs are distances in this tree: city to country 2. A missing or a spurious entity costs one more
 # than the longest distance, from city to person, which is 3: 4 for each of its tokens.
@@ -150,7 +150,7 @@ def test_scores_have_intervals_over_docs() -> None:
     nlp = pipeline_that_answers()
     few = report_on(nlp)
     assert few.intervals is None
-    assert "95 % interval" not in report_page(few)
+    assert "95 % interval" not in page_without_figures(few)
     result = report_on(nlp, CORPUS_OF_9_ENTITIES * 6)
     intervals = result.intervals
     assert intervals is not None
@@ -163,7 +163,8 @@ def test_scores_have_intervals_over_docs() -> None:
             rows.append((len(gold & ours), len(ours - gold), len(gold - ours)))
     assert intervals == bootstrap_intervals(numpy.asarray(rows * 6, dtype="float64"))
     low, high = intervals.recall
-    assert f"95 % interval {100 * low:.1f} to {100 * high:.1f}" in report_page(result)
+    shown = f"95 % interval {100 * low:.1f} to {100 * high:.1f}"
+    assert shown in page_without_figures(result)
 
 
 def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None:
@@ -266,12 +267,6 @@ def test_present_setting_lies_on_its_curve(
     assert result.setting == (value, 0.25, 0.25)
     assert result.setting in result.curves[parameter]
     assert sorted(result.curves) == ["bias", "threshold"]
-
-
-def page_without_figures(report: Report) -> str:
-    """The page with empty figures, as it takes a second to draw them."""
-    with patch("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>"):
-        return report_page(report)
 
 
 def data_in_page(html: str) -> Any:
