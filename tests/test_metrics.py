@@ -4,6 +4,7 @@ import numpy
 import pytest
 
 from spacy_costner.metrics import (
+    Difference,
     bootstrap,
     bootstrap_intervals,
     difference,
@@ -108,10 +109,13 @@ def test_mean_scores_of_seeds_are_compared() -> None:
 
 
 def test_systems_are_compared_with_the_baseline_given() -> None:
-    """The third system, which has a mean F of 1; the first has 0.5."""
+    """The third system, which has a mean F of 1; the first two have 0.5, in each sample, too: all
+    docs are alike. Of 100 samples none is on the other side of 0: p = 2 (1 + 0) / (1 + 100)."""
     f, _ = paired_differences(THREE_SYSTEMS, f_and_false_positives, baseline=2, n_samples=100)
 
-    assert f[0].value == -0.5
+    worse = Difference(value=-0.5, low=-0.5, high=-0.5, p=2 / 101)
+    same = Difference(value=0, low=0, high=0, p=1)
+    assert f == [worse, worse, same]
 
 
 PROBS = numpy.asarray([0.0, 0.3, 0.35, 0.95, 1.0])
