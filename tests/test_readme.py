@@ -2,6 +2,7 @@
 
 import random
 import re
+import shlex
 from inspect import signature
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from spacy_costner.features.template import KINDS
 from spacy_costner.features.words import TEXT_FLAGS
 from spacy_costner.ml import build_sparse_crf
 
+from .support.commands import run_spacy
 from .support.config import declared, fragment
 from .support.pages import BLOCK, PAGES, read_blocks, run_commands
 
@@ -167,11 +169,13 @@ NAMES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # `spacy package` leaves some
 def test_commands_lead_from_raw_data_to_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From columns in IOB1, with lines of white space between sentences. In IOB1, an entity
-    begins with B- only if it directly follows another one of the same label."""
+    begins with B- only if it directly follows another one of the same label. Commands of spaCy run
+    in this process, as it takes them longer to start than to run; `make docs-test` starts them."""
     require_matplotlib()
     monkeypatch.chdir(tmp_path)
     for name, n_sents in (("train", 300), ("dev", 100), ("test", 100)):
@@ -183,8 +187,16 @@ def test_commands_lead_from_raw_data_to_a_package(
     section = read("README.md").split("\n## From your data to a pipeline\n")[1]
     section = section.split("\n## ")[0]
     lines = "".join(code for _, _, code in BLOCK.findall(section)).splitlines()
-    commands = [line for line in lines if not line.startswith("pip install")]
-    shown = "".join(run_commands(command, "README.md") for command in commands)
+    shown = ""
+    for line in lines:
+        program, *words = shlex.split(line)
+        if program == "python":
+            assert words[:2] == ["-m", "spacy"]
+            result = run_spacy(*words[2:])
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+            shown += result.stdout
+        elif program != "pip":
+            run_commands(line, "README.md")
 
     assert "3 columns, separated by blanks, IOB1 tags" in shown
     assert re.search(r"NER F +(9\d|100)\.", shown)

@@ -11,10 +11,15 @@ from typer.testing import CliRunner
 
 
 def run(*arguments: Any) -> Any:
-    """Run a command, with all commands loaded as spaCy loads them."""
+    """Run one of our commands, with all commands loaded as spaCy loads them."""
+    return run_spacy("costner", *arguments)
+
+
+def run_spacy(*arguments: Any) -> Any:
+    """Run a command of spaCy, or of a package that adds commands to it."""
     # The runner would build all commands again for each call.
     with patch("typer.testing._get_command", return_value=build_commands()):
-        return CliRunner().invoke(app, ["costner", *map(str, arguments)])
+        return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 @cache
