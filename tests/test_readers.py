@@ -273,6 +273,14 @@ def test_comments_are_left_out_and_the_column_of_tags_can_be_chosen(tmp_path: Pa
     assert entities(read_corpus(path, column=-2)) == entities(docs)
 
 
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_a_file_whose_words_all_begin_with_a_hash_is_read(separator: str, tmp_path: Path) -> None:
+    """Its first row is the first line that ends with a tag."""
+    path = write_text(tmp_path / "a", f"# tags\n#Rome{separator}B-LOC\n#now{separator}O\n")
+
+    assert words_of(read_corpus(path)) == [["#Rome", "#now"]]
+
+
 # Texts and their spans
 
 
@@ -638,6 +646,19 @@ def test_words_and_entities_written_to_columns_are_read_as_they_were(
     assert n_left_out == 0  # no word is white space
     assert words_of(docs_read) == words_of(docs)
     assert entities_by_token(docs_read) == entities_by_token(docs)
+
+
+def test_an_entity_that_begins_with_white_space_is_written_from_its_first_word(
+    tmp_path: Path,
+) -> None:
+    """It stays apart from the entity before, which has the same label."""
+    doc = Doc(WRITER.vocab, words=["Rome", "\n", "Oslo"])
+    doc.set_ents([Span(doc, 0, 1, "LOC"), Span(doc, 1, 3, "LOC")])
+
+    n_left_out = write_columns(tmp_path / "a.conll", [doc])
+
+    assert n_left_out == 1
+    assert (tmp_path / "a.conll").read_text() == "Rome\tB-LOC\nOslo\tB-LOC\n\n"
 
 
 @pytest.mark.parametrize("form", ["prodigy", "doccano"])
