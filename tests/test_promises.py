@@ -15,7 +15,7 @@ from spacy_costner.pipeline.promises import (
     Promise,
     Terms,
     Thresholds,
-    first_difference,
+    find_changed_setting,
 )
 from spacy_costner.pipeline.reading import Reading
 
@@ -152,12 +152,12 @@ def test_scores_are_collected_by_values_of_user_data() -> None:
 def test_first_difference_is_the_first_setting_whose_value_differs() -> None:
     """In the order of the present settings. A setting that one of the two dictionaries doesn't have
     is None there."""
-    assert first_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) is None
-    assert first_difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b"
-    assert first_difference({"a": 1, "b": 2}, {"b": 3, "a": 4}) == "b"
-    assert first_difference({"a": 1, "c": None}, {"a": 1}) is None
-    assert first_difference({"a": 1}, {"a": 1, "b": 2}) == "b"
-    assert first_difference({"a": 1, "c": 0}, {"a": 1}) == "c"
+    assert find_changed_setting({"a": 1, "b": 2}, {"b": 2, "a": 1}) is None
+    assert find_changed_setting({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b"
+    assert find_changed_setting({"a": 1, "b": 2}, {"b": 3, "a": 4}) == "b"
+    assert find_changed_setting({"a": 1, "c": None}, {"a": 1}) is None
+    assert find_changed_setting({"a": 1}, {"a": 1, "b": 2}) == "b"
+    assert find_changed_setting({"a": 1, "c": 0}, {"a": 1}) == "c"
 
 
 def test_groups_of_a_promise_may_have_no_levels() -> None:

@@ -272,7 +272,7 @@ def cross_fit(
     sorted_labels = sorted(labels)
     examples = [Example(copy_without_annotation(doc, sentences=True), doc) for doc in docs]
     for eg in examples:
-        # `read_annotation` has the second pass look for the annotated labels here.
+        # `read_labels_of_annotation` has the second pass look for the annotated labels here.
         eg.predicted.user_data[ANNOTATED] = one_hot_labels(eg.reference, sorted_labels)
     folds = hold_out(
         config,
@@ -282,7 +282,7 @@ def cross_fit(
         n_seeds=n_seeds,
         seed=seed,
         keeps_starts=keeps_starts,
-        prepare_component=read_annotation,
+        prepare_component=read_labels_of_annotation,
         make_executor=make_executor,
         code_path=code_path,
         desc="audit",
@@ -329,7 +329,7 @@ def means_of_other_folds(temperatures: Sequence[float]) -> list[float]:
     return numpy.exp(sums_of_others / (len(logs) - 1)).tolist()
 
 
-def read_annotation(ner: CostSensitiveNER) -> None:
+def read_labels_of_annotation(ner: CostSensitiveNER) -> None:
     """Have the second pass of a component see the annotated labels of other occurrences of a word,
     where it otherwise sees those that its first pass predicts: see `FirstPass`."""
     first_pass = first_pass_of(ner.model)
@@ -569,8 +569,8 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
     """Fill in how often the words of each suspect occur elsewhere in the corpus with the same
     annotation, and with the suggested one. These words are those of the first entity in which
-    annotation and suggestion differ: see `first_difference`."""
-    extents = [first_difference(suspect) for suspect in suspects]
+    annotation and suggestion differ: see `find_extent_of_change`."""
+    extents = [find_extent_of_change(suspect) for suspect in suspects]
     words_of_suspects: list[Phrase] = []
     for suspect, (begin, end) in zip(suspects, extents):
         words_of_suspects.append(words_between(docs[suspect.doc], begin, end))
@@ -589,7 +589,7 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
     return counted_suspects
 
 
-def first_difference(suspect: Suspect) -> tuple[int, int]:
+def find_extent_of_change(suspect: Suspect) -> tuple[int, int]:
     """The extent of the first suggested entity that isn't annotated or, if there is none, of the
     first annotated entity that isn't suggested: its first token, and the one after its last."""
     annotated = set(suspect.annotated)

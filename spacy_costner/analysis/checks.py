@@ -370,7 +370,7 @@ def check_corpora(
         span_corpora = corpora
         corpora = {}
         for corpus, examples in span_corpora.items():
-            corpora[corpus] = [with_spans_as_entities(eg, spans_key, own_labels) for eg in examples]
+            corpora[corpus] = [with_spans_of_key(eg, spans_key, own_labels) for eg in examples]
 
     # Labels, and the config
     counts = {corpus: count_labels(examples) for corpus, examples in corpora.items()}
@@ -430,7 +430,7 @@ def check_overlaps(
                 yield Finding(severity, corpus, LOST_SPANS, [place])
 
 
-def with_spans_as_entities(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
+def with_spans_of_key(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
     """Make an example whose entities are the spans that a component with a `spans_key` learns.
     Where spans overlap, that is the longest one.
 

@@ -337,7 +337,7 @@ def check_not_suggested(doc: Doc) -> None:
         )
 
 
-def check_pipeline(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
+def check_drawn_by(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
     """Check that docs were drawn for this pipeline.
 
     ner (CostSensitiveNER): The component of the pipeline.

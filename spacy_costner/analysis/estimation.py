@@ -27,8 +27,8 @@ from .drawing import (
     Measuring,
     add_text,
     check_annotated,
+    check_drawn_by,
     check_not_suggested,
-    check_pipeline,
     get_trained,
     is_same_number,
     read_drawings,
@@ -208,7 +208,7 @@ def estimate(
         drawings = read_drawings(annotated)
         # All drawings are from the same texts, for the same pipeline: the first one stands for all.
         first_drawing = drawings[0]
-        check_pipeline(ner, annotated, first_drawing)
+        check_drawn_by(ner, annotated, first_drawing)
         times = numpy.asarray([drawing.times for drawing in drawings])
     if times.sum() < MIN_DRAWINGS:
         raise ValueError(

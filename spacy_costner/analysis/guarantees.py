@@ -39,7 +39,7 @@ from .checks import SHORT
 from .drawing import (
     Drawing,
     check_annotated,
-    check_pipeline,
+    check_drawn_by,
     conformal_weights,
     read_drawings,
     sample_of,
@@ -347,7 +347,7 @@ def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
     # `read_drawings` refuses docs if some are missing, or if they were drawn for several pipelines.
     # So the first drawing says for which pipeline all of them were drawn.
     drawings = read_drawings(docs)
-    check_pipeline(ner, docs, drawings[0])
+    check_drawn_by(ner, docs, drawings[0])
     return sum(drawing.times for drawing in drawings)
 
 

@@ -21,7 +21,7 @@ from thinc.api import to_numpy
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from ..decoding import Decoding, Posterior, Temperature
-from ..pipeline.annotations import Confidence, Prediction, annotate, make_prediction, measure
+from ..pipeline.annotations import Confidence, Prediction, annotate_docs, make_prediction, measure
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..saving import as_json
@@ -245,10 +245,10 @@ def predict(
     prediction = make_prediction(
         ner.decode(posterior), posterior, tokens, confidence, other_labels=ner.other_labels
     )
-    annotate(docs, prediction, ner.name, confidence)
+    annotate_docs(docs, prediction, ner.name, confidence)
     spans_key = ner.annotation.spans_key
     if spans_key is not None:
-        annotate(docs, prediction, ner.name, confidence, spans_key)
+        annotate_docs(docs, prediction, ner.name, confidence, spans_key)
     return prediction
 
 

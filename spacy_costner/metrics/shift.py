@@ -35,7 +35,7 @@ ENOUGH = 50
 """The least number of calibration docs with the same value of a key (such as a source), so that
 there is a test for docs with this value."""
 
-MOST_DOCS = 100_000
+MOST_TESTED = 100_000
 """The most docs that are tested in random order."""
 
 MOST_LOG = 700.0
@@ -273,12 +273,12 @@ def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
 
 
 def in_random_order(scores: Sequence[float], seed: int = 0) -> Floats1d:
-    """Put scores into random order, and take at most `MOST_DOCS` of them, as a test of more would
+    """Put scores into random order, and take at most `MOST_TESTED` of them, as a test of more would
     take long. A test of docs in random order says whether the docs as a whole are like the
     calibration docs. (In their own order, it would also find changes from the first docs to the
     last.) Shape: (T,)"""
     order = numpy.random.default_rng(seed).permutation(len(scores))
-    return numpy.asarray(scores, dtype="float64")[order[:MOST_DOCS]]
+    return numpy.asarray(scores, dtype="float64")[order[:MOST_TESTED]]
 
 
 def rounded(scores: Iterable[float]) -> Floats1d:

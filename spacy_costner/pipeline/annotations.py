@@ -1,6 +1,6 @@
 """Predicted entities and their probabilities, and writing them to docs.
 
-`make_prediction` computes what is written, `annotate` writes it: entities to `doc.ents` or
+`make_prediction` computes what is written, `annotate_docs` writes it: entities to `doc.ents` or
 `doc.spans`, and span groups with probabilities to `doc.spans`. A preset token was annotated before
 the component ran, and stays as it is. A free token is not preset. Begin and end are tokens, counted
 over the batch.
@@ -611,7 +611,7 @@ def _as_tuples(entities: Entities) -> list[tuple[int, int, int]]:
     return list(zip(begins, ends, labels))
 
 
-def annotate(
+def annotate_docs(
     docs: Sequence[Doc],
     prediction: Prediction,
     name: str,

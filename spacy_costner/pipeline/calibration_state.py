@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from ..metrics.shift import Counts, Shift, find_shift, restore
 from .annotations import Confidence, add_measures
-from .promises import CalibrationScores, Promise, Settings, first_difference
+from .promises import CalibrationScores, Promise, Settings, find_changed_setting
 from .reading import Reading, read_reading
 from .serialization import Cfg
 
@@ -92,7 +92,7 @@ class CalibrationState:
         settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
         # A promise that was saved without settings holds for none.
         settings_of_promise = self.promise.holds_for or {}
-        changed_setting = first_difference(settings_of_promise, settings)
+        changed_setting = find_changed_setting(settings_of_promise, settings)
         if changed_setting is None and cfg["confidence"] is None:
             return "confidence"  # without a confidence no set is written
         return changed_setting

@@ -54,7 +54,7 @@ from .annotations import (
     Confidence,
     Hypothesis,
     Prediction,
-    annotate,
+    annotate_docs,
     group_of,
     make_prediction,
     register,
@@ -760,7 +760,7 @@ class CostSensitiveNER(TrainablePipe):
         prediction (Prediction): What `predict` returned for them.
         """
         spans_key = self.annotation.spans_key
-        annotate(list(docs), prediction, self.name, self.confidence, spans_key)
+        annotate_docs(list(docs), prediction, self.name, self.confidence, spans_key)
 
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.

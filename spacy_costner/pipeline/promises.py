@@ -285,9 +285,10 @@ def _scores_by_value(
     return scores_by_value
 
 
-def first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Compare two dictionaries of settings. Returns the name of the first setting that differs, or
-    that only one of them has. None: they are equal."""
+def find_changed_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Compare two dictionaries of settings. Returns the name of the first setting, in the order of
+    `now`, that has another value. A setting that isn't there counts as None. None is returned if
+    there is none."""
     for name in {**now, **before}:
         if before.get(name) != now.get(name):
             return name

@@ -84,7 +84,7 @@ class TokenLine(NamedTuple):
     is_part: bool
 
 
-class Entity(NamedTuple):
+class WebannoEntity(NamedTuple):
     """An entity, in code units. Its value, as it is written, is "*" if it has none."""
 
     place: FilePlace
@@ -252,10 +252,10 @@ def _join_texts(sentences: list[Sentence]) -> str:
     return "".join(texts)
 
 
-def _join_entities(sentences: list[Sentence]) -> Iterator[Entity]:
+def _join_entities(sentences: list[Sentence]) -> Iterator[WebannoEntity]:
     """Find the entities of a file. An entity of several tokens has a number, and stands on the line
     of each of its tokens. An entity without a number has a single token."""
-    numbered: dict[str, Entity] = {}
+    numbered: dict[str, WebannoEntity] = {}
     for line in chain.from_iterable(sentence.tokens for sentence in sentences):
         if line.entities == "_":
             continue
@@ -263,7 +263,7 @@ def _join_entities(sentences: list[Sentence]) -> Iterator[Entity]:
             expected = "expected values of entities with | between them"
             raise line.place.refuse(f"{expected}, got {shown(line.entities)}")
         for value, number in VALUE.findall(line.entities):
-            entity = Entity(line.place, line.start, line.end, value)
+            entity = WebannoEntity(line.place, line.start, line.end, value)
             if not number:
                 yield entity
                 continue

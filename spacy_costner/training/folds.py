@@ -110,7 +110,7 @@ def train_first_pass(
                 batches += batches_of_fold
         recounted_features = features
         if left_out_fold is not None:
-            recounted_features = recount_labels(features, objective, tags, batches)
+            recounted_features = recount_features(features, objective, tags, batches)
         rows = _train_from_zero(
             first_pass.weights,
             likelihood,
@@ -166,7 +166,7 @@ def divide_for_first_pass(
     return folds, fold_of_text
 
 
-def recount_labels(
+def recount_features(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
     """Make features with a label memory that is counted in these batches only: it must not know the
