@@ -1,6 +1,5 @@
 """What holds for all tests."""
 
-import gc
 import os
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -28,12 +27,6 @@ Language.Defaults = without_special_cases(Language)
 
 settings.register_profile("chain", max_examples=60, deadline=None)
 settings.load_profile("chain")
-
-
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what all tests have imported: it would go through it again and
-    again, for a fifth of a second each time."""
-    gc.freeze()
 
 
 FSYNC = os.fsync

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from .support.commands import run
 from .support.fitting import SPARSE, examples_of
 from .support.fitting import initialized as make_dense_or_sparse
 from .support.pipelines import SMALL
-from .support.reports import page_without_figures
+from .support.reports import figures_left_out, page_without_figures
 
 # Costs are distances in this tree: city to country 2. A missing or a spurious entity costs one more
 # than the longest distance, from city to person, which is 3: 4 for each of its tokens.
@@ -857,12 +857,11 @@ def test_numbers_are_rounded_for_readers(text: str, expected: str) -> None:
 
 
 @pytest.fixture
-def saved_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the pipeline that predicts ANSWERS. Pages have no figures, as it takes a second
-    to draw them."""
-    monkeypatch.setattr("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>")
+def saved_pipeline(tmp_path: Path) -> Iterator[Path]:
+    """The folder of the pipeline that predicts ANSWERS. Pages have empty figures."""
     pipeline_that_answers().to_disk(tmp_path / "pipeline")
-    return tmp_path / "pipeline"
+    with figures_left_out():
+        yield tmp_path / "pipeline"
 
 
 def save_docs(path: Path, corpus: Sequence[tuple[str, str]]) -> Path:

@@ -1,5 +1,7 @@
-"""Pages of reports that take little time to make."""
+"""Reports that take little time to make."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -7,9 +9,11 @@ from spacy_costner.analysis.reporting import Report
 from spacy_costner.cli.report import report_page
 
 
-def page_without_figures(report: Report) -> str:
-    """The page with empty figures, as it takes a second to draw them. The curves of precision and
-    recall are drawn and not shown: the script of the page has the limits of their axes."""
+@contextmanager
+def figures_left_out() -> Iterator[None]:
+    """Pages of reports have empty figures, as it takes a second to draw them. The curves of
+    precision and recall are drawn and not shown: the script of the page has the limits of their
+    axes."""
 
     def draw_nothing(*_: Any, **__: Any) -> None:
         """Stands for a function that draws a figure."""
@@ -20,4 +24,10 @@ def page_without_figures(report: Report) -> str:
         patch("spacy_costner.cli.report.draw_confusion", draw_nothing),
         patch("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>"),
     ):
+        yield
+
+
+def page_without_figures(report: Report) -> str:
+    """The page with empty figures."""
+    with figures_left_out():
         return report_page(report)
