@@ -1,5 +1,5 @@
-"""Save files and folders atomically: under a path is either the old file or folder, or the complete
-new one, even if the process is killed or the power fails.
+"""Save files and folders as a whole: a path never has half of a new file or folder, even if the
+process is killed or the power fails.
 
 The new file is written under a hidden name beside the path, flushed to the disk, and then renamed
 to the path. A folder can't be renamed to the path of another one. So the old folder is renamed
@@ -56,7 +56,8 @@ def check_folder(path: str | Path) -> Path:
 
     if os.path.ismount(target) or target in (Path.cwd(), *Path.cwd().parents):
         raise ValueError(
-            f"{path}: expected a folder that can be replaced, got a mount or the working directory"
+            f"{path}: expected a folder that can be replaced, got a mount, the working "
+            "directory or a folder above it"
         )
     names = sorted(os.listdir(target))
     is_pipeline = set(names) >= FILES_OF_PIPELINES

@@ -1,8 +1,8 @@
 """An annotation session as a web app: the page of `costner serve`, and what it asks for.
 
 An ASGI app, which can be mounted in another one. A local server can be reached by every web page
-that its user has open. So `Host` and `Origin` are checked, requests that change something have to
-be JSON of a limited size, and nothing is shared with other origins.
+that its user has open. So `Origin` is checked, and `Host` or a token, requests that change
+something have to be JSON of a limited size, and nothing is shared with other origins.
 
 Needs the extra `serve`; only the command imports this module.
 """

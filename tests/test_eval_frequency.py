@@ -196,6 +196,8 @@ def compare_arguments(experiment: Experiment, config: Config, **training: Any) -
 
 @pytest.mark.filterwarnings("default:.*the steps of an epoch")
 def test_compare_warns_of_too_few_evaluations(experiment: Experiment, corpus: Path) -> None:
+    """Ten docs in batches of four are 3 steps an epoch, and 5 is more. The command warns once for
+    "sequential". The function warns, too."""
     arguments = compare_arguments(experiment, config_of(corpus), max_steps=8, eval_frequency=5)
     result = run(*arguments)
     assert result.exit_code == 0, result.output

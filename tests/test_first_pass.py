@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_occurrences
+from spacy_costner.features.document import WIDTH, find_labels_elsewhere, number_groups
 from spacy_costner.features.shares import BORDERS, share_names
 from spacy_costner.ml import find_features, first_pass_of, linear_part
 
@@ -123,7 +123,7 @@ def test_features_say_the_mean_probabilities_of_other_occurrences_of_a_word(
     n_tokens = len(words.keys)
     probs = numpy.random.default_rng(seed).dirichlet(numpy.ones(n_labels), n_tokens)
 
-    numbers = find_labels_elsewhere(probs, number_occurrences(*words))
+    numbers = find_labels_elsewhere(probs, number_groups(*words))
 
     assert numbers.shape == (n_tokens, WIDTH)
     names = share_names([str(label) for label in range(n_labels)])

@@ -875,6 +875,7 @@ def score_predictions(
     nlp (Language): The pipeline, which says what is scored.
     ner (CostSensitiveNER): The component.
     predictions (Sequence[DevPredictions]): The predictions of each fold.
+    RETURNS (dict[str, Any]): The scores. The components after this one don't run for them.
     """
     examples: list[Example] = []
     for predictions_of_fold in predictions:

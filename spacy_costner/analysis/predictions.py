@@ -1,9 +1,9 @@
 """Predict annotated docs. Their posterior is computed once, and may then be decoded and scored in
 several ways.
 
-Two kinds of tokens don't count in scores: tokens without annotation, and tokens whose entity an
-earlier component has set (they have a preset). So an entity counts if all of its tokens count, and
-if the component writes entities with its label. `DevPredictions` keeps the posterior with what
+Two kinds of tokens don't count in scores: tokens without annotation, and tokens whose annotation an
+earlier component has set (they are preset). So an entity counts if all of its tokens count, unless
+the component learns its label but doesn't write it. `DevPredictions` keeps the posterior with what
 counts.
 """
 
@@ -34,15 +34,16 @@ class DevPredictions(NamedTuple):
     """Annotated docs with their posterior.
 
     examples (list[Example]): The predicted docs as the component gets them, and the annotated docs.
-        If the component has a `spans_key`, the entities of the annotated docs are its spans.
+        If the component has a `spans_key`, the predicted docs have no entities, and those of the
+        annotated docs are its spans.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
     gold (Entities): The annotated entities that count. The label is -1 if the component doesn't
         have it.
     is_counted (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
     other_labels (Sequence[int]): Labels whose entities don't count, as the component learns but
         doesn't write them. Indices of its labels.
-    originals (Sequence[Example]): The same docs, whose entities and spans are still those that were
-        read. Without a `spans_key` they are `examples`.
+    originals (Sequence[Example]): The predicted docs as the components before have left them, and
+        the annotated docs as they were read. Without a `spans_key` they are `examples`.
     """
 
     examples: list[Example]
@@ -166,13 +167,14 @@ def predict_dev(
     """
     nonempty = [eg for eg in examples if len(eg.predicted)]
     copies = [eg.predicted.copy() for eg in nonempty]
+    # With a `spans_key`, the entities of these examples are replaced below.
     originals = replace_predicted(nonempty, run_before(nlp, ner.name, copies))
     examples = originals
     if ner.annotation.spans_key is not None:
         examples = [with_spans_as_entities(ner, eg) for eg in originals]
     docs = [eg.predicted for eg in examples]
-    tokens = read_presets(docs)
-    reference = read_reference(examples, tokens)
+    presets = read_presets(docs)
+    reference = read_reference(examples, presets)
     if not reference.is_annotated.any():
         raise ValueError("expected docs with annotated entities, got none")
 
@@ -182,7 +184,7 @@ def predict_dev(
         examples,
         posterior,
         gold=reference.entities(ner.tags, nlp.vocab.strings),
-        is_counted=reference.is_annotated & ~tokens.is_annotated,
+        is_counted=reference.is_annotated & ~presets.is_annotated,
         other_labels=ner.other_labels,
         originals=originals,
     )

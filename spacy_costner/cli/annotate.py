@@ -60,7 +60,8 @@ def annotate_cli(
 
 def summary_text(summary: Summary) -> str:
     """Say what was annotated and how fast, what the tests for a shift have found, and name the
-    first errors."""
+    first errors. Inputs are annotated in parts. Parts that an earlier run has annotated are kept:
+    see `PartCounts`."""
     parts = summary.parts
     lines = [
         f"parts: {parts.kept} kept, {parts.changed} changed, {parts.new} new",

@@ -53,7 +53,8 @@ def estimate_cli(
         Option("--texts", help="All texts that the docs were drawn from", exists=True),
     ] = None,
     n_drawn: Annotated[
-        int | None, Option("--draw", help="Draw so many docs, to be annotated", min=1)
+        int | None,
+        Option("--draw", help="Draw docs to be annotated, so many times, with replacement", min=1),
     ] = None,
     output_path: Annotated[
         Path | None, Option("--output", "-o", help="With --draw: output file")
@@ -81,8 +82,9 @@ def estimate_cli(
 ) -> None:
     """
     Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
-    with intervals. First draw docs with --draw and annotate them, then give them with --texts. Or
-    give the folder of a session of `serve`: its texts that measure were drawn at random.
+    with intervals. First draw docs with --draw and annotate them. Then give them, and with --texts
+    all texts that they were drawn from. Or give the folder of a session of `serve`, which has both:
+    some of its texts were drawn at random to measure the model.
     Intervals are valid whatever the model is worth, also on text that is unlike its training docs.
     """
     if n_drawn is not None:
@@ -93,8 +95,8 @@ def estimate_cli(
             check_task_form(form, output_path)
             nlp = load_pipeline(model, code_path, use_gpu)
             texts = progress(read_texts(nlp, docs_path), desc="draw", unit="doc")
-            name = run.keywords["name"]
-            drawn_docs = draw(nlp, texts, n=n_drawn, seed=seed, name=name)
+            component = run.keywords["name"]  # the option --name, which `command` adds
+            drawn_docs = draw(nlp, texts, n=n_drawn, seed=seed, name=component)
             tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
             save_tasks(output_path, tasks, form)
         rows = drawn_rows(drawn_docs)

@@ -71,7 +71,8 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
     bias (float): A number that is added to the scores of all tags but O. Above 0, more entities are
         predicted.
     labels (dict[str, float]): The bias of single labels, in place of the overall one.
-    RAISES (ValueError): If a bias is not finite, or a config can't have the name of a label.
+    RAISES (ValueError): If a bias is not finite, or a label has a name that can't be written in a
+        config: see `check_config_names`.
     """
     # Any finite number is in the range.
     check = partial(_check_numbers, "bias", "ViterbiDecoding", least=-numpy.inf, most=numpy.inf)
@@ -114,8 +115,8 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
 
     threshold (float): The least probability of entities that are predicted.
     labels (dict[str, float]): The threshold of single labels, in place of the overall one.
-    RAISES (ValueError): If a threshold is not from 0 to 1, or a config can't have the name of a
-        label.
+    RAISES (ValueError): If a threshold is not from 0 to 1, or a label has a name that can't be
+        written in a config: see `check_config_names`.
     """
     check = partial(_check_numbers, "threshold", "ThresholdDecoding", least=0, most=1)
     settings = {"threshold": threshold, "labels": dict(labels)}

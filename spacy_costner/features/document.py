@@ -63,11 +63,12 @@ class DocumentColumn(LabelColumn):
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
         """Group the tokens of each doc by the value of the attribute. Only capitalised words and
-        words with a digit are in a group."""
+        words with a digit that occur again in the doc are in a group. Returns the number of each
+        token's group, -1 for none. Shape: (N,)"""
         keys = batch.tokens.keys[self.attribute]
         has_value = keys != 0
         takes_part = (batch.is_capitalised | batch.has_digit) & has_value
-        return number_occurrences(keys, takes_part, batch.tokens.lengths)
+        return number_groups(keys, takes_part, batch.tokens.lengths)
 
     def find_label_values(
         self, probabilities: Floats2d, labels: Sequence[str], groups: Ints1d
@@ -84,7 +85,7 @@ class DocumentColumn(LabelColumn):
         return find_labels_elsewhere(in_training_order, groups)
 
 
-def number_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
+def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
 
     keys (Array1d): The hash of the value of each token. Shape: (N,)
@@ -104,7 +105,7 @@ def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
 
     probabilities (Floats2d): The probabilities of O and of the L labels, by the first pass.
         Shape: (N, L + 1)
-    groups (Ints1d): The number of each token's group, -1 for none: see `number_occurrences`.
+    groups (Ints1d): The number of each token's group, -1 for none: see `number_groups`.
         Shape: (N,)
     RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, WIDTH)
     """

@@ -1,8 +1,8 @@
 """The template of features in the config, and the columns that it makes.
 
-A column is a kind of value of tokens. A *kind* is a name in the setting `windows`, such as "LOWER"
-or "prefix". `KINDS` has a function for each kind that makes its columns: one, or several, such as
-one for each length of prefixes.
+A column has the values of tokens. A *kind* is a name in the setting `windows`, such as "LOWER" or
+"prefix". `KINDS` has the functions that make the columns of kinds: one, or several, such as one for
+each length of prefixes. Kinds that it lacks are attributes of tokens, such as "TAG".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -136,8 +136,8 @@ class Template:
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
-        """The same template for a model with a hidden layer, whose inputs are the static vectors
-        of a token and of up to `size` tokens to either side."""
+        """The same template for a model with a hidden layer, whose inputs are the types and the
+        static vectors of a token and of up to `size` tokens to either side."""
         template = copy(self)
         template.hidden_window = size
         return template

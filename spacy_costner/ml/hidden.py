@@ -52,7 +52,8 @@ class HiddenInputs(NamedTuple):
         in their windows."""
         assert batch.vectors is not None
         assert batch.hidden_ids is not None and batch.hidden_rows is not None
-        vector_ids = batch.hidden_ids  # `hidden_rows` has the types of the same words
+        # For the same words, `hidden_ids` has the ids of vectors, `hidden_rows` the rows of types.
+        vector_ids = batch.hidden_ids  # (N, O)
         if dropout:
             vector_ids = drop_ids(vector_ids, dropout)
         return cls(batch.hidden_rows, VectorInputs.of_ids(batch.vectors, vector_ids))

@@ -105,8 +105,9 @@ class CostSensitiveNER(TrainablePipe):
     the methods that spaCy documents for `ner`.
 
     `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
-    (decoding, confidence, temperature), which can be changed without training. The config fills
-    these in; `set_decoding`, `set_confidence` or you change them.
+    (decoding, confidence, temperature), which can be changed without training. The config gives
+    the decoding and the confidence, `calibrate` the temperature. `set_decoding`, `set_confidence`
+    or you change them.
 
     model (Model[list[Doc], Potentials]): Predicts the potentials of the chain.
     loss (Loss | LossSchedule): The training loss.

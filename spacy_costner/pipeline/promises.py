@@ -174,8 +174,8 @@ class CalibrationScores:
 
     scores (list[float]): The scores of the docs, ascending. Docs in which all tokens are preset
         have none. For what a score is see `annotations.measure`.
-    digest (str | None): The digest of all scores in the order of the docs. None: the scores were
-        saved before digests were kept.
+    digest (str | None): The digest of all scores, not rounded, in the order of the docs. It stands
+        for the docs: see `digest_of`. None: the scores were saved before digests were kept.
     keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
         Values that fewer than `ENOUGH` docs have are left out.
     source (str): The name of the calibration docs.
@@ -218,7 +218,7 @@ class CalibrationScores:
         scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
         return cls(
             scores=[score for score, _ in scored_docs],
-            digest=digest_of(scores),
+            digest=digest_of(scores),  # not rounded, as it identifies the docs
             keys=_scores_by_value(scored_docs),
             source=source,
             approximate=approximate,

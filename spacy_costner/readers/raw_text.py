@@ -180,7 +180,7 @@ def cut_line(line: str) -> Iterator[str]:
     there are none, anywhere."""
     start = 0
     while len(line) - start > MAX_LENGTH:
-        # The part after a cut begins with the blank, so the next blank is looked for after it.
+        # Cut at the last blank that fits. The next part begins with it, so it doesn't count there.
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)
         if end < 0:
             end = start + MAX_LENGTH  # there is no blank
