@@ -149,7 +149,7 @@ def test_scores_are_collected_by_values_of_user_data() -> None:
     assert collected.approximate
 
 
-def test_first_difference_is_the_first_setting_whose_value_differs() -> None:
+def test_the_changed_setting_is_the_first_whose_value_differs() -> None:
     """In the order of the present settings. A setting that one of the two dictionaries doesn't have
     is None there."""
     assert find_changed_setting({"a": 1, "b": 2}, {"b": 2, "a": 1}) is None

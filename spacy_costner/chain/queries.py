@@ -7,6 +7,7 @@ have a method for each query. If you need only one query, call the function of t
 potentials, such as `log_partition`. Values and scores are in float64, gradients in the type of the
 potentials. If arrays don't have the shapes and types that are described, or have tags that there
 aren't, a ValueError is raised.
+
 In shapes, B is the number of sequences, N of the tokens in all of them, K of tags, S of segments
 and E of entities. In formulas, s(y) is the score of the path y.
 """
