@@ -343,7 +343,10 @@ class Features(Shim):
         self.from_bytes(saved)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Features":
-        return Features(self.template, self.dropout).from_bytes(self.to_bytes())
+        features = Features(self.template, self.dropout)
+        # Columns that have their values don't change, so both can share them.
+        features._set_columns(self._columns)
+        return features
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Do nothing: features are not trained."""

@@ -13,9 +13,9 @@ vocab once, and excludes it when it saves its components.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -326,18 +326,28 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
     no weights, unless its setting `keep_all` is true. Scores are the same without them. The model
     itself isn't changed, so that training can go on with all its features.
     """
-    # A shim is thinc's word for an object of a node that keeps its own data, such as the features.
-    # The dictionary has the shims of each node, in the order of `walk`. Some are replaced by the
-    # smaller shims that `_select_used` has made.
-    slim_shims = _select_used(model)
-    saved = model.to_dict()
-    for node, saved_shims in zip(model.walk(), saved["shims"]):
-        for i, shim in enumerate(node.shims):
-            if shim.id in slim_shims:
-                saved_shims[i] = slim_shims[shim.id].to_bytes()
     # The same steps as in `Model.to_bytes`.
+    saved = _replace_shims(model, _select_used(model)).to_dict()
     to_numpy = partial(model.ops.to_numpy, byte_order="<")
     return srsly.msgpack_dumps(convert_recursive(is_xp_array, to_numpy, saved))
+
+
+def _replace_shims(
+    model: Model[list[Doc], Potentials], replacements: Mapping[int, Shim]
+) -> Model[list[Doc], Potentials]:
+    """Make a model of the same nodes and parameters with other shims. (A shim is Thinc's word for
+    an object of a node that keeps its own data, such as the features.) The model itself isn't
+    changed, as other threads may predict with it meanwhile.
+
+    model (Model[list[Doc], Potentials]): The model.
+    replacements (Mapping[int, Shim]): The new shims, by the ids of those that they replace.
+    RETURNS (Model[list[Doc], Potentials]): The new model. It is only good for saving.
+    """
+    # A shallow copy of a node has the same id, by which references find it.
+    replaced = copy(model)
+    replaced._layers = [_replace_shims(layer, replacements) for layer in model.layers]
+    replaced._shims = [replacements.get(shim.id, shim) for shim in model.shims]
+    return replaced
 
 
 def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
