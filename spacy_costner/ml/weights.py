@@ -450,6 +450,8 @@ class SparseWeights(Shim):
         d_vector_weights = self._vector_gradient()
         self._pending = []
         self._word_sums = None
+        if not self.step:
+            self.table = self.table.interleaved()
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
         if d_vector_weights is not None:

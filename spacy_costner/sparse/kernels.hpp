@@ -138,9 +138,10 @@ inline void gather_window(const int32_t* values, int64_t n_columns, const int32_
 
 // scores[t] = sum of weights[r] over the rows r of token t. Returns whether all rows are below
 // n_rows; others are left out. Rows are far apart in memory, and slow to fetch. So while a row is
-// added, the processor is told to fetch the one that comes `n_ahead` slots later.
+// added, the processor is told to fetch the one that comes `n_ahead` slots later. From one row of
+// weights to the next it is `stride` floats.
 inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
-                     int64_t n_rows, int64_t width, float* RESTRICT scores) {
+                     int64_t stride, int64_t n_rows, int64_t width, float* RESTRICT scores) {
     const int64_t n = n_tokens * n_slots, n_ahead = 16;
     const uint32_t end = static_cast<uint32_t>(std::min<int64_t>(n_rows, INT32_MAX));
     bool are_in_range = true;
@@ -148,7 +149,7 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
         std::fill(scores, scores + width, 0.0f);
         for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
             if (i + n_ahead < n && rows[i + n_ahead] >= 0) {
-                const float* next_row = weights + rows[i + n_ahead] * width;
+                const float* next_row = weights + rows[i + n_ahead] * stride;
                 PREFETCH(next_row);
                 PREFETCH(next_row + 16);
             }
@@ -157,7 +158,7 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
                 are_in_range &= rows[i] < 0;
                 continue;
             }
-            const float* row = weights + rows[i] * width;
+            const float* row = weights + rows[i] * stride;
             for (int64_t k = 0; k < width; ++k) scores[k] += row[k];
         }
     }
@@ -234,13 +235,16 @@ struct Step {
 };
 
 // A table of weights with what AdaGrad and averaging keep for each: see table.py. All but `last`,
-// which has a number for each row, are of the same shape.
+// which has a number for each row, are of the same shape. From one row to the next it is `stride`
+// floats, and `last_stride` numbers.
 struct Table {
     float* weights;
     float* squares;
     float* totals;
     int32_t* last;
     int64_t width;
+    int64_t stride;
+    int64_t last_stride;
 };
 
 // The learning rate of one weight.
@@ -283,12 +287,13 @@ inline void decay_only(float& weight, float& total, float n_steps, float decay) 
 // Regularises a row as the steps since `last`, up to step `now`, would have done. The row had no
 // gradient in these steps.
 inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const Step& step) {
-    const int32_t n_steps = now - table.last[row];
+    int32_t& last = table.last[row * table.last_stride];
+    const int32_t n_steps = now - last;
     if (n_steps <= 0) return;
-    table.last[row] = now;
-    float* RESTRICT weights = table.weights + row * table.width;
-    float* RESTRICT totals = table.totals + row * table.width;
-    const float* squares = table.squares + row * table.width;
+    last = now;
+    float* RESTRICT weights = table.weights + row * table.stride;
+    float* RESTRICT totals = table.totals + row * table.stride;
+    const float* squares = table.squares + row * table.stride;
     if (step.l1 == 0 && step.l2 == 0) {
         for (int64_t k = 0; k < table.width; ++k) totals[k] += n_steps * weights[k];
         return;
@@ -307,10 +312,10 @@ inline void lazy_regularise(const Table& table, int64_t row, int32_t now, const 
 // which brings the row up to the step before.
 inline void adagrad(const Table& table, int64_t row, const float* gradient, int32_t now,
                     const Step& step) {
-    float* RESTRICT weights = table.weights + row * table.width;
-    float* RESTRICT totals = table.totals + row * table.width;
-    float* RESTRICT squares = table.squares + row * table.width;
-    table.last[row] = now;
+    float* RESTRICT weights = table.weights + row * table.stride;
+    float* RESTRICT totals = table.totals + row * table.stride;
+    float* RESTRICT squares = table.squares + row * table.stride;
+    table.last[row * table.last_stride] = now;
     const bool is_regularised = step.l1 != 0 || step.l2 != 0;
     for (int64_t k = 0; k < table.width; ++k) squares[k] += gradient[k] * gradient[k];
     for (int64_t k = 0; k < table.width; ++k)
@@ -325,9 +330,9 @@ inline void adagrad(const Table& table, int64_t row, const float* gradient, int3
 
 // Fetches the beginning of a row, two cache lines of each array, before it is updated.
 inline void prefetch(const Table& table, int64_t row) {
-    PREFETCH(table.last + row);
+    PREFETCH(table.last + row * table.last_stride);
     for (const float* part : {table.weights, table.totals, table.squares}) {
-        const float* next_row = part + row * table.width;
+        const float* next_row = part + row * table.stride;
         PREFETCH(next_row);
         PREFETCH(next_row + std::min<int64_t>(16, table.width - 1));
     }

@@ -39,6 +39,8 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         float* totals
         int32_t* last
         int64_t width
+        int64_t stride
+        int64_t last_stride
 
     void _gather_window "costner_sparse::gather_window"(
         const int32_t* values, int64_t n_columns, const int32_t* lengths, int64_t n_sequences,
@@ -47,7 +49,7 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
     )
     bint _sum_rows "costner_sparse::sum_rows"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
-        int64_t n_rows, int64_t width, float* scores
+        int64_t stride, int64_t n_rows, int64_t width, float* scores
     )
     void _collect_rows "costner_sparse::collect_rows"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
@@ -171,8 +173,20 @@ cdef int _check_rows(const int32_t[:, ::1] rows, int64_t n_rows) except -1:
     return 0
 
 
-def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
-    """Sum the rows of weights of each token: its scores. Shapes: (N, S), (V, K) to (N, K)"""
+cdef int64_t _row_stride(str name, const float[:, :] array) except -1:
+    """The number of floats from one row of an array to the next. The floats of a row have to
+    follow each other."""
+    if array.shape[1] > 1 and array.strides[1] != sizeof(float):
+        raise wrong(name, "rows of adjacent floats", f"a stride of {array.strides[1]} bytes")
+    if array.strides[0] % sizeof(float):
+        raise wrong(name, "a stride of whole floats", f"{array.strides[0]} bytes")
+    return array.strides[0] // <int64_t>sizeof(float)
+
+
+def sum_rows(const int32_t[:, ::1] rows, const float[:, :] weights):
+    """Sum the rows of weights of each token: its scores. The weights may be those of a table for
+    training. Shapes: (N, S), (V, K) to (N, K)"""
+    cdef int64_t stride = _row_stride("weights", weights)
     # The sum itself finds rows out of range, as a check before it would read all rows twice.
     cdef bint fit = True
     scores = numpy.zeros((rows.shape[0], weights.shape[1]), dtype="float32")
@@ -180,8 +194,8 @@ def sum_rows(const int32_t[:, ::1] rows, const float[:, ::1] weights):
     if rows.shape[0] and rows.shape[1] and weights.shape[0] and weights.shape[1]:
         with nogil:
             fit = _sum_rows(
-                &rows[0, 0], rows.shape[0], rows.shape[1], &weights[0, 0], weights.shape[0],
-                weights.shape[1], &out[0, 0]
+                &rows[0, 0], rows.shape[0], rows.shape[1], &weights[0, 0], stride,
+                weights.shape[0], weights.shape[1], &out[0, 0]
             )
     else:
         _check_rows(rows, weights.shape[0])
@@ -258,7 +272,7 @@ def add_rows(
 
 
 cdef Table _table(
-    float[:, ::1] weights, float[:, ::1] squares, float[:, ::1] totals, int32_t[::1] last
+    float[:, :] weights, float[:, :] squares, float[:, :] totals, int32_t[:] last
 ):
     """Make the table that the kernels take: pointers to the arrays. Their sizes are checked."""
     cdef Table table
@@ -268,6 +282,10 @@ cdef Table _table(
     _same("length of table.totals", totals.shape[0], n_rows)
     _same("width of table.totals", totals.shape[1], width)
     _same("length of table.last", last.shape[0], n_rows)
+    table.stride = _row_stride("table.weights", weights)
+    _same("stride of table.squares", _row_stride("table.squares", squares), table.stride)
+    _same("stride of table.totals", _row_stride("table.totals", totals), table.stride)
+    table.last_stride = last.strides[0] // <int64_t>sizeof(int32_t)
     table.weights = &weights[0, 0]
     table.squares = &squares[0, 0]
     table.totals = &totals[0, 0]

@@ -5,6 +5,7 @@ In shapes, V is the number of rows, and K of weights in a row, one for each tag.
 
 from typing import NamedTuple
 
+import numpy
 from thinc.types import Floats2d, Ints1d
 
 
@@ -24,6 +25,22 @@ class Table(NamedTuple):
     squares: Floats2d
     totals: Floats2d
     last: Ints1d
+
+    def interleaved(self) -> "Table":
+        """Make a copy in which all that belongs to a row stands together in memory. An update reads
+        and writes all of a row, and rows are far apart: so it is fetched at once."""
+        n_rows, n_tags = self.weights.shape
+        # A row has its weights, their squares, their totals, and `last` as an integer of 32 bits.
+        cells = numpy.empty((n_rows, 3 * n_tags + 1), dtype="float32")
+        table = Table(
+            weights=cells[:, :n_tags],
+            squares=cells[:, n_tags : 2 * n_tags],
+            totals=cells[:, 2 * n_tags : 3 * n_tags],
+            last=cells.view("int32")[:, -1],
+        )
+        for copied, array in zip(table, self):
+            copied[:] = array
+        return table
 
 
 class AdaGrad(NamedTuple):
