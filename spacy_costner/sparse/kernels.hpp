@@ -165,16 +165,16 @@ inline bool sum_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots, con
     return are_in_range;
 }
 
-// Finds the rows that the tokens of a batch have, each once, in `active`, and their gradients: the
-// sum of d_scores over the tokens that have the row. Tokens with a gradient of 0 are left out.
-// `place_of` is memory to work in: the place of each row in `active`. It has to be -1 everywhere
-// before the call, and is so after it.
-inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
-                         const float* d_scores, int64_t width, int32_t* place_of,
-                         std::vector<int32_t>& active, std::vector<float>& gradient) {
+// Finds the rows that the tokens of a batch have, each once, in `active`. `places` gets the place
+// there of the row of each slot; -1 for a slot without a row. Tokens with a gradient of 0 are left
+// out: their slots get -1, too. `place_of` is memory to work in: the place of each row in `active`.
+// It has to be -1 everywhere before the call, and is so after it.
+inline void find_active(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
+                        const float* d_scores, int64_t width, int32_t* place_of,
+                        std::vector<int32_t>& active, std::vector<int32_t>& places) {
     const int64_t n = n_tokens * n_slots, n_ahead = 16;
     active.clear();
-    gradient.clear();
+    places.assign(n, -1);
     for (int64_t t = 0; t < n_tokens; ++t) {
         const float* d_score = d_scores + t * width;
         if (std::all_of(d_score, d_score + width, [](float d) { return d == 0; })) continue;
@@ -182,17 +182,28 @@ inline void collect_rows(const int32_t* rows, int64_t n_tokens, int64_t n_slots,
             if (i + n_ahead < n && rows[i + n_ahead] >= 0) PREFETCH(place_of + rows[i + n_ahead]);
             const int32_t row = rows[i];
             if (row < 0) continue;
-            // -1, as an unsigned number, is past the end: the row is new.
-            if (static_cast<uint32_t>(place_of[row]) >= active.size()) {
+            if (place_of[row] < 0) {
                 place_of[row] = static_cast<int32_t>(active.size());
                 active.push_back(row);
-                gradient.resize(gradient.size() + width);
             }
-            float* RESTRICT sum = gradient.data() + place_of[row] * width;
-            for (int64_t k = 0; k < width; ++k) sum[k] += d_score[k];
+            places[i] = place_of[row];
         }
     }
     for (int32_t row : active) place_of[row] = -1;
+}
+
+// gradient[p] += d_scores[t] for the places p of the slots of each token t: see `find_active`.
+inline void add_gradients(const std::vector<int32_t>& places, int64_t n_tokens, int64_t n_slots,
+                          const float* d_scores, int64_t width, float* gradient) {
+    const int64_t n = n_tokens * n_slots, n_ahead = 8;
+    for (int64_t t = 0; t < n_tokens; ++t, d_scores += width)
+        for (int64_t i = t * n_slots; i < (t + 1) * n_slots; ++i) {
+            if (i + n_ahead < n && places[i + n_ahead] >= 0)
+                PREFETCH(gradient + places[i + n_ahead] * width);
+            if (places[i] < 0) continue;
+            float* RESTRICT sum = gradient + places[i] * width;
+            for (int64_t k = 0; k < width; ++k) sum[k] += d_scores[k];
+        }
 }
 
 // products[i] = inputs[i] weights, a product of matrices. Each row is summed in the same order,

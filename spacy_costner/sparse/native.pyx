@@ -51,10 +51,14 @@ cdef extern from "kernels.hpp" namespace "costner_sparse" nogil:
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* weights,
         int64_t stride, int64_t n_rows, int64_t width, float* scores
     )
-    void _collect_rows "costner_sparse::collect_rows"(
+    void _find_active "costner_sparse::find_active"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
-        int64_t width, int32_t* place_of, vector[int32_t]& active, vector[float]& gradient
+        int64_t width, int32_t* place_of, vector[int32_t]& active, vector[int32_t]& places
     ) except +
+    void _add_gradients "costner_sparse::add_gradients"(
+        const vector[int32_t]& places, int64_t n_tokens, int64_t n_slots, const float* d_scores,
+        int64_t width, float* gradient
+    )
     void _add_rows "costner_sparse::add_rows"(
         const int32_t* rows, int64_t n_tokens, int64_t n_slots, const float* d_scores,
         int64_t width, double* gradient
@@ -232,21 +236,25 @@ def collect_rows(
         and their gradients. Shapes: (A,), (A, K)
     """
     cdef vector[int32_t] active
-    cdef vector[float] gradient
+    cdef vector[int32_t] places
     cdef int64_t width = d_scores.shape[1]
     _same("length of d_scores", d_scores.shape[0], rows.shape[0])
     _check_rows(rows, place_of.shape[0])
     if rows.shape[0] and rows.shape[1] and width and place_of.shape[0]:
         with nogil:
-            _collect_rows(
+            _find_active(
                 &rows[0, 0], rows.shape[0], rows.shape[1], &d_scores[0, 0], width,
-                &place_of[0], active, gradient
+                &place_of[0], active, places
             )
     active_rows = numpy.empty(active.size(), dtype="int32")
-    sums = numpy.empty((active.size(), width), dtype="float32")
+    sums = numpy.zeros((active.size(), width), dtype="float32")
+    cdef float[:, ::1] out = sums
     if active.size():
         active_rows[:] = <int32_t[:active.size()]>active.data()
-        sums.reshape(-1)[:] = <float[:gradient.size()]>gradient.data()
+        with nogil:
+            _add_gradients(
+                places, rows.shape[0], rows.shape[1], &d_scores[0, 0], width, &out[0, 0]
+            )
     return active_rows, sums
 
 
