@@ -11,12 +11,14 @@ import numpy
 import pytest
 import spacy
 from numpy.testing import assert_allclose
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
 
 from spacy_costner.analysis import vectors as module
 from spacy_costner.analysis.vectors import learn_vectors
 from spacy_costner.readers import raw_text
-from spacy_costner.readers.raw_text import cut_line, find_raw_files, map_docs
+from spacy_costner.readers.raw_text import BoundedPipeline, cut_line, find_raw_files, map_docs
 
 from .support.commands import run
 from .support.raw_text import CITIES, N_TOKENS, NAMES, SENTENCES
@@ -213,25 +215,31 @@ def test_a_line_that_is_too_long_for_spacy_is_read(tmp_path: Path) -> None:
     assert len(line) > nlp.max_length
     path = tmp_path / "raw.txt"
     path.write_text(line, encoding="utf8")
-    assert sum(map_docs(len, nlp, path)) >= 10_000
+    assert sum(map_docs(len, BoundedPipeline(lambda: nlp), path)) >= 10_000
 
 
-def test_words_of_raw_text_do_not_stay_in_the_vocab(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_vocab_of_raw_text_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So memory doesn't grow with the text."""
-    monkeypatch.setattr(raw_text, "N_LINES", 10)
+    monkeypatch.setattr(raw_text, "MAX_STRINGS", 2000)
     path = tmp_path / "raw.txt"
-    path.write_text("\n".join(f"word{i}" for i in range(1000)), encoding="utf8")
-    nlp = spacy.blank("xx")
+    path.write_text("\n".join(f"word{i} x." for i in range(3000)), encoding="utf8")
+    vocabs: list[Vocab] = []
+
+    def make_pipeline() -> Language:
+        nlp = spacy.blank("xx")
+        vocabs.append(nlp.vocab)
+        return nlp
 
     def texts(doc: Doc) -> list[str]:
         """The words of a doc."""
         return [token.text for token in doc]
 
-    words = list(map_docs(texts, nlp, path))
-    assert words == [[f"word{i}"] for i in range(1000)]
-    assert "word500" not in nlp.vocab.strings
+    words = list(map_docs(texts, BoundedPipeline(make_pipeline), path))
+
+    assert words == [[f"word{i}", "x", "."] for i in range(3000)]
+    assert len(vocabs) > 1
+    # A doc may add a few strings to a vocab that has as many as it may have.
+    assert max(len(vocab.strings) for vocab in vocabs) <= 2010
 
 
 @pytest.mark.parametrize(
@@ -300,7 +308,8 @@ def test_without_scipy_nothing_is_read(
 
 def test_carriage_returns_end_lines(tmp_path: Path) -> None:
     (tmp_path / "raw.txt").write_bytes(b"\xef\xbb\xbfone\rtwo\r\nthree\n")
-    texts = map_docs(lambda doc: doc.text, spacy.blank("xx"), tmp_path / "raw.txt")
+    pipeline = BoundedPipeline(lambda: spacy.blank("xx"))
+    texts = map_docs(lambda doc: doc.text, pipeline, tmp_path / "raw.txt")
     assert list(texts) == ["one", "two", "three"]
 
 

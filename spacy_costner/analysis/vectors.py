@@ -7,6 +7,7 @@ Raw text is text without annotation. Words that occur in similar contexts get si
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from spacy.vectors import Vectors
 from thinc.types import Floats2d
 
 from ..progress import progress
-from ..readers.raw_text import find_raw_files, map_docs
+from ..readers.raw_text import BoundedPipeline, find_raw_files, map_docs
 from ..saving import check_folder, save_folder
 from ..training.known_text import sentence_ids
 from ..training.raw_sentences import are_learned_vectors, save_raw_sentences
@@ -116,9 +117,9 @@ def learn_vectors(
     require_scipy()
     check_folder(output_path)
     began = time.perf_counter()
-    nlp = spacy.blank(lang)
+    pipeline = BoundedPipeline(partial(spacy.blank, lang))
     files = find_raw_files(raw_paths)
-    text = RawText(nlp, files.paths)
+    text = RawText(pipeline, files.paths)
     sentences = progress(text, desc="vectors", unit="sent")
     vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
 
@@ -145,18 +146,18 @@ class RawText:
     are to be read only once, as standard input may be among them. The attribute `sentence_ids` has
     the hashes of the long sentences that were read so far: see `training.known_text.sentence_ids`.
 
-    nlp (Language): A pipeline, for its tokenizer.
+    pipeline (BoundedPipeline): A pipeline, for its tokenizer.
     paths (Iterable[Path]): The files.
     """
 
-    def __init__(self, nlp: Language, paths: Iterable[Path]) -> None:
-        self.nlp = nlp
+    def __init__(self, pipeline: BoundedPipeline, paths: Iterable[Path]) -> None:
+        self.pipeline = pipeline
         self.paths = paths
         self.sentence_ids = array("L")  # unsigned integers, which take less memory than a list
 
     def __iter__(self) -> Iterator[list[str]]:
         for path in self.paths:
-            for sentences, ids in map_docs(words_and_sentence_ids, self.nlp, path):
+            for sentences, ids in map_docs(words_and_sentence_ids, self.pipeline, path):
                 self.sentence_ids.extend(ids)
                 yield from sentences
 

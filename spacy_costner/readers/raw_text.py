@@ -6,7 +6,6 @@ each of them, and no doc is kept.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
@@ -34,9 +33,9 @@ MAX_LENGTH = 50_000
 """The largest number of characters that become one doc. spaCy refuses texts of more than a
 million."""
 
-N_LINES = 10_000
-"""The number of lines that are tokenized before memory is given back. Up to then the vocab and the
-tokenizer remember the words that they have seen, which makes them fast."""
+MAX_STRINGS = 1_000_000
+"""The number of strings that the vocab of a pipeline may have before it is made anew. With the
+tokenizer they take about 200 MB."""
 
 ResultT = TypeVar("ResultT")
 
@@ -113,13 +112,35 @@ def can_be_text(path: Path) -> bool:
     return bool(text.strip()) and "\0" not in text and replacement not in text
 
 
-def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> Iterator[ResultT]:
+class BoundedPipeline:
+    """A pipeline that is made anew when its vocab has many strings, so that memory doesn't grow
+    with the text. Until then the vocab and the tokenizer remember the words that they have seen,
+    which makes them fast. (In spaCy's `memory_zone` the tokenizer doesn't remember words, and takes
+    three times as long.)
+
+    make_pipeline (Callable[[], Language]): Makes the pipeline.
+    """
+
+    def __init__(self, make_pipeline: Callable[[], Language]) -> None:
+        self._make_pipeline = make_pipeline
+        self._nlp = make_pipeline()
+
+    @property
+    def nlp(self) -> Language:
+        """The pipeline. Ask for it again for each text: it may be a new one."""
+        if len(self._nlp.vocab.strings) > MAX_STRINGS:
+            self._nlp = self._make_pipeline()
+        return self._nlp
+
+
+def map_docs(
+    function: Callable[[Doc], ResultT], pipeline: BoundedPipeline, path: Path
+) -> Iterator[ResultT]:
     """Call a function with each doc of a file of raw text, and yield what it returns. The function
-    must not keep the doc: it can't be used after the call, so that memory doesn't grow with the
-    text.
+    should not keep the doc, so that memory doesn't grow with the text.
 
     function (Callable[[Doc], ResultT]): The function.
-    nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
+    pipeline (BoundedPipeline): The pipeline. Its tokenizer is used for texts without tokens.
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
         a long line several: see `cut_line`.
     YIELDS (ResultT): What the function returns for each doc.
@@ -128,26 +149,14 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
     RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
     """
     if path == STANDARD_INPUT:
-        yield from _map_lines(function, nlp, sys.stdin.buffer, STANDARD_INPUT_NAME)
+        texts = _read_lines(sys.stdin.buffer, STANDARD_INPUT_NAME)
+        yield from (function(pipeline.nlp.make_doc(text)) for text in texts)
     elif path.is_file() and is_text(path):  # neither a dataset nor a pipe
         with path.open("rb") as file:
-            yield from _map_lines(function, nlp, file, path)
+            texts = _read_lines(file, path)
+            yield from (function(pipeline.nlp.make_doc(text)) for text in texts)
     else:
-        yield from map(function, read_texts(nlp, path))
-
-
-def _map_lines(
-    function: Callable[[Doc], ResultT], nlp: Language, file: BinaryIO, path: Path
-) -> Iterator[ResultT]:
-    """Call a function with the doc of each line of an open file, and yield what it returns: see
-    `map_docs`. `path` is the name of the file, for errors."""
-    texts = _read_lines(file, path)
-    while batch := list(islice(texts, N_LINES)):
-        # The strings and lexemes of new words are freed after this block. Docs made in it can't be
-        # used then.
-        with nlp.memory_zone():
-            results = [function(nlp.make_doc(text)) for text in batch]
-        yield from results
+        yield from map(function, read_texts(pipeline.nlp, path))
 
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:

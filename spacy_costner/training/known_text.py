@@ -10,6 +10,7 @@ import base64
 from collections.abc import Iterable, Iterator
 
 import numpy
+from spacy.attrs import SENT_START
 from spacy.pipeline import Sentencizer
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
@@ -51,15 +52,18 @@ def _sentences(doc: Doc) -> Iterator[list[str]]:
     """Yield the words of each sentence, without white space. A sentence ends at punctuation such as
     a full stop, at a new line, and where the doc has a sentence start. An annotated sentence is cut
     at its punctuation, too: the same text without annotation has to give the same sentences."""
+    begins_sentence = doc.to_array(SENT_START) == 1  # (T,)
+    texts = [token.text for token in doc]
     words: list[str] = []
-    for token in doc:
-        if token.is_sent_start and words:
+    for text, is_first in zip(texts, begins_sentence.tolist()):
+        if is_first and words:
             yield words
             words = []
-        if not token.is_space:
-            words.append(token.text)
-        is_new_line = token.is_space and "\n" in token.text
-        if words and (is_new_line or token.text in END_OF_SENTENCE):
+        is_space = text.isspace()
+        if not is_space:
+            words.append(text)
+        is_new_line = is_space and "\n" in text
+        if words and (is_new_line or text in END_OF_SENTENCE):
             yield words
             words = []
     if words:
