@@ -139,10 +139,12 @@ def clear(path: str | Path) -> None:
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         return
-    # The hidden names that `_beside` and `_publish` make
-    pattern = re.compile(rf"{re.escape(_hidden_name(target))}\.[0-9a-f]{{8}}\.(saving|old)")
+    # The hidden names that `_beside` and `_publish` make. There may be thousands of other names in
+    # the folder, and their beginnings are compared sooner than the pattern.
+    hidden_name = _hidden_name(target)
+    pattern = re.compile(rf"{re.escape(hidden_name)}\.[0-9a-f]{{8}}\.(saving|old)")
     for name in os.listdir(target.parent):
-        if not pattern.fullmatch(name):
+        if not (name.startswith(hidden_name) and pattern.fullmatch(name)):
             continue
         leftover = target.with_name(name)
         with locked(leftover) as is_ours:
