@@ -1,5 +1,5 @@
-"""From texts to a pipeline with a promise, and the app of `serve`. `make test-lowest` runs this with
-the lowest versions that setup.cfg allows."""
+"""From texts to a pipeline with a promise, and the app of `serve`. `make test-lowest` runs this
+with the lowest versions that setup.cfg allows."""
 
 import os
 from collections.abc import Iterable
