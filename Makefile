@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 
 SOURCES = spacy_costner tests scripts benchmarks experiments
 
-.PHONY: install help hooks format check test test-slow test-page test-presidio test-transformers test-distributed test-label-studio pythons sanitize demo bench docs docs-test dist clean
+.PHONY: install help hooks format check test test-slow test-page test-lowest test-presidio test-transformers test-distributed test-label-studio pythons sanitize demo bench docs docs-test dist clean
 
 install: $(VENV)/installed
 
@@ -48,6 +48,17 @@ test-slow: install
 # The model in a page, in Node and Chromium. It is skipped, with the reason, where one is missing.
 test-page: install
 	$(PYTEST) -rs tests/test_web_*.py tests/test_page.py
+
+# The lowest versions that setup.cfg allows, in an environment of their own. Those of spaCy import what Click
+# has deprecated since.
+LOWEST = $(VENV)-lowest/bin/python
+test-lowest:
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(LOWEST) -m pip install --quiet --upgrade pip
+	$(LOWEST) scripts/lowest_versions.py serve > $(VENV)-lowest/constraints.txt
+	$(LOWEST) -m pip install --quiet --editable ".[serve]" --constraint $(VENV)-lowest/constraints.txt \
+		pytest hypothesis httpx
+	LOWEST_VERSIONS=1 $(LOWEST) -m pytest -W ignore::DeprecationWarning tests/test_lowest_versions.py
 
 # Presidio in an environment of its own.
 test-presidio:
@@ -139,4 +150,4 @@ dist: install
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-presidio $(VENV)-transformers $(VENV)-distributed $(VENV)-docs $(VENV)-label-studio $(VENV)-3.* build dist site *.egg-info .coverage
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-lowest $(VENV)-presidio $(VENV)-transformers $(VENV)-distributed $(VENV)-docs $(VENV)-label-studio $(VENV)-3.* build dist site *.egg-info .coverage

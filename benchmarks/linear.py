@@ -9,7 +9,7 @@ configs/sparse.cfg by `spacy train`; spaCy's `ner` by `spacy train` with configs
 features of `windows`, made in Python as its users make them, and on these and the label memory,
 which our code finds. What spaCy's commands train is trained in a process of its own, and seconds
 are those on the clock, its start, reading and saving included. Then all take turns at tagging
-testb, from words to entities.
+testb, from words to entities; and those that are pipelines from text, which they tokenize.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example, iob_to_biluo, tags_to_entities
-from timing import compare
+from timing import Comparison, compare
 
 from spacy_costner.features import Features, Template
 
@@ -93,6 +93,11 @@ def f_score(tag: Tagger, part: str) -> float:
 def pipe(nlp: Language, docs: list[Doc]) -> list[Doc]:
     """Have a pipeline, which has a vocab of its own, find the entities."""
     return list(nlp.pipe(Doc(nlp.vocab, words) for words in words_of(docs)))
+
+
+def pipe_texts(nlp: Language, texts: list[str]) -> list[Doc]:
+    """Have a pipeline tokenize texts and find the entities."""
+    return list(nlp.pipe(texts))
 
 
 def by_spacy(output: Path, *arguments: object) -> Trained:
@@ -227,7 +232,20 @@ def compare_tagging(taggers: dict[str, Tagger]) -> None:
 
     timed = compare({**taggers}, ours, TURNS, prepare=new_docs)
     n_tokens = sum(len(doc) for doc in docs)
-    print("\n| tagging | tokens/s | time, ours being 1 |\n|---|---|---|")
+    print_speeds("tagging, from words", timed, n_tokens)
+
+    # Only a pipeline has a tokenizer.
+    pipelines = {name: tag.args[0] for name, tag in taggers.items() if isinstance(tag, partial)}
+    texts = [" ".join(words) for words in words_of_docs]
+    text_taggers = {name: partial(pipe_texts, nlp) for name, nlp in pipelines.items()}
+    timed = compare(text_taggers, ours, TURNS, prepare=lambda name: texts)
+    n_tokens = sum(len(NLP.make_doc(text)) for text in texts)
+    print_speeds("tagging, from text", timed, n_tokens)
+
+
+def print_speeds(title: str, timed: dict[str, Comparison], n_tokens: int) -> None:
+    """Print a table of what `compare` has measured."""
+    print(f"\n| {title} | tokens/s | time, ours being 1 |\n|---|---|---|")
     for name, (seconds, ratio, low, high) in timed.items():
         speed = n_tokens / seconds
         print(f"| {name} | {speed:,.0f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")

@@ -64,6 +64,7 @@ def model(corpus: Corpus, architecture: str, share: float = 1.0) -> Block:
             "average_power": 0.0,
             "features": features,
             "learn_rate": LEARN_RATES["hybrid"] * share,
+            "eps": 1e-8,
             "part_dropout": 1.0,
         }
     return {**block, "tok2vec": tok2vec(corpus["attributes"])}

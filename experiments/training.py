@@ -78,9 +78,11 @@ def filled(block: Block, **values: Any) -> Block:
 
 def linear_block(features: Block, **settings: Any) -> Block:
     """The block of the linear CRF of the papers, with its features and the settings of AdaGrad. The
-    papers keep all weights."""
+    papers keep all weights, and the first update of a weight has its full size."""
     architecture = {
         "@architectures": "spacy_costner.SparseCRF.v1",
+        "learn_rate": 0.05,
+        "eps": 1e-8,
         "average_power": 0.0,
         "keep_all": True,
     }

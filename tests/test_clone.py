@@ -15,7 +15,7 @@ import srsly
 import spacy_costner
 
 ROOT = Path(__file__).parent.parent
-WORKFLOW = ROOT / ".github" / "workflows" / "wheels.yml"
+WORKFLOWS = ROOT / ".github" / "workflows"
 LINK = "120000"  # the mode of a symbolic link in git's index
 FOLDERS = "data|home|mnt|opt|root|scratch|srv|Users|work"
 OF_A_MACHINE = re.compile(rf"(?<![\w.~$)}}>/-])/(?:{FOLDERS})/[\w.-]+|\b[A-Z]:\\\\?Users\b")
@@ -95,19 +95,23 @@ def test_source_that_is_not_compiled_says_so(tmp_path: Path, arguments: list[str
     )
 
 
-def read_workflow() -> dict[str, Any]:
-    """The workflow that builds and publishes wheels; outside of the clone the test is skipped."""
-    if not WORKFLOW.exists():
+def read_workflow(name: str) -> dict[str, Any]:
+    """A workflow of GitHub; outside of the clone the test is skipped."""
+    if not WORKFLOWS.exists():
         pytest.skip("outside of the clone there are no workflows")
-    return srsly.yaml_loads(WORKFLOW.read_text(encoding="utf8"))
+    return srsly.yaml_loads((WORKFLOWS / f"{name}.yml").read_text(encoding="utf8"))
 
 
-def test_actions_of_the_workflow_that_publishes_are_pinned_by_commit() -> None:
+@pytest.mark.parametrize(
+    "name, unpinned",
+    [("wheels", []), ("tests", []), ("docs", ["actions/upload-pages-artifact@v4"])],
+)
+def test_actions_of_workflows_are_pinned_by_commit(name: str, unpinned: list[str]) -> None:
     actions = []
-    for job in read_workflow()["jobs"].values():
+    for job in read_workflow(name)["jobs"].values():
         actions += [step["uses"] for step in job["steps"] if "uses" in step]
-    assert any("pypi-publish" in action for action in actions)
-    assert [action for action in actions if not re.search("@[0-9a-f]{40}$", action)] == []
+    assert actions
+    assert [action for action in actions if not re.search("@[0-9a-f]{40}$", action)] == unpinned
 
 
 @pytest.mark.parametrize("tag, is_right", [("v1.2.0", True), ("v1.2", False), ("v1.2.1", False)])
@@ -115,7 +119,7 @@ def test_the_workflow_publishes_only_what_the_tag_says(
     tmp_path: Path, tag: str, is_right: bool
 ) -> None:
     """The step of the job that makes the source distribution, of the version 1.2.0 here."""
-    job = read_workflow()["jobs"]["sdist"]
+    job = read_workflow("wheels")["jobs"]["sdist"]
     (step,) = [step for step in job["steps"] if step.get("name") == "The tag is the version"]
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "spacy_costner-1.2.0.tar.gz").touch()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from spacy.lang.en import English
 from spacy.lang.es import Spanish
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
-from spacy.util import load_config, load_model_from_config
+from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner.analysis.comparison import change_config
 from spacy_costner.settings import check_settings
+from spacy_costner.sparse import AdaGrad
 
 from .support.experiment import make_corpus
 from .support.slow import slow_but
@@ -82,6 +84,14 @@ def test_sparse_document_cfg_differs_from_sparse_cfg_in_the_feature_document_alo
     assert features["document"] is None
     features["document"] = {"LOWER": 1}
     assert sparse == load_config(CONFIGS / "sparse_document.cfg")
+
+
+@pytest.mark.parametrize("config", ["sparse", "sparse_document", "hybrid"])
+def test_a_config_has_the_default_settings_of_adagrad(config: str) -> None:
+    model = load_config(CONFIGS / f"{config}.cfg")["components"]["ner"]["model"]
+    default = signature(registry.architectures.get(model["@architectures"])).parameters
+    names = [*AdaGrad._fields, "dropout", "average_power", "first_pass_epochs", "keep_all"]
+    assert {name: default[name].default for name in names} == {name: model[name] for name in names}
 
 
 @pytest.mark.parametrize("path", [*COMPLETE, *slow_but(PAPERS)], ids=name)

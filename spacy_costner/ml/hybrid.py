@@ -18,18 +18,18 @@ from ..features import Template
 from ..types import Potentials
 from ..validation import at_least, within
 from .dense import resize_emissions
-from .sparse import build_sparse_crf, build_vocab
+from .sparse import DEFAULTS, build_sparse_crf, build_vocab
 from .weights import AVERAGE_POWER
 
 
 def build_hybrid_crf(
     tok2vec: Model[list[Doc], list[Floats2d]],
     features: Template | None = None,
-    learn_rate: float = 0.05,
-    L1: float = 0.0,
-    L2: float = 0.0,
+    learn_rate: float = DEFAULTS.learn_rate,
+    L1: float = DEFAULTS.L1,
+    L2: float = DEFAULTS.L2,
     dropout: float = 0.0,
-    eps: float = 1e-8,
+    eps: float = DEFAULTS.eps,
     average_power: float = AVERAGE_POWER,
     part_dropout: float = 0.0,
     first_pass_epochs: int = 6,

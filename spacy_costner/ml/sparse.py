@@ -23,14 +23,17 @@ from .weights import AVERAGE_POWER, SparseWeights
 
 AnyShim = TypeVar("AnyShim", bound=Shim)
 
+DEFAULTS = AdaGrad()
+"""The settings of AdaGrad that a config doesn't have to name: the same in all our configs."""
+
 
 def build_sparse_crf(
     features: Template | None = None,
-    learn_rate: float = 0.05,
-    L1: float = 0.0,
-    L2: float = 0.0,
+    learn_rate: float = DEFAULTS.learn_rate,
+    L1: float = DEFAULTS.L1,
+    L2: float = DEFAULTS.L2,
     dropout: float = 0.0,
-    eps: float = 1e-8,
+    eps: float = DEFAULTS.eps,
     average_power: float = AVERAGE_POWER,
     first_pass_epochs: int = 6,
     keep_all: bool = False,

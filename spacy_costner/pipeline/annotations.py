@@ -79,7 +79,6 @@ def make_confidence(
     spans_key: str = "confidence",
     extension: str = "confidence",
     alternatives: float | None = None,
-    second_choice: None = None,
 ) -> Confidence:
     """Build the settings of where the probabilities of entities are written.
 
@@ -92,7 +91,6 @@ def make_confidence(
     extension (str): The extension attribute of spans for it: `span._.confidence`.
     alternatives (float | None): If given, other entities with at least this probability are in
         `doc.spans`, under the same key with "_alternatives".
-    second_choice (None): Not used. spaCy wrote it to the config of pipelines when it had a use.
     RAISES (ValueError): If a name is empty, or a probability is out of its range.
     """
     return Confidence(spans_key, extension, alternatives)

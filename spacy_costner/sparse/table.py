@@ -63,10 +63,10 @@ class AdaGrad(NamedTuple):
         this number.
     """
 
-    learn_rate: float = 0.05
+    learn_rate: float = 0.1
     L1: float = 0.0
     L2: float = 0.0
-    eps: float = 1e-8
+    eps: float = 1.0
 
     @property
     def is_regularised(self) -> bool:
