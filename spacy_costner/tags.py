@@ -13,12 +13,12 @@ In shapes, K is the number of tags, N that of tokens in a batch, E that of entit
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy
 from thinc.types import Array1d, Array2d, Floats2d, Ints1d
 
+from .caching import cached_property
 from .types import Constraints, EntityTags
 
 OUTSIDE = "O"

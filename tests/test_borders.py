@@ -45,7 +45,7 @@ from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scor
 from . import oracle, oracle_losses
 from .support.batches import single
 from .support.config import FEATURES
-from .support.fitting import examples_of, initialized
+from .support.fitting import examples_of, initialized, loss_block
 from .support.gradients import check_loss_directions
 from .support.split import split_of
 
@@ -324,10 +324,12 @@ def test_predicted_entities_do_not_depend_on_the_batch(kinds: list[int], batch_s
     assert [[place_of(ent) for ent in doc.ents] for doc in docs] == places_alone
 
 
-def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> None:
+@pytest.mark.parametrize("loss", ["Sequential", "MCEF", "ZScore"])
+def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences(loss: str) -> None:
     """The loss over all examples is .7 of that of whole docs and .3 of that of their sequences
-    (`SHARE_OF_SEQUENCES`), plus the penalty: c2 times the sum of the squared weights."""
-    nlp = random_model()
+    (`SHARE_OF_SEQUENCES`), plus the penalty: c2 times the sum of the squared weights. MCEF has no
+    counts of the whole docs when it gets their sequences."""
+    nlp = random_model(loss=loss_block(loss))
     ner = nlp.get_pipe("ner")
     examples = [Example(doc_of(nlp), doc_of(nlp, "B-X O B-X O B-X I-X")), *examples_of(nlp)]
 
@@ -339,7 +341,9 @@ def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences() -> 
     scores = ner.model.predict([eg.predicted for eg in examples])
     targets = ner.objective.targets(examples, ner.chain_tags)
     assert targets.by_sequence is not None
+    ner.objective.forget()
     by_doc, _ = ner.objective.evaluate(targets.by_doc, scores, ner.progress)
+    ner.objective.forget()
     by_sequence, _ = ner.objective.evaluate(targets.by_sequence, scores, ner.progress)
     penalty = 0.3 * float(vector @ vector)
     assert by_doc.value != pytest.approx(by_sequence.value, rel=1e-3)

@@ -15,6 +15,7 @@ TESTS = Path(__file__).parent
 FLOORS = [
     {
         "bundling",
+        "caching",
         "doc_attributes",
         "docstrings",
         "ent_iob",

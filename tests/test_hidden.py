@@ -253,6 +253,31 @@ def test_updates_leave_out_a_share_of_the_vectors(
 
 
 @pytest.mark.usefixtures("nothing_lost")
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.75])
+def test_units_that_are_not_lost_count_more(
+    vocab: Vocab, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layer has one unit, which each of 4,000 equal tokens keeps or loses. If it is kept, it is
+    divided by the share of kept ones, so that the mean stays the same; and so is its gradient."""
+    model = crf(vocab, hidden_window=0, width=1)
+    hidden = layer(model)
+    hidden.restart(hidden.weights._replace(bias=numpy.asarray([20.0], dtype="float32")))
+    batch = find_features(model, [Doc(vocab, words=["Rome"] * 4000)])
+    scores_of_unit = hidden.score(batch)
+    monkeypatch.setattr("spacy_costner.ml.hidden.UNIT_DROPOUT", share)
+    numpy.random.seed(0)
+
+    scores, backprop = hidden.begin_update(batch)
+    backprop(numpy.ones_like(scores))
+
+    is_kept = scores.any(axis=1)
+    assert is_kept.mean() == pytest.approx(1 - share, abs=0.03)
+    assert_allclose(scores[is_kept], scores_of_unit[is_kept] / (1 - share), rtol=1e-5)
+    d_bias = is_kept.sum() * hidden.weights.outer.sum() / (1 - share)
+    assert_allclose(hidden.gradient().bias, [d_bias], rtol=1e-4)
+
+
+@pytest.mark.usefixtures("nothing_lost")
 def test_averages_are_used_temporarily(vocab: Vocab) -> None:
     model = crf(vocab)
     hidden = layer(model)

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from inspect import signature
+from functools import partial
+from inspect import Parameter, signature
 from typing import Any
 
 import pytest
@@ -113,6 +114,18 @@ def test_a_config_can_say_infinite(loss: str) -> None:
     # `compute` is a partial function, which that of MCEF has inside.
     arguments = getattr(compute, "compute", compute).keywords
     assert arguments["psi"] == math.inf
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_loss_function_has_the_defaults_of_its_config(name: str) -> None:
+    """They are written down twice: the function can be called without its factory."""
+    compute = resolve("losses", f"spacy_costner.{name}.v1").compute
+    compute = getattr(compute, "compute", compute)  # that of MCEF has it inside
+    if not isinstance(compute, partial):
+        return  # it has no parameters
+    for parameter in signature(compute.func).parameters.values():
+        if parameter.default is not Parameter.empty and parameter.name in compute.keywords:
+            assert parameter.default == compute.keywords[parameter.name], parameter.name
 
 
 def test_parameters_may_be_at_the_ends_of_what_is_allowed() -> None:

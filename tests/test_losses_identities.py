@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from numpy.testing import assert_allclose, assert_array_equal
 
 from spacy_costner import chain
-from spacy_costner.losses import max_margin, mira, perceptron, zscore
+from spacy_costner.losses import max_margin, mira, mixed, perceptron, pointwise, sequential, zscore
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.perceptron import squared_distance
 from spacy_costner.types import Gold, map_scores
@@ -91,6 +91,21 @@ def test_the_distance_of_paths_needs_only_what_cupy_has(lengths: list[int]) -> N
     distance = squared_distance(potentials, gold.tags.view(CupyLike), other_tags.view(CupyLike))
 
     assert_array_equal(distance, expected)
+
+
+# Likelihoods
+
+
+@pytest.mark.parametrize("lam, loss", [(0.0, pointwise), (1.0, sequential)])
+def test_a_mixture_of_one_likelihood_is_that_likelihood(lam: float, loss: Callable) -> None:
+    """Also for partial annotation, and as the limit of mixtures of both."""
+    potentials, *golds = example([4, 0, 3], 3)
+    for gold in golds:
+        expected = loss(potentials, gold)
+        for lam_of_mixture in (lam, abs(lam - 1e-9)):
+            result = mixed(potentials, gold, lam=lam_of_mixture)
+            assert result.value == pytest.approx(expected.value, rel=1e-6)
+            assert_allclose(result.gradient.emissions, expected.gradient.emissions, atol=1e-6)
 
 
 # The F-score

@@ -2,11 +2,13 @@
 
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError, Event, local
@@ -20,13 +22,18 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Span
 from thinc.api import fix_random_seed
 
+import spacy_costner
 from spacy_costner import chain, sparse
+from spacy_costner.caching import cached_property
+from spacy_costner.decoding.posterior import Posterior
 from spacy_costner.features import FeatureBatch, Features, Template, gazetteers
 from spacy_costner.features.words import WordView
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline import annotations as annotate
 from spacy_costner.sparse import AdaGrad
+from spacy_costner.tags import Tags
 
+from .support.batches import random_potentials
 from .support.linear import HYBRID, SPARSE, crf
 from .support.pipelines import SMALL, pipeline, train
 from .support.threads import N_THREADS, in_threads
@@ -288,6 +295,55 @@ def test_two_threads_may_register_the_same_extension_at_once() -> None:
     _, _, getter, _ = Span.get_extension("late")
     assert getter is annotate.confidence_of
     Span.remove_extension("late")
+
+
+def test_a_posterior_is_computed_while_another_thread_computes_one() -> None:
+    """The other thread stops inside of a property of its own posterior. On Python 3.10 and 3.11
+    `functools.cached_property` has a lock that it would hold meanwhile."""
+    has_begun, may_end = Event(), Event()
+
+    class SlowTags(Tags):
+        def collapse(self, table: numpy.ndarray) -> numpy.ndarray:
+            has_begun.set()
+            assert may_end.wait(timeout=10)
+            return super().collapse(table)
+
+    def compute_slowly() -> None:
+        assert Posterior(random_potentials([3], 5), SlowTags(["A"])).marginals.shape == (3, 5)
+
+    def compute() -> None:
+        try:
+            assert has_begun.wait(timeout=10)
+            assert Posterior(random_potentials([3], 5), Tags(["A"])).marginals.shape == (3, 5)
+            assert not may_end.is_set()
+        finally:
+            may_end.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        slow, fast = pool.submit(compute_slowly), pool.submit(compute)
+        fast.result(timeout=5)
+        slow.result()
+
+
+def test_threads_that_read_a_cached_property_at_once_get_the_same_object() -> None:
+    meeting = Barrier(2)
+
+    class Owner:
+        @cached_property
+        def value(self) -> object:
+            meet(meeting)  # both threads compute a value
+            return object()
+
+    owner = Owner()
+    first, second = in_threads(lambda _: owner.value, 2)
+    assert first is second is owner.value
+
+
+def test_no_module_has_the_cached_property_with_a_lock() -> None:
+    for path in Path(spacy_costner.__file__).parent.rglob("*.py"):
+        text = path.read_text("utf8")
+        assert not re.search(r"(?m)^from functools import .*\bcached_property\b", text), path.name
+        assert "functools.cached_property" not in text, path.name
 
 
 # A fork while a thread works

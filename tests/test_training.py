@@ -41,6 +41,7 @@ from spacy_costner.training.lbfgs import (
     MOST_ITERATIONS,
     TOLERANCE,
     TotalLoss,
+    has_settled,
     minimise_by_lbfgs,
     spread_over_split,
     train_at_once,
@@ -171,6 +172,15 @@ def test_minimise_ends_after_the_most_iterations() -> None:
 def test_minimise_stays_at_a_minimum() -> None:
     minimum = minimise_by_lbfgs(bowl, numpy.ones(30))
     assert minimum.n_iterations == 0 and minimum.value == 1
+
+
+def test_minimisation_has_settled_when_ten_iterations_bring_nothing() -> None:
+    """The ten of CRFsuite. The first value is the one at the start."""
+    assert not has_settled([1.0] * 10, tolerance=0.1)
+    assert has_settled([1.0] * 11, tolerance=0.1)
+    assert not has_settled([1.2] + [1.0] * 10, tolerance=0.1)
+    assert has_settled([1.2] + [1.0] * 11, tolerance=0.1)
+    assert has_settled([1.2] + [1.0] * 10, tolerance=0.3)
 
 
 @pytest.mark.parametrize("last_call", [1, 8])

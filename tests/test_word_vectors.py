@@ -166,6 +166,28 @@ def test_words_that_stand_alone_have_no_vector() -> None:
     assert_allclose(vectors.data @ vectors.data.T, expected.data @ expected.data.T, atol=1e-5)
 
 
+@pytest.mark.parametrize("small_side", [0, 1000], ids=["iterated", "decomposed wholly"])
+def test_words_that_no_dimension_represents_have_no_vector(
+    monkeypatch: pytest.MonkeyPatch, small_side: int
+) -> None:
+    """x and y occur only with each other, and rarely. The largest singular vectors are those of the
+    other words: what is left of x and y is rounding. With more dimensions they have vectors."""
+    monkeypatch.setattr(module, "SMALL_SIDE", small_side)
+    rng = numpy.random.default_rng(0)
+    words = [f"w{i}" for i in range(60)]
+    sentences = [list(rng.choice(words, size=8)) for _ in range(300)]
+    rare = [["x", "y"]] * 3
+
+    for seed in range(3):
+        vectors = learn_word_vectors([*sentences, *rare], dim=5, seed=seed)
+        assert sorted(vectors.words) == sorted(words)
+        assert vectors.row_of_form.keys() == set(words)
+        assert_allclose(numpy.linalg.norm(vectors.data, axis=1), 1, atol=1e-6)
+
+    vectors = learn_word_vectors([*sentences, *rare], dim=62)
+    assert {"x", "y"} < set(vectors.words)
+
+
 @pytest.mark.parametrize(
     ("sentences", "n_tokens"),
     [([], "0"), ([[]], "0"), ([["one"] * 1000], "1,000"), ([["a", "b"]], "2")],

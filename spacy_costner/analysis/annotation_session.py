@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Config
 
+from ..caching import cached_property
 from ..metrics.shift import expected_prf
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks

@@ -13,9 +13,9 @@ The diagonal is 0 and can be omitted.
 
 import csv
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from ..caching import cached_property
 from ..validation import check_config_names, check_cost, without_repetition
 
 MatrixSource = str | Path | dict[str, dict[str, float]]

@@ -12,7 +12,6 @@ has the nodes from the top down to it, the node included: ("location", "city").
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy
 import srsly
 from thinc.types import Ints2d
 
+from ..caching import cached_property
 from ..validation import check_config_names, without_repetition
 
 TreeSource = str | Path | dict[str, Any]

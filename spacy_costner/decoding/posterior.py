@@ -9,7 +9,6 @@ E of entities, and S of segments.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import is_cupy_array
 
 from .. import chain
+from ..caching import cached_property
 from ..ragged import last_tokens, ranges, sequence_ids, sum_sequences
 from ..tags import Entities, Tags
 from ..types import Potentials, map_scores

@@ -209,14 +209,16 @@ class TotalLoss:
     def __call__(self, vector: Floats1d) -> tuple[float, Floats1d]:
         """Compute the value of the function at a vector of weights, and its gradient there, in
         float64. Shape of the vector and of the gradient: (D,)"""
-        # A loss may keep counts of earlier batches. Forget them, as the value must not depend on
-        # earlier calls.
-        self.objective.loss.stage_at(Progress()).forget()
+        loss = self.objective.loss.stage_at(Progress())
         weights = vector.reshape(self.shape)
         value = float((self.c2 * weights**2).sum())
         sums = self._zero_gradient()
         # One batch after another, so that the scores of only one batch are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
+            # A loss may keep counts of earlier batches. Forget them: they depend on the weights, but
+            # the gradient of a batch takes them as constants. So the value of a ratio is the
+            # weighted mean of a ratio in each segmentation.
+            loss.forget()
             # The second value would make a mean of the loss. Here it is a sum.
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
             value += batch.share * result.value

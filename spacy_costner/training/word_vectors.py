@@ -87,7 +87,7 @@ def learn_word_vectors(
     min_count (int): Words that occur less often have no vector.
     seed (int): The seed of the decomposition.
     RETURNS (WordVectors): The vectors. Words that have no context more often than by chance have
-        none.
+        none, nor have words whose contexts none of the D dimensions represents.
     RAISES (ValueError): If `dim` is below 1, or fewer than two words have a vector.
     RAISES (ImportError): If SciPy is missing.
 
@@ -102,15 +102,18 @@ def learn_word_vectors(
     pmi = positive_pmi(text.tokens, len(text.words))
     # `indptr` says where the entries of each row begin. A row has entries if the next one begins
     # later.
-    has_contexts = numpy.diff(pmi.indptr) > 0
-    words = [text.words[i] for i in numpy.flatnonzero(has_contexts)]
-    if len(words) < 2:
+    with_contexts = numpy.flatnonzero(numpy.diff(pmi.indptr))
+    if len(with_contexts) < 2:
         raise ValueError(
             f"vectors: expected words that occur {min_count} times or more, beside others that do, "
-            f"got {len(words)} in {text.n_tokens:,} tokens: use more text, or a lower min_count"
+            f"got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text, or a lower "
+            "min_count"
         )
 
-    data = factorise(pmi[has_contexts], dim=dim, seed=seed)
+    data = factorise(pmi[with_contexts], dim=dim, seed=seed)
+    has_vector = data.any(axis=1)
+    data = data[has_vector]
+    words = [text.words[i] for i in with_contexts[has_vector]]
     row_of_form = {word: row for row, word in enumerate(words)}
     for form in text.forms:
         row = row_of_form.get(form.lower())
@@ -300,7 +303,8 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     matrix (scipy.sparse.csr_matrix): The matrix. No row is all 0. Shape: (W, C)
     dim (int): The number of singular values, D. If the matrix has a lower rank, there are fewer.
     seed (int): The seed of the vector that the iteration starts from.
-    RETURNS (Floats2d): The vectors. Shape: (W, D)
+    RETURNS (Floats2d): The vectors. Rows of the matrix that are orthogonal to all singular vectors
+        have vectors of 0. Shape: (W, D)
     """
     smaller_side = min(matrix.shape)
     if smaller_side <= max(SMALL_SIDE, 2 * dim):
@@ -318,8 +322,20 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     # but below this limit, and their columns of U have no meaning.
     rounding_error = ordered_values[0] * smaller_side * numpy.finfo("float32").eps
     kept_indices = by_size[ordered_values > rounding_error]
-    scales = singular_values[kept_indices] ** SINGULAR_VALUE_POWER
-    return to_unit_length(left_vectors[:, kept_indices] * scales)
+    kept_vectors = left_vectors[:, kept_indices]
+    kept_values = singular_values[kept_indices]
+    rows = kept_vectors * kept_values**SINGULAR_VALUE_POWER
+
+    # Two words that occur only with each other have singular vectors of their own. Where these are
+    # not among the D largest, the row of U is 0 but for rounding, which division by its length
+    # would make a vector. The length of a row of U S is that of the projection of the row of the
+    # matrix onto the singular vectors. It is wrong by about eps S_1, where S_1 is the largest
+    # singular value. Errors of sums of n numbers grow with sqrt(n): Higham & Mary (2019), A new
+    # approach to probabilistic rounding error analysis.
+    lengths = numpy.linalg.norm(kept_vectors * kept_values, axis=1)
+    least_length = ordered_values[0] * numpy.sqrt(smaller_side) * numpy.finfo("float32").eps
+    rows[lengths <= least_length] = 0
+    return to_unit_length(rows)
 
 
 def require_scipy() -> Any:

@@ -1,0 +1,37 @@
+"""Properties that are computed once for each object, without a lock."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class cached_property(Generic[T]):  # noqa: N801 (the name that it has in `functools`)
+    """A property that is computed when it is first read, and then kept in the object.
+
+    On Python 3.10 and 3.11, that of `functools` has one lock for all objects of a class. While one
+    thread computes a large batch, all others wait, and a process that is forked meanwhile waits
+    for ever. Here nobody waits: threads that read a new object at the same moment may each compute
+    the value, and all get the one that was kept first.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "cached_property[T]": ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: Any, owner: type) -> "cached_property[T] | T":
+        """Compute the value and keep it. It is not called again for this object: Python finds the
+        value among the attributes of the object first."""
+        if instance is None:
+            return self
+        value: T = instance.__dict__.setdefault(self.name, self.compute(instance))
+        return value
