@@ -18,6 +18,7 @@ FLOORS = [
         "doc_attributes",
         "docstrings",
         "ent_iob",
+        "equal_texts",
         "locks",
         "metrics",
         "progress",

@@ -46,8 +46,9 @@ from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fitting import train_pipeline
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
-from .predictions import check_ents
-from .preparation import FACTORY, Corpus, can_be_fitted, component_block, lacks_path
+from .predictions import check_ents, find_components
+from .preparation import FACTORY, Corpus, can_be_fitted, component_block, corpus_path, lacks_path
+from .recurrence import KnownText, note_recurrence
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
@@ -100,6 +101,7 @@ class Distilled(NamedTuple):
     n_missing: int  # those that became missing annotation, as their confidence is too low
     n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
     rows: list[Evaluation]  # of each teacher, of all of them if there are several, of the student
+    notes: Sequence[str] = ()  # which texts of the development corpus recur
 
 
 def distill(
@@ -172,7 +174,24 @@ def distill(
     path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
     rows = evaluate_all(teacher_names, pipelines, path)
-    return Distilled(path, **counts._asdict(), rows=rows)
+    return Distilled(path, **counts._asdict(), rows=rows, notes=note_dev(path))
+
+
+def note_dev(student_path: Path) -> list[str]:
+    """Say which texts of the development corpus recur, if the student is our component: see
+    `note_recurrence`.
+
+    student_path (Path): The student as it was saved.
+    """
+    student = load_model(student_path)
+    config = student.config.interpolate()
+    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+    docs = [eg.reference for eg in dev_corpus(student)]
+    source = corpus_path(config, "dev_corpus") or "the development corpus"
+    notes: list[str] = []
+    for ner in find_components(student).values():
+        notes += note_recurrence(KnownText.of_component(student, ner), docs, source)
+    return notes
 
 
 def evaluate_all(
