@@ -150,6 +150,8 @@ class ComparedLoss(NamedTuple):
     differences (dict[str, Difference]): How each score differs from that of the first loss. Empty
         for the first loss, and if one of the two has no scores.
     untrained (list[int]): The seeds whose best model was not trained past the first step.
+    notes (Sequence[str]): What may make the scores misleading: which texts of the test corpus
+        recur.
     """
 
     loss: str
@@ -158,6 +160,7 @@ class ComparedLoss(NamedTuple):
     by_seed: dict[str, list[float]]
     differences: dict[str, Difference]
     untrained: list[int]
+    notes: Sequence[str] = ()
 
 
 def compare(
@@ -231,8 +234,6 @@ def compare(
         make_executor=make_executor or local_processes(jobs),
         on_end=on_end,
     )
-    for note in dict.fromkeys(note for run in finished_variants for note in run.notes):
-        warnings.warn(note, stacklevel=2)
     rows = summarise(finished_variants, n_samples=n_samples)
     record = {
         "config": str(config_path),
@@ -660,6 +661,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
                 by_seed=scores_by_seed,
                 differences=differences,
                 untrained=[run.seed for run in runs if not run.is_trained],
+                notes=list(dict.fromkeys(note for run in runs for note in run.notes)),
             )
         )
     return rows

@@ -163,30 +163,30 @@ def distill(
     outside_words: set[str] | None = None  # all words that the teachers don't find are outside
     if incomplete:
         outside_words = find_outside_words(read_all())
-    corpus_path = output_path / "train"
-    counts = save_corpus(corpus_path, read_all(), min_confidence, outside_words)
+    train_path = output_path / "train"
+    counts = save_corpus(train_path, read_all(), min_confidence, outside_words)
     if gold_path is not None:
-        save_gold(corpus_path, read_docs(blank, gold_path), gold_weight)
+        save_gold(train_path, read_docs(blank, gold_path), gold_weight)
 
     # Train the student, and compare it with its teachers
     config = config.copy()
-    config["paths"]["train"] = str(corpus_path)
+    config["paths"]["train"] = str(train_path)
     path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
-    rows = evaluate_all(teacher_names, pipelines, path)
-    return Distilled(path, **counts._asdict(), rows=rows, notes=note_dev(path))
+    student = load_model(path)
+    student_config = student.config.interpolate()
+    dev_name = student_config["training"]["dev_corpus"]
+    (dev_corpus,) = resolve_dot_names(student_config, [dev_name])
+    rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
+    notes = note_dev(student, dev_corpus)
+    return Distilled(path, **counts._asdict(), rows=rows, notes=notes)
 
 
-def note_dev(student_path: Path) -> list[str]:
+def note_dev(student: Language, dev_corpus: Corpus) -> list[str]:
     """Say which texts of the development corpus recur, if the student is our component: see
-    `note_recurrence`.
-
-    student_path (Path): The student as it was saved.
-    """
-    student = load_model(student_path)
-    config = student.config.interpolate()
-    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
+    `note_recurrence`."""
     docs = [eg.reference for eg in dev_corpus(student)]
+    config = student.config.interpolate()
     source = corpus_path(config, "dev_corpus") or "the development corpus"
     notes: list[str] = []
     for ner in find_components(student).values():
@@ -195,19 +195,20 @@ def note_dev(student_path: Path) -> list[str]:
 
 
 def evaluate_all(
-    teachers: Sequence[str], pipelines: Sequence[Language], student_path: Path
+    teachers: Sequence[str],
+    pipelines: Sequence[Language],
+    student: Language,
+    dev_corpus: Corpus,
 ) -> list[Evaluation]:
     """Evaluate each teacher, all of them together if there are several, and the student, on the dev
     corpus of the student's config.
 
     teachers (Sequence[str]): The names or folders of the teachers; none if there was a file.
     pipelines (Sequence[Language]): The teachers as `load_teacher` loads them.
-    student_path (Path): The student as it was saved, so that its size and speed are those that you
-        will have.
+    student (Language): The student as it was saved and loaded, so that its size and speed are those
+        that you will have.
+    dev_corpus (Corpus): The development corpus.
     """
-    student = load_model(student_path)
-    config = student.config.interpolate()
-    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows: list[Evaluation] = []
     # Teachers are loaded again to measure their speed: those of `pipelines` are slower, as they
     # compute the probabilities of alternatives, too.
