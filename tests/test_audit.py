@@ -31,10 +31,10 @@ from spacy_costner.analysis.auditing import (
     rank,
     suspect_to_task,
 )
-from spacy_costner.analysis.preparation import assign_folds
 from spacy_costner.analysis.runs import local_processes
 from spacy_costner.cli.audit import audit_page, audit_text
 from spacy_costner.decoding import Temperature
+from spacy_costner.equal_texts import assign_folds
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 
@@ -238,7 +238,7 @@ def test_entities_over_a_border_and_labels_like_variables(label: str) -> None:
 def test_folds_have_the_same_size(n_docs: int, n_folds: int, seed: int | None) -> None:
     """The sizes differ by at most one doc, and no fold is empty. Without a seed, docs stay in
     order."""
-    folds = assign_folds(n_docs, n_folds, seed)
+    folds = assign_folds(numpy.arange(n_docs), n_folds, seed)
 
     sizes = numpy.bincount(folds, minlength=n_folds)
     assert len(folds) == n_docs
@@ -496,7 +496,7 @@ def test_missing_annotation_stays_missing_when_an_answer_is_applied(tmp_path: Pa
 @pytest.mark.parametrize(
     ("config_name", "docs", "n_folds", "message"),
     [
-        ("sparse", right_docs()[:3], 4, "at most as many as docs, got 4 folds of 3 docs"),
+        ("sparse", right_docs()[:3], 4, "got 4 folds of 3 texts"),
         ("sparse", right_docs()[:3], 1, "folds: expected at least 2, got 1"),
         ("sparse", [make_doc("so")] * 5, 5, "audit: expected docs with annotated entities, got no"),
         ("cnn", right_docs()[:3], 3, r"^nlp\.pipeline: expected one component to t"),
@@ -684,7 +684,7 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
             ["--apply", "audit.jsonl", "--output", "c.txt"],
             "expected a name that ends in .spacy",
         ),
-        (["--folds", 50], "got 50 folds of 49 docs"),
+        (["--folds", 50], "got 50 folds of 49 texts"),
     ],
     ids=["no output", "output is the input", "output is no corpus", "more folds than docs"],
 )

@@ -321,7 +321,7 @@ def test_a_pipeline_that_was_trained_on_the_drawn_docs_is_refused(
 ) -> None:
     """The docs were drawn for a pipeline with another digest. This one seems to know all of them,
     so it was trained since."""
-    monkeypatch.setattr("spacy_costner.analysis.drawing.is_known_doc", lambda known, doc: True)
+    monkeypatch.setattr("spacy_costner.analysis.recurrence.KnownText.knows", lambda *args: True)
     digest_of_another = "0" * 16
     answers = [answer(nlp, doc, pipeline=digest_of_another) for doc in drawn]
     with pytest.raises(ValueError, match="expected a pipeline that wasn't trained on the drawn"):

@@ -16,9 +16,10 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.analysis.calibration import calibrate, find_extremes
-from spacy_costner.analysis.fitness import count_known_sentences, find_unknown_labels
+from spacy_costner.analysis.fitness import find_unknown_labels
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.analysis.recurrence import KnownText
 from spacy_costner.analysis.tuning import tune
 from spacy_costner.decoding import Temperature
 from spacy_costner.training.known_text import pack_ids, sentence_ids, unpack_ids
@@ -87,9 +88,9 @@ def test_sentences_are_known_however_docs_are_cut(trained: Path, sentences_per_d
     ner: Any = nlp.get_pipe("ner")
     examples = examples_of_sentences(nlp, range(90, 130), sentences_per_doc)
 
-    counts = count_known_sentences(ner, [eg.reference for eg in examples])
+    found = KnownText.of_component(nlp, ner).find_in(eg.reference for eg in examples)
 
-    assert (counts.n_known, counts.n_sentences) == (10, 40)
+    assert (found.n_recurring, found.n_texts) == (10, 40)
 
 
 def test_a_sentence_is_known_in_capitals(trained: Path) -> None:
@@ -99,9 +100,9 @@ def test_a_sentence_is_known_in_capitals(trained: Path) -> None:
     words, _ = sentence(95)
     text = " ".join(words).upper().replace(" .", ".")
 
-    counts = count_known_sentences(ner, [nlp.make_doc(f"{text}\nToo short.")])
+    found = KnownText.of_component(nlp, ner).find_in([nlp.make_doc(f"{text}\nToo short.")])
 
-    assert (counts.n_known, counts.n_sentences) == (1, 1)
+    assert (found.n_recurring, found.n_texts) == (1, 1)
 
 
 def test_short_sentences_have_no_id() -> None:
@@ -114,7 +115,7 @@ def test_short_sentences_have_no_id() -> None:
 def test_training_docs_are_refused_for_a_guarantee(trained: Path, sentences_per_doc: int) -> None:
     nlp = spacy.load(trained)
     training_docs = examples_of_sentences(nlp, range(100), sentences_per_doc)
-    with pytest.raises(ValueError, match=r"100 of 100 sentences of 8 tokens and more \(100 %\)"):
+    with pytest.raises(ValueError, match=r"100 of 100 texts \(100 %\) recur in the training"):
         guarantee(nlp, training_docs, miss=0.2)
 
 
@@ -145,8 +146,8 @@ def test_tune_and_calibrate_note_training_docs(
     notes_of_training_docs = command(nlp, training_docs).notes
     notes_of_new_docs = command(nlp, new_docs).notes
 
-    assert any("100 of 100 sentences" in note for note in notes_of_training_docs)
-    assert not any("sentences" in note for note in notes_of_new_docs)
+    assert any("100 of 100 texts" in note for note in notes_of_training_docs)
+    assert not any("texts" in note for note in notes_of_new_docs)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_fit_calibrates_on_all_sentences_and_notes_those_of_training(tmp_path: P
         calibrate=True,
     )
 
-    assert "10 of 30 sentences" in result.as_text()
+    assert "10 of 30 texts" in result.as_text()
     calibration_scores = spacy.load(result.path).get_pipe("ner").calibration_scores
     assert len(calibration_scores.scores) == 30
     assert calibration_scores.approximate

@@ -19,6 +19,7 @@ FLOORS = [
         "doc_attributes",
         "docstrings",
         "ent_iob",
+        "equal_texts",
         "locks",
         "metrics",
         "progress",

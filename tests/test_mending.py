@@ -185,7 +185,7 @@ def test_training_docs_among_the_texts_count(
 ) -> None:
     """Training docs that were drawn with the others are not left out, as the rest would be no
     random sample of the texts."""
-    monkeypatch.setattr("spacy_costner.analysis.guarantees.is_known_doc", lambda known, doc: True)
+    monkeypatch.setattr("spacy_costner.analysis.recurrence.KnownText.knows", lambda *args: True)
     promise = guarantee(nlp, answers, miss=LIMIT, drawn=True).promise
     assert promise.docs == len(answers)
 

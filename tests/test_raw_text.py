@@ -12,10 +12,10 @@ from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
 from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.fitness import count_known_sentences, is_known_doc, known_sentence_ids
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.analysis.initial_config import init
+from spacy_costner.analysis.recurrence import KnownText
 from spacy_costner.analysis.vectors import learn_vectors
 from spacy_costner.readers import make_reader
 from spacy_costner.training.raw_sentences import FILE, read_raw_sentences
@@ -216,20 +216,21 @@ def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
     result = run("fit", *fit_options(folder), "--raw", folder / "dev.txt", "--lang", "xx")
     assert result.exit_code == 0, result.output
     assert (
-        "dev.spacy: 12 of 12 sentences of 8 tokens and more (100 %) are in the training corpus "
-        "or in the raw text that the vectors were learned from: scores on them are too high"
+        "dev.spacy: 12 of 12 texts (100 %) recur in the training corpus or in the raw text that "
+        "the vectors were learned from: scores on them are too high"
     ) in result.output.replace("\n", " ")
 
     nlp = spacy.load(folder / "output" / "model-best")
     ner: Any = nlp.get_pipe("ner")
-    known_ids = known_sentence_ids(ner)
+    known = KnownText.of_component(nlp, ner)
+    training_text = KnownText.of_component(nlp, ner, with_raw_text=False)
     dev = [eg.reference for eg in make_reader(folder / "dev.spacy")(nlp)]
     train = [eg.reference for eg in make_reader(folder / "train.spacy")(nlp)]
 
-    assert all(is_known_doc(known_ids, doc) for doc in [*dev, *train])
-    assert count_known_sentences(ner, dev).n_known == 12
-    assert count_known_sentences(ner, dev, with_raw_text=False).n_known == 0
-    assert not is_known_doc(known_ids, nlp("This is a sentence which is in neither of them ."))
+    assert all(known.knows(doc) for doc in [*dev, *train])
+    assert known.find_in(dev).n_recurring == 12
+    assert training_text.find_in(dev).n_recurring == 0
+    assert not known.knows(nlp("This is a sentence which is in neither of them ."))
 
 
 def test_a_promise_on_raw_text_is_refused(transductive: Path) -> None:

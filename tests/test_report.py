@@ -146,22 +146,26 @@ def test_report_counts_correct_spurious_and_missing_entities(corpus_report: Repo
 
 
 def test_scores_have_intervals_over_docs() -> None:
-    """They are computed from the counts of each doc. Five docs are too few for intervals."""
+    """They are computed from the counts of each doc. Five docs are too few for intervals, and so
+    are copies of five docs."""
     nlp = pipeline_that_answers()
     few = report_on(nlp)
     assert few.intervals is None
     assert "95 % interval" not in page_without_figures(few)
-    result = report_on(nlp, CORPUS_OF_9_ENTITIES * 6)
+    assert report_on(nlp, CORPUS * 6).intervals is None
+    different_docs: list[tuple[str, str]] = []
+    for i in range(6):
+        different_docs += [(f"{words} {i}", f"{tags} O") for words, tags in CORPUS_OF_9_ENTITIES]
+    result = report_on(nlp, different_docs)
     intervals = result.intervals
     assert intervals is not None
     assert intervals.f[0] < result.total.fscore < intervals.f[1]
     rows: list[tuple[int, int, int]] = []
-    for eg in examples_of(nlp, CORPUS_OF_9_ENTITIES):
-        if len(eg.predicted):
-            gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
-            ours = {(ent.start, ent.end, ent.label_) for ent in nlp(eg.predicted).ents}
-            rows.append((len(gold & ours), len(ours - gold), len(gold - ours)))
-    assert intervals == bootstrap_intervals(numpy.asarray(rows * 6, dtype="float64"))
+    for eg in examples_of(nlp, different_docs):
+        gold = {(ent.start, ent.end, ent.label_) for ent in eg.reference.ents}
+        ours = {(ent.start, ent.end, ent.label_) for ent in nlp(eg.predicted).ents}
+        rows.append((len(gold & ours), len(ours - gold), len(gold - ours)))
+    assert intervals == bootstrap_intervals(numpy.asarray(rows, dtype="float64"))
     low, high = intervals.recall
     shown = f"95 % interval {100 * low:.1f} to {100 * high:.1f}"
     assert shown in page_without_figures(result)
@@ -878,7 +882,8 @@ def test_command_writes_the_page(saved_pipeline: Path, tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert f"Written to {output}" in result.output
-    assert result.stderr == ""
+    recurrence = "5 of 5 texts (100 %) recur in the training corpus"
+    assert result.stderr == f"note: {corpus}: {recurrence}: scores on them are too high\n"
     html = output.read_text(encoding="utf8")
     check_page(html)
     assert html.count("<li>") == 2  # mistakes

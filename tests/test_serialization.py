@@ -19,6 +19,7 @@ from thinc.api import Optimizer, fix_random_seed
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.serialization import sign
+from spacy_costner.training.known_text import Recurring
 from spacy_costner.types import Progress
 
 from .damage import FEATURES, MODELS, corrupt, is_right
@@ -107,9 +108,8 @@ def copy_without_keys(path: Path, to: Path, *names: str) -> Path:
 
 
 def test_a_model_without_keys_of_later_versions_is_loaded(saved: Path, tmp_path: Path) -> None:
-    path = copy_without_keys(
-        saved / "sparse", tmp_path / "old", "reading", "trained_on", "raw_text"
-    )
+    later_keys = ["reading", "trained_on", "n_recurring", "n_passages", "raw_text"]
+    path = copy_without_keys(saved / "sparse", tmp_path / "old", *later_keys)
 
     old = spacy.load(path)
 
@@ -117,6 +117,7 @@ def test_a_model_without_keys_of_later_versions_is_loaded(saved: Path, tmp_path:
     ner = old.get_pipe("ner")
     assert ner.reading is None
     assert not len(ner.trained_on)
+    assert ner.recurring == Recurring(0, 0)
     assert not len(ner.raw_text)
 
 

@@ -37,6 +37,7 @@ from ..tags import Entities, Tags
 from .calibration import fit_temperature, predict_best
 from .comparison import component_name
 from .preparation import Fold, hold_out
+from .recurrence import note_copies
 from .reporting import (
     BOTH,
     BOUNDARY,
@@ -144,6 +145,7 @@ class Audit(NamedTuple):
     entities (int): The number of annotated entities.
     over_borders (int): How many annotated entities cross a border between sequences. No model can
         predict these.
+    notes (list[str]): Whether docs are copies of each other.
     """
 
     suspects: list[Suspect]
@@ -152,6 +154,7 @@ class Audit(NamedTuple):
     tokens: int
     entities: int
     over_borders: int
+    notes: list[str]
 
 
 class AnswerCounts(NamedTuple):
@@ -236,6 +239,7 @@ def audit(
         tokens=sum(len(doc) for doc in docs),
         entities=sum(len(doc.ents) for doc in docs),
         over_borders=n_over_borders,
+        notes=note_copies(docs, "the corpus"),
     )
 
 

@@ -37,16 +37,14 @@ from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
 from .loading import read_config
 from .predictions import get_component
-from .preparation import can_be_fitted, find_corpora
+from .preparation import can_be_fitted, corpus_path, find_corpora
+from .recurrence import KnownText, note_copies, note_known
 
 LEAST_COVERAGE = 0.5
 """If a smaller share of words has a static vector, the vectors may be those of another language."""
 
 FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
-
-SHORT = 5
-"""Docs with fewer tokens, such as numbers and headings, are often equal by chance."""
 
 LONG = 500
 """A doc with so many tokens can't be a single sentence."""
@@ -83,8 +81,6 @@ CONTRADICTION = "docs with the same words have different entities"
 OTHER_LABELS = "entities of labels that the component doesn't have: they count as O"
 
 NO_DEV = "expected a development corpus for `spacy train`, got none: name one with --paths.dev"
-
-LEAKED = "docs are in the training corpus as well"
 
 MISALIGNED = "entities don't begin and end with tokens: their tokens count as missing values"
 
@@ -254,7 +250,8 @@ def check(
     # Check them. The callback `before_init` may make evaluations more frequent.
     labels = init["components"].get(ner.name, {}).get("labels")
     evaluations = count_evaluations(training, corpora["train"], init["before_init"])
-    result = check_corpora(ner, corpora, labels, evaluations)
+    paths = {name: corpus_path(interpolated, f"{name}_corpus") for name in ("train", "dev")}
+    result = check_corpora(ner, corpora, labels, evaluations, paths)
     train_docs = [eg.reference for eg in corpora["train"]]
     vector_findings = check_static_vectors(nlp, ner, init["vectors"], train_docs)
     border_findings = check_sentence_starts(nlp, ner, corpora)
@@ -350,6 +347,7 @@ def check_corpora(
     corpora: dict[str, list[Example]],
     labels: Sequence[str] | None = None,
     evaluations: Evaluations | None = None,
+    paths: Mapping[str, str | None] = {},
 ) -> Check:
     """Check the corpora "train" and "dev" for a component that is not initialized.
 
@@ -357,6 +355,7 @@ def check_corpora(
     corpora (dict[str, list[Example]]): The examples of both corpora, or only of "train".
     labels (Sequence[str] | None): The labels of the component. None: those of the training corpus.
     evaluations (Evaluations | None): How often training evaluates. None: that isn't known.
+    paths (Mapping[str, str | None]): The paths of the corpora, as far as they are known.
     RETURNS (Check): The counts of the corpora, and what was found.
     """
     findings: list[Finding] = []
@@ -395,7 +394,7 @@ def check_corpora(
         n_tokens[corpus] = sum(len(doc) for doc in docs)
         findings += check_docs(corpus, examples, ner, labels)
         findings += check_words(corpus, docs)
-    findings += check_leaks(corpora)
+    findings += check_recurrence(corpora, paths)
 
     train_counts = counts["train"]
     dev_counts = counts.get("dev", Counter())
@@ -459,14 +458,24 @@ def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
             yield Finding(ERROR, "config", str(error))
 
 
-def check_leaks(corpora: Mapping[str, Sequence[Example]]) -> Iterator[Finding]:
-    """Find the development docs whose text is also a training doc. Texts of fewer tokens than
-    `SHORT` don't count, as they are often equal by chance."""
-    train_texts = {eg.reference.text for eg in corpora["train"]}
-    for i, eg in enumerate(corpora.get("dev", ())):
-        is_short = len(eg.reference) < SHORT
-        if eg.reference.text in train_texts and not is_short:
-            yield Finding(WARNING, "dev", LEAKED, [place_in_doc(i, eg.reference)])
+def check_recurrence(
+    corpora: Mapping[str, Sequence[Example]], paths: Mapping[str, str | None]
+) -> Iterator[Finding]:
+    """Find texts that recur, in the training corpus and in the development corpus, or several times
+    in one of them: see `recurrence`. A finding names the development docs that recur. See
+    `check_corpora` for the arguments."""
+    docs_of = {name: [eg.reference for eg in examples] for name, examples in corpora.items()}
+    if "dev" in docs_of:
+        known = KnownText.of_docs(docs_of["train"], paths.get("train"))
+        for note in note_known(known, docs_of["dev"], paths.get("dev") or "dev"):
+            places: list[DocPlace] = []
+            for i, doc in enumerate(docs_of["dev"]):
+                if known.knows(doc):
+                    places.append(place_in_doc(i, doc))
+            yield Finding(WARNING, "dev", note, places)
+    for name, docs in docs_of.items():
+        for note in note_copies(docs, paths.get(name) or name):
+            yield Finding(WARNING, name, note)
 
 
 def join_findings(findings: Iterable[Finding]) -> list[Finding]:

@@ -29,7 +29,7 @@ from thinc.types import FloatsXd
 
 from ..costs.tables import HAMMING
 from ..metrics import Difference, f_score, paired_differences, precision, ratio, recall
-from ..pipeline.scorers import DocCounts, count_docs
+from ..pipeline.scorers import DocCounts, count_docs, select_annotated
 from ..readers import examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
@@ -37,7 +37,9 @@ from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
 from .fitting import train_pipeline
 from .initial_config import make_loss, parse_losses
 from .loading import open_config
+from .predictions import get_component
 from .preparation import FACTORY, can_be_fitted
+from .recurrence import KnownText, note_recurrence, units_of_docs
 from .runs import (
     Ended,
     Failed,
@@ -99,6 +101,8 @@ class Finished(NamedTuple):
     seconds: float  # how long training took
     counts: DocCounts  # the counts of its predictions on the test corpus
     is_trained: bool = True  # whether the best model was trained past the first step
+    units: Sequence[int] = ()  # the unit of each test doc: see `Predicted`
+    notes: Sequence[str] = ()  # which texts of the test corpus recur
 
     def columns(self) -> FloatsXd:
         """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
@@ -112,6 +116,20 @@ class Finished(NamedTuple):
     def f_score(self) -> float:
         """The F score on all test docs."""
         return float(scores_of(self.columns().sum(axis=0))["ents_f"])
+
+
+class Predicted(NamedTuple):
+    """The predictions of a variant for the test corpus.
+
+    counts (list[list[float]]): The columns of `DocCounts`, each with a number for each doc.
+    units (list[int]): The unit of each doc. Docs that are copies of each other are one unit of the
+        bootstrap: see `units_of_docs`.
+    notes (list[str]): Which texts of the docs recur: see `note_recurrence`.
+    """
+
+    counts: list[list[float]]
+    units: list[int]
+    notes: list[str]
 
 
 class ScoredLoss(NamedTuple):
@@ -132,6 +150,8 @@ class ComparedLoss(NamedTuple):
     differences (dict[str, Difference]): How each score differs from that of the first loss. Empty
         for the first loss, and if one of the two has no scores.
     untrained (list[int]): The seeds whose best model was not trained past the first step.
+    notes (Sequence[str]): What may make the scores misleading: which texts of the test corpus
+        recur.
     """
 
     loss: str
@@ -140,6 +160,7 @@ class ComparedLoss(NamedTuple):
     by_seed: dict[str, list[float]]
     differences: dict[str, Difference]
     untrained: list[int]
+    notes: Sequence[str] = ()
 
 
 def compare(
@@ -514,11 +535,13 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     setup_gpu(use_gpu, silent=True)
     path = variant.path
     trained_key = key_of_training(variant.config, code_path)
-    counts_key = fingerprint(trained_key, asdict(variant.measure))
+    predicted_key = fingerprint(trained_key, asdict(variant.measure), Predicted._fields)
     seconds = remembered(
         path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
     )
-    counts = remembered(path / "counts.json", counts_key, lambda: count_predictions(variant))
+    predicted = Predicted(
+        *remembered(path / "counts.json", predicted_key, lambda: count_predictions(variant))
+    )
 
     # spaCy also evaluates the model after the first step, and that may be the best model. The saved
     # component says how many updates it had. If gradients are accumulated, several are one step.
@@ -526,13 +549,15 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     n_updates = component_settings["progress"]["steps"]
     updates_per_step = variant.config["training"].get("accumulate_gradient", 1)
     n_steps = n_updates // updates_per_step
-    columns = [numpy.asarray(column) for column in counts]
+    columns = [numpy.asarray(column) for column in predicted.counts]
     return Finished(
         loss=variant.loss,
         seed=variant.seed,
         seconds=seconds,
         counts=DocCounts(*columns),
         is_trained=n_steps >= 2,
+        units=predicted.units,
+        notes=predicted.notes,
     )
 
 
@@ -568,18 +593,19 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     return seconds
 
 
-def count_predictions(variant: Variant) -> list[list[float]]:
+def count_predictions(variant: Variant) -> Predicted:
     """Predict the test corpus with the trained pipeline of a variant, and count its correct and
     wrong predictions in each doc.
 
     variant (Variant): The variant. Its `path` is the folder where it was trained.
-    RETURNS (list[list[float]]): The columns of `DocCounts`, each with a number for each doc. Lists
-        can be saved as JSON.
+    RETURNS (Predicted): The counts, as lists, which can be saved as JSON.
     """
     nlp = spacy.load(variant.path / "model-best")
     measure = variant.measure
     reader = make_reader(Path(measure.test_path))
     examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
+    known = KnownText.of_component(nlp, get_component(nlp, measure.component))
+    notes = note_recurrence(known, [eg.reference for eg in examples], measure.test_path)
     unpredicted_docs = [eg.predicted for eg in examples]
     for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):
         eg.predicted = predicted_doc
@@ -588,15 +614,21 @@ def count_predictions(variant: Variant) -> list[list[float]]:
     cost = registry.resolve({"cost": measure.cost})["cost"]
     labels = nlp.pipe_labels.get(measure.component, ())
     counts = count_docs(examples, cost, labels=labels, scheme=measure.scheme)
-    return [column.tolist() for column in counts]
+    annotated = [eg.reference for eg in select_annotated(examples)]  # the docs of the counts
+    return Predicted(
+        counts=[column.tolist() for column in counts],
+        units=units_of_docs(annotated).tolist(),
+        notes=notes,
+    )
 
 
 def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[ComparedLoss]:
     """Average the scores of each loss over its seeds, and compare each loss with the first one.
 
-    The bootstrap draws samples of docs, the same docs for all variants. The score of a sample is
-    the mean over seeds. A loss gets no scores if one of its models was not trained past the first
-    step. If that is the first loss, there are no differences.
+    The bootstrap draws samples of docs, the same docs for all variants. Docs that are copies of
+    each other are drawn together. The score of a sample is the mean over seeds. A loss gets no
+    scores if one of its models was not trained past the first step. If that is the first loss,
+    there are no differences.
 
     finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
     n_samples (int): Number of bootstrap samples.
@@ -629,6 +661,7 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
                 by_seed=scores_by_seed,
                 differences=differences,
                 untrained=[run.seed for run in runs if not run.is_trained],
+                notes=list(dict.fromkeys(note for run in runs for note in run.notes)),
             )
         )
     return rows
@@ -663,7 +696,13 @@ def score_losses(
         return numpy.stack(list(scores_of(sums).values()))
 
     # For each score a list of the differences of all losses from the first one
-    differences = paired_differences(counts, stack_scores, n_samples=n_samples)
+    counts_of_units = counts
+    units = next(iter(runs_of_loss.values()))[0].units  # All variants have the same test docs.
+    if units:
+        # Shape: (L, S, U, C), for U units
+        counts_of_units = numpy.zeros((*counts.shape[:2], max(units) + 1, counts.shape[3]))
+        numpy.add.at(counts_of_units, (slice(None), slice(None), units), counts)
+    differences = paired_differences(counts_of_units, stack_scores, n_samples=n_samples)
     scored_losses: dict[str, ScoredLoss] = {}
     for i, loss in enumerate(runs_of_loss):
         by_seed = {name: array[i].tolist() for name, array in scores.items()}

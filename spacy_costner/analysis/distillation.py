@@ -46,8 +46,9 @@ from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fitting import train_pipeline
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
-from .predictions import check_ents
-from .preparation import FACTORY, Corpus, can_be_fitted, component_block, lacks_path
+from .predictions import check_ents, find_components
+from .preparation import FACTORY, Corpus, can_be_fitted, component_block, corpus_path, lacks_path
+from .recurrence import KnownText, note_recurrence
 from .runs import fingerprint
 
 SPANS_KEY = "spacy_costner.answers"
@@ -100,6 +101,7 @@ class Distilled(NamedTuple):
     n_missing: int  # those that became missing annotation, as their confidence is too low
     n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
     rows: list[Evaluation]  # of each teacher, of all of them if there are several, of the student
+    notes: Sequence[str] = ()  # which texts of the development corpus recur
 
 
 def distill(
@@ -161,34 +163,52 @@ def distill(
     outside_words: set[str] | None = None  # all words that the teachers don't find are outside
     if incomplete:
         outside_words = find_outside_words(read_all())
-    corpus_path = output_path / "train"
-    counts = save_corpus(corpus_path, read_all(), min_confidence, outside_words)
+    train_path = output_path / "train"
+    counts = save_corpus(train_path, read_all(), min_confidence, outside_words)
     if gold_path is not None:
-        save_gold(corpus_path, read_docs(blank, gold_path), gold_weight)
+        save_gold(train_path, read_docs(blank, gold_path), gold_weight)
 
     # Train the student, and compare it with its teachers
     config = config.copy()
-    config["paths"]["train"] = str(corpus_path)
+    config["paths"]["train"] = str(train_path)
     path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
-    rows = evaluate_all(teacher_names, pipelines, path)
-    return Distilled(path, **counts._asdict(), rows=rows)
+    student = load_model(path)
+    student_config = student.config.interpolate()
+    dev_name = student_config["training"]["dev_corpus"]
+    (dev_corpus,) = resolve_dot_names(student_config, [dev_name])
+    rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
+    notes = note_dev(student, dev_corpus)
+    return Distilled(path, **counts._asdict(), rows=rows, notes=notes)
+
+
+def note_dev(student: Language, dev_corpus: Corpus) -> list[str]:
+    """Say which texts of the development corpus recur, if the student is our component: see
+    `note_recurrence`."""
+    docs = [eg.reference for eg in dev_corpus(student)]
+    config = student.config.interpolate()
+    source = corpus_path(config, "dev_corpus") or "the development corpus"
+    notes: list[str] = []
+    for ner in find_components(student).values():
+        notes += note_recurrence(KnownText.of_component(student, ner), docs, source)
+    return notes
 
 
 def evaluate_all(
-    teachers: Sequence[str], pipelines: Sequence[Language], student_path: Path
+    teachers: Sequence[str],
+    pipelines: Sequence[Language],
+    student: Language,
+    dev_corpus: Corpus,
 ) -> list[Evaluation]:
     """Evaluate each teacher, all of them together if there are several, and the student, on the dev
     corpus of the student's config.
 
     teachers (Sequence[str]): The names or folders of the teachers; none if there was a file.
     pipelines (Sequence[Language]): The teachers as `load_teacher` loads them.
-    student_path (Path): The student as it was saved, so that its size and speed are those that you
-        will have.
+    student (Language): The student as it was saved and loaded, so that its size and speed are those
+        that you will have.
+    dev_corpus (Corpus): The development corpus.
     """
-    student = load_model(student_path)
-    config = student.config.interpolate()
-    (dev_corpus,) = resolve_dot_names(config, [config["training"]["dev_corpus"]])
     rows: list[Evaluation] = []
     # Teachers are loaded again to measure their speed: those of `pipelines` are slower, as they
     # compute the probabilities of alternatives, too.

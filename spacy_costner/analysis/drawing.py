@@ -21,8 +21,9 @@ from ..readers import Task, doc_to_task
 from ..readers.files import digest, shown
 from .estimators import UNIFORM, Sample, draw_docs, drawing_probs
 from .expected_counts import expect_counts
-from .fitness import is_fully_annotated, is_known_doc
+from .fitness import is_fully_annotated
 from .predictions import check_ents, get_component
+from .recurrence import KnownText
 from .suggestions import CHOSEN_BY, proposal
 
 DIGITS_OF_DIGEST = 16
@@ -337,9 +338,12 @@ def check_not_suggested(doc: Doc) -> None:
         )
 
 
-def check_drawn_by(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing) -> None:
+def check_drawn_by(
+    nlp: Language, ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Drawing
+) -> None:
     """Check that docs were drawn for this pipeline.
 
+    nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of the pipeline.
     annotated (Sequence[Doc]): The drawn docs, which are annotated now.
     drawing (Drawing): How they were drawn. It has the digest of the component.
@@ -348,8 +352,8 @@ def check_drawn_by(ner: CostSensitiveNER, annotated: Sequence[Doc], drawing: Dra
     """
     if drawing.pipeline == digest_component(ner):
         return
-    trained_on = set(ner.trained_on.tolist())
-    n_known = sum(is_known_doc(trained_on, doc) for doc in annotated)
+    known = KnownText.of_component(nlp, ner, with_raw_text=False)
+    n_known = sum(known.knows(doc) for doc in annotated)
     if n_known > len(annotated) / 2:
         raise ValueError(
             "expected a pipeline that wasn't trained on the drawn docs, got one that knows "

@@ -20,7 +20,6 @@ from spacy.training import Example
 from thinc.types import Floats2d, Ints1d
 
 from ..metrics import ratio
-from ..pipeline.component import CostSensitiveNER
 from ..readers.files import shown
 from .drawing import (
     Drawing,
@@ -46,8 +45,9 @@ from .estimators import (
     most_docs_with_any,
 )
 from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
-from .fitness import check_new_to, find_unknown_labels
+from .fitness import find_unknown_labels
 from .predictions import get_component
+from .recurrence import KnownText, check_new, note_known
 from .suggestions import text_without_space
 
 MIN_DRAWINGS = 30
@@ -197,28 +197,30 @@ def estimate(
     check_annotated(annotated)
     times = numpy.ones(len(annotated), dtype="int64")  # how often each doc was drawn
     is_of_session = any(Measuring.is_in(doc.user_data) for doc in annotated)
+    # The vectors may be learned from all texts, as they then know drawn docs no better than others.
+    known = KnownText.of_component(nlp, ner, with_raw_text=False)
     # The docs were drawn in one of three ways. First check what can be checked without the texts.
     if is_of_session:
         measuring = [Measuring.from_dict(doc.user_data) for doc in annotated]
-        # For the reason of `with_raw_text=False` see `check_simple_random`.
-        check_new_to(ner, annotated, "the texts that measure", with_raw_text=False)
+        check_new(known, annotated, "the texts that measure")
     elif simple_random:
-        check_simple_random(ner, annotated)
+        check_simple_random(annotated)
+        check_new(known, annotated, "the drawn docs")
     else:
         drawings = read_drawings(annotated)
         # All drawings are from the same texts, for the same pipeline: the first one stands for all.
         first_drawing = drawings[0]
-        check_drawn_by(ner, annotated, first_drawing)
+        check_drawn_by(nlp, ner, annotated, first_drawing)
         times = numpy.asarray([drawing.times for drawing in drawings])
     if times.sum() < MIN_DRAWINGS:
         raise ValueError(
             f"expected at least {MIN_DRAWINGS} drawn docs, got {times.sum()}: intervals of fewer "
             "have the truth too seldom"
         )
-    notes = find_unknown_labels(
+    notes = note_known(known, annotated, "the drawn docs")
+    notes += find_unknown_labels(
         nlp, ner, [Example(doc, doc) for doc in annotated], "the drawn docs"
     )
-
     if n_left_out:
         notes.append(
             f"annotators left out {n_left_out} of {n_left_out + len(annotated)} drawn docs: these "
@@ -263,12 +265,11 @@ def estimate(
     )
 
 
-def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None:
+def check_simple_random(annotated: Sequence[Doc]) -> None:
     """Check that docs that the user drew may be a simple random sample.
 
-    ner (CostSensitiveNER): The component.
     annotated (Sequence[Doc]): The docs, which are annotated now.
-    RAISES (ValueError): If `suggest` or `draw` chose one of them, or they are training docs.
+    RAISES (ValueError): If `suggest` or `draw` chose one of them.
     """
     for doc in annotated:
         check_not_suggested(doc)
@@ -277,8 +278,6 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
                 "expected simple random docs of your own, got docs that `estimate --draw` drew, "
                 "with other probabilities: leave out --simple-random"
             )
-    # The vectors may be learned from all texts, as they then know drawn docs no better than others.
-    check_new_to(ner, annotated, "the drawn docs", with_raw_text=False)
 
 
 def check_drawn_from(drawing: Drawing, expected: Expected) -> None:

@@ -55,6 +55,7 @@ from .preparation import (
     prepare,
     train_linear,
 )
+from .recurrence import note_copies
 from .saved_strings import save_pipeline
 from .tuning import Tuning, check_parameter, parse_aim, tune_on
 from .vectors import LearnedVectors, learn_beside
@@ -95,7 +96,8 @@ class Fitted:
     tuning (Tuning | None): The result of tuning. None: it isn't tuned.
     held_out (dict[str, Any] | None): The scores on the held-out docs, before calibration and
         tuning. None: no docs were held out.
-    notes (Sequence[str]): What may make the scores on the development corpus misleading.
+    notes (Sequence[str]): What may make the scores on the development corpus misleading, and
+        whether training docs are copies of each other.
     learned (LearnedVectors | None): The vectors that were learned from raw text, if there is any.
     """
 
@@ -315,6 +317,9 @@ def fit(
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
         # Of several components, the first stands for all: they learn from the same docs.
         notes = find_faults(nlp, ner, dev, dev_source)
+    if cache is None:  # the docs are in memory
+        train_source = str(paths.get("train") or "training docs")
+        notes += note_copies((eg.reference for eg in examples), train_source)
 
     # Train, evaluate and save. If somebody stops the evaluation, the pipeline is saved without
     # scores.

@@ -25,8 +25,6 @@ from spacy.training import Example
 from spacy.util import minibatch
 from thinc.types import ArrayXd, Floats1d, Ints1d
 
-from ..features import Features
-from ..features.tokens import text_id
 from ..metrics import conformal
 from ..pipeline.annotations import group_of, guarantee_scores
 from ..pipeline.component import CostSensitiveNER
@@ -35,7 +33,6 @@ from ..pipeline.reading import find_reading
 from ..progress import progress
 from ..ragged import ranges
 from ..tags import Entities
-from .checks import SHORT
 from .drawing import (
     Drawing,
     check_annotated,
@@ -46,20 +43,26 @@ from .drawing import (
 )
 from .estimation import MIN_OF_EACH, as_share
 from .estimators import Count, Interval, estimate_ratio
-from .fitness import (
-    check_new_to,
-    find_unknown_labels,
-    is_fully_annotated,
-    is_known_doc,
-    known_sentence_ids,
-)
+from .fitness import find_unknown_labels, is_fully_annotated
 from .predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
+from .preparation import corpus_path
+from .recurrence import (
+    KnownText,
+    check_new,
+    is_same_path,
+    note_recurrence,
+    units_of_docs,
+)
 
 BATCH_SIZE = 64
 """The number of docs whose spans are scored together."""
 
 SCORED_SPAN = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
 """The columns of the arrays in `ScoredSpans`."""
+
+SHORT = 5
+"""Docs with fewer tokens, such as numbers and headings, are often equal to training docs by
+chance."""
 
 MIN_THRESHOLD = 1e-6
 """The lowest threshold that is chosen. With it the set has all spans that are searched for."""
@@ -232,18 +235,20 @@ def guarantee(
     if drawn and terms.confidence is not None:
         raise ValueError("drawn: expected a miss rate without a confidence, got one")
     ner = get_component(nlp, name)
-    notes = find_notes(nlp, source)
     examples = list(examples)
-    notes += find_unknown_labels(nlp, ner, examples, source)
     references = [eg.reference for eg in examples]
+    known = KnownText.of_component(nlp, ner)
+    notes = note_recurrence(known, references, source)
+    notes += find_notes(nlp, source)
+    notes += find_unknown_labels(nlp, ner, examples, source)
     if drawn:
-        n_drawings = check_drawn(ner, references)
+        n_drawings = check_drawn(nlp, ner, references)
     else:
         n_drawings = None
         check_not_drawn(references)
-        check_new_to(ner, references, source)
+        check_new(known, references, source)
 
-    used_examples, not_counted = leave_out(ner, examples, by_group, keep_known=drawn)
+    used_examples, not_counted = leave_out(ner, known, examples, by_group, keep_all=drawn)
     check_have_entities(used_examples, not_counted)
     doc_weights = None
     kept_promise = None
@@ -318,25 +323,21 @@ def find_notes(nlp: Language, source: str) -> list[str]:
 
     source (str): The path of the calibration docs.
     RETURNS (list[str]): A sentence for each of these uses. Docs are recognised by their path.
-    RAISES (ValueError): If the pipeline was trained on the calibration docs.
     """
-    paths = nlp.config.interpolate().get("paths", {})
-    if paths.get("train") == source:
-        raise ValueError(f"expected docs that the pipeline was not trained on, got {source}")
     # `calibrate` and `tune` record here on which docs the scores in the meta were measured.
     measured_on = nlp.meta.get("performance", {}).get("measured_on", {})
     path_of_use = {
-        "are the development docs of training": paths.get("dev"),
+        "are the development docs of training": corpus_path(nlp.config.interpolate(), "dev_corpus"),
         "were used to calibrate or tune": measured_on.get("source"),
     }
     notes = []
     for use, path in path_of_use.items():
-        if path == source:
+        if path is not None and is_same_path(path, source):
             notes.append(f"{source} {use}, and may be too easy.")
     return notes
 
 
-def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
+def check_drawn(nlp: Language, ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
     """Check that docs were drawn for a component, that none of the drawn docs is missing, and that
     all of them are annotated.
 
@@ -347,7 +348,7 @@ def check_drawn(ner: CostSensitiveNER, docs: Sequence[Doc]) -> int:
     # `read_drawings` refuses docs if some are missing, or if they were drawn for several pipelines.
     # So the first drawing says for which pipeline all of them were drawn.
     drawings = read_drawings(docs)
-    check_drawn_by(ner, docs, drawings[0])
+    check_drawn_by(nlp, ner, docs, drawings[0])
     return sum(drawing.times for drawing in drawings)
 
 
@@ -429,50 +430,61 @@ def measure_promise(
 
 def leave_out(
     ner: CostSensitiveNER,
-    examples: Iterable[Example],
+    known: KnownText,
+    examples: Sequence[Example],
     by_group: str | None,
     *,
-    keep_known: bool = False,
+    keep_all: bool = False,
 ) -> tuple[list[Example], dict[str, int]]:
-    """Leave out docs that a promise can't be based on. They are of three kinds:
+    """Leave out docs that a promise can't be based on. They are of four kinds:
 
-    - "training docs". They are recognised by their sentences or, if the model has label memory
-      (see `features.memory`), by their whole text;
+    - "training docs": docs with known text;
+    - "copies of other docs": docs with the text of an earlier one, if the docs are copies of each
+      other: see `units_of_docs`. They show no more than one of them;
     - "docs with missing tags": some tokens have no annotation, or there are no tokens;
     - docs without a value of the key `by_group`.
 
     ner (CostSensitiveNER): The component.
-    examples (Iterable[Example]): The docs.
+    known (KnownText): The text that it knows.
+    examples (Sequence[Example]): The docs.
     by_group (str | None): The key of `doc.user_data` whose value is the group of a doc.
-    keep_known (bool): Whether training docs stay. The texts that docs are drawn from may have
-        training docs, and all drawn docs are needed.
+    keep_all (bool): Whether training docs and copies stay. The texts that docs are drawn from may
+        have both, and all drawn docs are needed.
     RETURNS (tuple[list[Example], dict[str, int]]): The docs that stay, with the entities of the
         component in `doc.ents`; and the number of docs of each kind. "docs without entities" are a
         fourth kind: they stay, but a miss rate doesn't count them.
     RAISES (ValueError): If spans of the component overlap: see `Annotation.as_entities`.
     """
     without_group = f"docs without {by_group!r}"
-    kinds = ["training docs", "docs with missing tags", "docs without entities"]
+    kinds = [
+        "training docs",
+        "copies of other docs",
+        "docs with missing tags",
+        "docs without entities",
+    ]
     if by_group is not None:
         kinds.append(without_group)
     counts = dict.fromkeys(kinds, 0)
-    whole_texts = find_whole_texts(ner)
-    known_ids = known_sentence_ids(ner)
+    docs = [eg.reference for eg in examples]
+    is_by_chance = known.explains(known.find_in(docs))
+    seen_units: set[int] = set()  # of the docs that stay
     used_examples = []
-    for example in examples:
+    for example, unit in zip(examples, units_of_docs(docs).tolist()):
         eg = ner.annotation.as_entities(example, ner.own_labels)
         doc = eg.reference
         # A short text may be equal to a training text by chance.
-        is_whole_text = len(doc) >= SHORT and text_id(doc) in whole_texts
-        is_training_doc = is_whole_text or is_known_doc(known_ids, doc)
+        is_training_doc = known.knows(doc) and not (is_by_chance and len(doc) < SHORT)
         is_annotated = len(doc) > 0 and is_fully_annotated(doc)
-        if is_training_doc and not keep_known:
+        if is_training_doc and not keep_all:
             counts["training docs"] += 1
+        elif unit in seen_units and not keep_all:
+            counts["copies of other docs"] += 1
         elif not is_annotated:
             counts["docs with missing tags"] += 1
         elif group_of(doc, by_group) is None:  # never, if `by_group` is None
             counts[without_group] += 1
         else:
+            seen_units.add(unit)
             used_examples.append(eg)
             if not doc.ents:
                 counts["docs without entities"] += 1
@@ -497,17 +509,6 @@ def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, i
         n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]
         got = ", ".join(n_of_kinds) or "none"
         raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
-
-
-def find_whole_texts(ner: CostSensitiveNER) -> set[int]:
-    """Collect the hashes of the texts of all training docs: see `text_id`. Only a model with label
-    memory (see `features.memory`) keeps them."""
-    whole_texts: set[int] = set()
-    for node in ner.model.walk():
-        for shim in node.shims:
-            if isinstance(shim, Features):
-                whole_texts.update(shim.text_ids.tolist())
-    return whole_texts
 
 
 def score_spans(
@@ -931,7 +932,8 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
-    used_examples, counts = leave_out(ner, in_groups, promise.by_group)
+    known = KnownText.of_component(nlp, ner)
+    used_examples, counts = leave_out(ner, known, in_groups, promise.by_group)
     if not have_entities(used_examples, counts):
         return []
     thresholds_of_docs: list[dict[float, float]] = []

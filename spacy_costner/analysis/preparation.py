@@ -35,6 +35,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config
 from thinc.types import Array1d, Ints1d
 
+from ..equal_texts import assign_folds, number_texts
 from ..ml import WithHiddenLayer, hidden_layer_of, is_linear, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
@@ -217,6 +218,15 @@ def component_block(config: Config, name: str) -> dict[str, Any]:
 def read_pipeline_config(name: str) -> Config:
     """Read the config of a trained pipeline, a package or a folder."""
     return load_config(pipeline_folder(name) / "config.cfg", interpolate=True)
+
+
+def corpus_path(config: Config, setting: str) -> str | None:
+    """The path of a corpus in an interpolated config. None if it has no path.
+
+    setting (str): The setting of [training] that names it: "train_corpus" or "dev_corpus".
+    """
+    block = dot_to_object(config, config["training"][setting])
+    return block.get("path") if isinstance(block, dict) else None
 
 
 def lacks_path(config: Config, corpus_name: str) -> bool:
@@ -583,10 +593,10 @@ def hold_out(
     code_path: Path | None = None,
     desc: str = "folds",
 ) -> list[Fold]:
-    """Divide docs into folds. For each fold, train the linear model of a config on all other docs,
-    and predict the docs of the fold. Each model is trained as one on all docs would be: see
-    `train_linear`. Features, label memory (`features.memory`) and first pass are made anew for each
-    fold, so that they don't know its docs.
+    """Divide docs into folds, with equal texts in one fold. For each fold, train the linear model
+    of a config on all other docs, and predict the docs of the fold. Each model is trained as one on
+    all docs would be: see `train_linear`. Features, label memory (`features.memory`) and first pass
+    are made anew for each fold, so that they don't know its docs.
 
     config (Config): The config.
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data of
@@ -594,7 +604,7 @@ def hold_out(
     labels (Sequence[str]): The labels of the component.
     n_folds (int): Number of folds.
     n_seeds (int): Number of trainings for each fold, whose weights are averaged.
-    seed (int | None): Random seed that assigns docs to folds: see `assign_folds`.
+    seed (int | None): Random seed that assigns texts to folds: see `assign_folds`.
     keeps_starts (bool): Whether models also see the sentence starts of predicted docs.
     prepare_component (PrepareComponent | None): Is called with the component of each fold before it
         is initialized. Workers must be able to import it.
@@ -605,9 +615,10 @@ def hold_out(
     desc (str): The text beside the progress bar.
     RETURNS (list[Fold]): The folds.
     RAISES (ValueError): If the component of the config can't be fitted, there are too few folds or
-        docs (see `assign_folds`), no token of a fold is annotated, or a worker failed.
+        texts (see `assign_folds`), no token of a fold is annotated, or a worker failed.
     """
-    fold_of_doc = assign_folds(len(examples), n_folds, seed)
+    text_of_doc = number_texts(eg.reference for eg in examples)
+    fold_of_doc = assign_folds(text_of_doc, n_folds, seed)
     training = FoldTraining(
         config,
         labels,
@@ -657,29 +668,6 @@ def make_fold_runs(
         }
         runs.append(Run(str(fold), fit_in_worker, arguments))
     return runs
-
-
-def assign_folds(n_docs: int, n_folds: int, seed: int | None = None) -> Ints1d:
-    """Assign docs to folds. The sizes of folds differ by at most one doc.
-
-    n_docs (int): The number of docs.
-    n_folds (int): The number of folds.
-    seed (int | None): The random seed with which docs are assigned to folds. None: docs that follow
-        each other are in the same fold.
-    RETURNS (Ints1d): The number of the fold of each doc, from 0. Shape: (docs,)
-    RAISES (ValueError): If there are fewer folds than 2, or fewer docs than folds.
-    """
-    if n_folds < 2:
-        raise ValueError(f"folds: expected at least 2, got {n_folds}")
-    if n_docs < n_folds:
-        raise ValueError(
-            f"folds: expected at most as many as docs, got {n_folds} folds of {n_docs} docs"
-        )
-    # For example, 5 docs are in 2 folds like this: 0 0 0 1 1.
-    fold_of_doc = numpy.arange(n_docs) * n_folds // n_docs
-    if seed is None:
-        return fold_of_doc
-    return numpy.random.default_rng(seed).permutation(fold_of_doc)
 
 
 def pack_docs(docs: Iterable[Doc]) -> bytes:

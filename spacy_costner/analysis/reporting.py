@@ -40,6 +40,7 @@ from ..pipeline.scorers import (
     cost_scores,
     count_by_label,
     entity_pairs,
+    select_annotated,
 )
 from ..tags import OUTSIDE, Entities
 from ..types import Cost
@@ -47,6 +48,7 @@ from .explanation import TransitionWeights, transition_weights
 from .fitness import find_faults
 from .guarantees import Observed, observe
 from .predictions import DevPredictions, get_component, predict, predict_dev
+from .recurrence import units_of_docs
 from .tuning import TUNABLE, Point, decode_at_all, find_point
 
 LABEL = "wrong label"
@@ -272,6 +274,9 @@ def report(
     ranked = rank_mistakes(sides_of_docs, tag_pairs, cost_table)
     mistakes = [show_mistake(mistake, dev, sides_of_docs) for mistake in ranked[:n_mistakes]]
 
+    # `entity_pairs` has these docs, in this order.
+    annotated = select_annotated(dev.examples)
+    unit_of_doc = units_of_docs([eg.reference for eg in annotated])
     n_docs = len(pairs_of_docs)
     n_tokens = int((tag_pairs.gold >= 0).sum())  # The tag is -1 where a token isn't annotated.
     n_entities = counts.total.tp + counts.total.fn
@@ -295,7 +300,7 @@ def report(
         docs=n_docs,
         tokens=n_tokens,
         total=counts.total,
-        intervals=find_intervals(pairs_of_docs),
+        intervals=find_intervals(pairs_of_docs, unit_of_doc),
         labels=counts.labels,
         levels=counts.levels,
         scores=scores,
@@ -315,16 +320,22 @@ def report(
     )
 
 
-def find_intervals(pairs_of_docs: EntityPairs) -> ScoreIntervals | None:
+def find_intervals(pairs_of_docs: EntityPairs, unit_of_doc: Ints1d) -> ScoreIntervals | None:
     """The confidence intervals of the scores, by the bootstrap over docs: how much they would
-    differ on other docs like these. None if there are too few docs to say that."""
-    if len(pairs_of_docs) < MIN_DOCS:
+    differ on other docs like these. None if there are too few docs to say that.
+
+    pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
+    unit_of_doc (Ints1d): The unit of each doc, as copies count as one doc: see `units_of_docs`.
+        Shape: (docs,)
+    """
+    n_units = len(set(unit_of_doc.tolist()))
+    if n_units < MIN_DOCS:
         return None
-    counts_of_docs: list[tuple[int, int, int]] = []
-    for gold, predicted in pairs_of_docs:
+    counts_of_units = numpy.zeros((n_units, 3))  # correct, wrong and missed entities
+    for (gold, predicted), unit in zip(pairs_of_docs, unit_of_doc):
         counts = compare_entities(gold, predicted)
-        counts_of_docs.append((counts.tp, counts.fp, counts.fn))
-    return bootstrap_intervals(numpy.asarray(counts_of_docs, dtype="float64"))
+        counts_of_units[unit] += (counts.tp, counts.fp, counts.fn)
+    return bootstrap_intervals(counts_of_units)
 
 
 def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[ThresholdCounts]]:

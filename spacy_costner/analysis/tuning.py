@@ -15,9 +15,10 @@ import numpy
 from spacy.language import Language
 from spacy.training import Example
 from spacy.util import registry
-from thinc.types import Floats1d, Ints2d, Ints3d
+from thinc.types import Floats1d, Ints1d, Ints2d, Ints3d
 
 from ..decoding import LEAST_PROB, make_viterbi, without_overlap
+from ..equal_texts import assign_folds, number_texts
 from ..metrics import f_beta
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
@@ -79,7 +80,7 @@ class Tuning(NamedTuple):
     chosen (Point): The point with the chosen value.
     before (Point): The scores of the decoding that the component had before. Its value is NaN.
     held_out (Point | None): The scores to expect of new docs: each fold is scored with the value
-        that the other folds choose. None if the aim isn't F, or there are too few docs.
+        that the other folds choose. None if the aim isn't F, or there are too few texts.
     is_set (bool): Whether the chosen value was set. It wasn't if the decoding that the component
         had before is better: see `tune`.
     notes (Sequence[str]): What may make the result misleading.
@@ -230,9 +231,12 @@ def tune_on(
     chosen_point = choose_point(points, beta, precision, recall)
     held_out = None
     is_for_f = precision is None and recall is None
-    n_docs = counts.shape[1]
-    if is_for_f and n_docs >= N_FOLDS:
-        index, held_out = choose_by_folds(values, counts, beta)
+    text_of_doc = number_texts(eg.reference for dev in predictions for eg in dev.examples)
+    n_texts = len(set(text_of_doc.tolist()))
+    if is_for_f and n_texts >= N_FOLDS:
+        # Docs that follow each other may be related, so they are in the same fold: 0 0 0 1 1 1 ...
+        fold_of_doc = assign_folds(text_of_doc, N_FOLDS)
+        index, held_out = choose_by_folds(values, counts, fold_of_doc, beta)
         chosen_point = points[index]
 
     notes = []
@@ -266,7 +270,7 @@ def tune_on(
 
 
 def choose_by_folds(
-    values: Sequence[float], counts: Ints3d, beta: float = 1.0
+    values: Sequence[float], counts: Ints3d, fold_of_doc: Ints1d, beta: float = 1.0
 ) -> tuple[int, Point]:
     """Choose a value for the best F-beta by cross-validation. For each fold of the docs, the value
     that is best on all other docs is found; the mean of these values is chosen. (If docs are few,
@@ -274,12 +278,10 @@ def choose_by_folds(
 
     values (Sequence[float]): The values, at equal distances.
     counts (Ints3d): The counts of `count_by_doc` with each value. Shape: (values, docs, 3)
+    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
     RETURNS (tuple[int, Point]): The index of the chosen value, and the held-out scores: each fold
         counts with the value that is best on the other docs.
     """
-    n_docs = counts.shape[1]
-    # Docs that follow each other may be related, so they are in the same fold: 0 0 0 1 1 1 ...
-    fold_of_doc = numpy.arange(n_docs) * N_FOLDS // n_docs
     choices: list[int] = []  # the index of the value that is best without each fold
     held_out_counts = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
     for fold in range(N_FOLDS):

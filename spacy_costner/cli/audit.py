@@ -192,6 +192,8 @@ def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     lines = [size, ""]
     if audited.over_borders:  # entities across the borders of sequences, which can't be predicted
         lines += [f"{audited.over_borders:,} {UNPREDICTABLE}", ""]
+    for note in audited.notes:
+        lines += [f"note: {note}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
     for suspect, task in zip(audited.suspects[:N_PRINTED], tasks):
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"

@@ -111,4 +111,5 @@ def distilled_text(distilled: Distilled) -> str:
                 f"{row.megabytes:.1f}",
             ]
         )
-    return f"{text}\n\n{text_table(table)}"
+    lines = [text, "", text_table(table), *(f"note: {note}" for note in distilled.notes)]
+    return "\n".join(lines)

@@ -19,9 +19,10 @@ from spacy.tokens import Doc
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ent_iob import MISSING
+from ..equal_texts import text_id
 from ..tags import OUTSIDE
 from .ids import LOWEST_32_BITS
-from .tokens import EXTENSION, Tokens, string_of, text_id
+from .tokens import EXTENSION, Tokens, string_of
 
 DOC = "doc"
 """The unit of label memory that is a single doc. Docs with the same text are one unit."""

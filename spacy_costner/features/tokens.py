@@ -5,7 +5,6 @@ value. A *word key* is the hash of a word or, if docs have several vocabs, of th
 attributes.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,13 +17,11 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..doc_attributes import doc_lengths, read_attributes
+from ..equal_texts import text_id
 from ..ragged import sequence_ids
 
 EXTENSION = "_."
 """The beginning of the name of an extension attribute in the config."""
-
-NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
-"""Matches characters that are neither letters nor digits: see `text_id`."""
 
 KEY_FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
 """A hash is multiplied by this number before another hash is added to it, so that the result
@@ -277,10 +274,3 @@ def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Arra
             else:
                 keys.append(hash_of(str(value)))
     return numpy.asarray(keys, dtype="uint64")
-
-
-def text_id(doc: Doc) -> int:
-    """Hash the text of a doc, so that a training doc is known when it comes again. Only its letters
-    and digits in lower case count: an augmenter may change capitals, punctuation and white space,
-    and the tokens may be others."""
-    return get_string_id(NOT_IN_TEXT_ID.sub("", doc.text.lower()))

@@ -12,7 +12,7 @@ the entities.
 """
 
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -43,7 +43,7 @@ from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..token_attrs import TokenAttrs, possible_paths, read_docs
 from ..training.folds import train_first_pass, train_linear_part
-from ..training.known_text import pack_ids, sentence_ids, unpack_ids
+from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.raw_sentences import read_raw_sentences
@@ -478,7 +478,7 @@ class CostSensitiveNER(TrainablePipe):
     def _read_corpus(
         self, examples: Iterable[Example], expected_labels: Sequence[str] | None
     ) -> set[str]:
-        """Count the examples of the corpus, collect its features, keep the hashes of its sentences
+        """Count the examples of the corpus, collect its features, keep the hashes of its passages
         (see `trained_on`), and return its labels.
 
         All of it is done while the corpus is read once, as it may be too large to keep. With a
@@ -488,7 +488,7 @@ class CostSensitiveNER(TrainablePipe):
         RAISES (ValueError): If spans overlap that may not: see `Annotation.as_entities`.
         """
         labels: set[str] = set()
-        corpus_sentences: set[int] = set()
+        times_of_passage: Counter[int] = Counter()
         self.cfg["n_examples"] = 0
         span_labels: set[str] | None = None
         if expected_labels is not None:
@@ -500,7 +500,7 @@ class CostSensitiveNER(TrainablePipe):
             for eg in examples:
                 reference = self.annotation.as_entities(eg, span_labels).reference
                 labels.update(labels_of(reference))
-                corpus_sentences.update(sentence_ids(reference))
+                times_of_passage.update(passage_ids(reference))
                 self.cfg["n_examples"] += 1
                 yield reference
 
@@ -509,24 +509,31 @@ class CostSensitiveNER(TrainablePipe):
         if build_vocab is not None:
             build_vocab(self.model, references)  # collects the features of the model
         deque(references, maxlen=0)  # reads the docs that the model has not read
-        self.cfg["trained_on"] = pack_ids(corpus_sentences)
+        self.cfg["trained_on"] = pack_ids(times_of_passage)
+        self.cfg.update(Recurring.count(times_of_passage.values())._asdict())
         return labels
 
     # Training
 
     @property
     def raw_text(self) -> Array1d:
-        """The hashes of the long sentences (see `trained_on`) of the raw text that the static
+        """The hashes of the long sentences (see `sentence_ids`) of the raw text that the static
         vectors of the pipeline were learned from, ascending. Empty if they are vectors from
         elsewhere, or there are no vectors. Shape: (S,)"""
         return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
-        """The hashes of the long sentences that the component was initialized with, ascending:
-        see `sentence_ids`. `start_from` adds those of the pipeline that it starts from. Empty for
-        models that were saved before hashes were kept. Shape: (S,)"""
+        """The hashes of the passages that the component was initialized with, ascending: see
+        `passage_ids`. `start_from` adds those of the pipeline that it starts from. Empty for models
+        that were saved before hashes were kept. Shape: (P,)"""
         return unpack_ids(self.cfg["trained_on"])
+
+    @property
+    def recurring(self) -> Recurring:
+        """How many of the passages of `trained_on` recur in the training corpus. There are none for
+        models that were saved before they were counted."""
+        return Recurring(self.cfg["n_recurring"], self.cfg["n_passages"])
 
     @property
     def progress(self) -> Progress:

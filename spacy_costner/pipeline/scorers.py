@@ -116,7 +116,7 @@ def cost_scores(
     Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
     """
     _check_ents("cost_scorer", spans_key)
-    annotated = _annotated(examples)
+    annotated = select_annotated(examples)
     scores: Scores = get_ner_prf(annotated)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
         scores[name] = None  # it stays so if it can't be computed
@@ -201,7 +201,7 @@ def confidence_scores(
     RAISES (ValueError): If the component has a `spans_key`.
     """
     _check_ents("confidence_scorer", spans_key)
-    annotated = _annotated(examples)
+    annotated = select_annotated(examples)
     calibration = _calibration_scores(annotated, confidence, labels, component)
     return {**get_ner_prf(annotated), **calibration}
 
@@ -235,7 +235,7 @@ def count_docs(
     RETURNS (DocCounts): The counts of the docs that `cost_scores` doesn't ignore.
     RAISES (ValueError): If a label has no cost.
     """
-    annotated = _annotated(examples)
+    annotated = select_annotated(examples)
     n_docs = len(annotated)
     tp = numpy.zeros(n_docs, dtype="int64")
     fp = numpy.zeros(n_docs, dtype="int64")
@@ -335,7 +335,7 @@ def entity_pairs(examples: Iterable[Example]) -> EntityPairs:
     RETURNS (EntityPairs): The entities, in tokens of the references.
     """
     pairs: EntityPairs = []
-    for eg in _annotated(examples):
+    for eg in select_annotated(examples):
         gold = {as_entity(ent) for ent in eg.reference.ents}
         predicted: list[Entity] = []
         for ent in eg.predicted.ents:
@@ -398,7 +398,7 @@ def _check_ents(scorer: str, spans_key: str | None) -> None:
         )
 
 
-def _annotated(examples: Iterable[Example]) -> list[Example]:
+def select_annotated(examples: Iterable[Example]) -> list[Example]:
     """The examples whose reference has tokens and annotation of entities."""
     annotated: list[Example] = []
     for eg in examples:

@@ -43,7 +43,13 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
 
-OPTIONAL: Cfg = {"reading": None, "trained_on": "", "raw_text": ""}
+OPTIONAL: Cfg = {
+    "reading": None,
+    "trained_on": "",
+    "n_recurring": 0,
+    "n_passages": 0,
+    "raw_text": "",
+}
 """The keys that earlier versions didn't save, with the values that they get when loaded."""
 
 
@@ -64,7 +70,9 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "cost_tables": [],  # of the losses, as a file that has a cost may be gone later
         "temperature": Temperature()._asdict(),
         "untrained": [],  # the labels that were added since training
-        "trained_on": "",  # the hashes of the sentences of training, packed
+        "trained_on": "",  # the hashes of the passages of training, packed
+        "n_recurring": 0,  # how many of them recur: see `Recurring`
+        "n_passages": 0,
         "raw_text": "",  # the hashes of the sentences that static vectors were learned from, packed
     }
 
@@ -242,7 +250,8 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
                 f"{current[name]!r} in the config; train again for another {name}"
             )
     _check_temperature(cfg["temperature"], cfg["labels"])
-    _check_number(cfg["n_examples"], "n_examples")
+    for name in ("n_examples", "n_recurring", "n_passages"):
+        _check_number(cfg[name], name)
     cfg["progress"] = _with_whole_epochs(cfg["progress"], cfg["n_examples"])
     _check_progress(cfg["progress"])
     for name in ("trained_on", "raw_text"):

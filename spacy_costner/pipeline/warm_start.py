@@ -68,11 +68,13 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 
 
 def _keep_training_text(pipe: Any, trained: Any) -> None:
-    """Add the sentences that a trained component has learned to those that a component remembers.
+    """Add the passages that a trained component has learned to those that a component remembers.
     The raw text of static vectors isn't added, as the component keeps its own vectors."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
-        sentence_ids = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
-        pipe.cfg["trained_on"] = pack_ids(sentence_ids)
+        passages = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
+        pipe.cfg["trained_on"] = pack_ids(passages)
+        for name in ("n_recurring", "n_passages"):
+            pipe.cfg[name] += trained.cfg[name]
 
 
 def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:

@@ -6,9 +6,10 @@ trained on the same docs, their predictions would be too good. So the docs are d
 There are weights that were trained on all docs, for new text, and weights for each fold that were
 trained on the docs of all other folds. The latter score the docs of the fold.
 
-Each fold is a stretch of docs that follow each other in the corpus. But docs with the same text are
-in the same fold, so that no weights are trained on a copy of what they score. The label memory of
-the first pass (see `features.memory`) is counted anew for each fold.
+Each fold has texts that follow each other in the corpus. Docs with equal texts (see `equal_texts`)
+are in the same fold, so that no weights are trained on a copy of what they score. Each text counts
+once when the corpus is divided, so that folds have about the same size even if all texts recur. The
+label memory of the first pass (see `features.memory`) is counted anew for each fold.
 
 In shapes, V is the number of features, M of rows of weights for static vectors (see `ml.weights`),
 and K of tags.
@@ -26,8 +27,8 @@ from spacy.training.batchers import minibatch_by_words
 from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
 
+from ..equal_texts import text_id
 from ..features import Features
-from ..features.tokens import text_id
 from ..losses import sequential
 from ..ml import SparseWeights, first_pass_of, linear_part
 from ..tags import Tags
@@ -133,7 +134,7 @@ def divide_for_first_pass(
     objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
     """Divide examples into batches, and the batches into folds for the first pass. Examples with
-    the same text are in the same fold: a batch with copies of texts of another fold is divided.
+    equal texts are in the same fold: a batch with texts of both folds is divided.
 
     objective (Objective): The objective of the component, which makes the targets.
     tags (Tags): The tags of the chain.
@@ -142,20 +143,12 @@ def divide_for_first_pass(
         of each text, by the hash of the text.
     RAISES (ValueError): As `Objective.targets`.
     """
-    n_words = sum(len(eg.predicted) for eg in examples)
-    # In a small corpus, batches are smaller, so that there are enough of them.
-    words_of_batch = min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
-    batches = list(batch_in_order(examples, words_of_batch))
-
+    fold_of_text = find_first_pass_folds(examples)
     folds: list[list[FoldBatch]] = [[] for _ in range(N_FIRST_PASS_FOLDS)]
-    fold_of_text: dict[int, int] = {}
-    for i, batch in enumerate(batches):
-        # Divide the batches into runs of the same length: 0, 0, 0, ..., 1, 1, 1, ...
-        fold_of_batch = i * N_FIRST_PASS_FOLDS // len(batches)
+    for batch in batch_in_order(examples, find_batch_size(examples)):
         examples_of_fold: dict[int, list[Example]] = {}
         for eg in batch:
-            # If an earlier example has the same text, this one goes into the same fold.
-            fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_batch)
+            fold = fold_of_text[text_id(eg.predicted)]
             examples_of_fold.setdefault(fold, []).append(eg)
 
         for fold in sorted(examples_of_fold):
@@ -164,6 +157,35 @@ def divide_for_first_pass(
             gold_targets = targets.map(Targets.without_soft)
             folds[fold].append(FoldBatch(examples_of_fold[fold], gold_targets))
     return folds, fold_of_text
+
+
+def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
+    """Find the fold of each text for the first pass, by the hash of the text. The first docs of all
+    texts are divided into batches, and the batches into folds."""
+    first_examples = select_first(examples)
+    batches = list(batch_in_order(first_examples, find_batch_size(first_examples)))
+    fold_of_text: dict[int, int] = {}
+    for i, batch in enumerate(batches):
+        # Divide the batches into runs of the same length: 0, 0, 0, ..., 1, 1, 1, ...
+        fold = i * N_FIRST_PASS_FOLDS // len(batches)
+        for eg in batch:
+            fold_of_text[text_id(eg.predicted)] = fold
+    return fold_of_text
+
+
+def select_first(examples: Iterable[Example]) -> list[Example]:
+    """Select the first example of each text."""
+    first_examples: dict[int, Example] = {}
+    for eg in examples:
+        first_examples.setdefault(text_id(eg.predicted), eg)
+    return list(first_examples.values())
+
+
+def find_batch_size(examples: Iterable[Example]) -> int:
+    """How many words a batch of the first pass has at least. In a small corpus batches are smaller,
+    so that there are enough of them."""
+    n_words = sum(len(eg.predicted) for eg in examples)
+    return min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
 
 
 def recount_features(
@@ -234,7 +256,7 @@ def train_linear_part(
     features, weights = linear_part(model)
     examples = [eg for eg in get_examples() if len(eg.predicted)]
     n_words = sum(len(eg.predicted) for eg in examples)
-    folds, fold_of_text = divide_by_words(examples, n_words)
+    folds, fold_of_text = divide_by_words(examples)
     # In a small corpus, batches are smaller, so that there are enough of them.
     words_of_batch = min(N_WORDS, n_words // LEAST_LINEAR_STEPS)
     words_of_batch = max(words_of_batch, 1)  # few words divided by the number of steps may be 0
@@ -268,29 +290,28 @@ def train_linear_part(
     weights.set_folds(emissions_of_folds, fold_of_text)
 
 
-def divide_by_words(
-    examples: Sequence[Example], n_words: int
-) -> tuple[list[list[Example]], dict[int, int]]:
-    """Divide examples into folds for the linear part, with about the same number of words each.
-    Examples with the same text are in the same fold.
+def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], dict[int, int]]:
+    """Divide examples into folds for the linear part. The different texts of each fold have about
+    the same number of words together. Examples with equal texts are in the same fold.
 
     examples (Sequence[Example]): The examples. Each has tokens.
-    n_words (int): The number of words of all examples.
     RETURNS (tuple[list[list[Example]], dict[int, int]]): The examples of each fold; and the fold of
         each text, by the hash of the text.
     """
-    folds: list[list[Example]] = [[] for _ in range(N_LINEAR_FOLDS)]
+    first_examples = select_first(examples)
+    n_words = sum(len(eg.predicted) for eg in first_examples)
     fold_of_text: dict[int, int] = {}
     n_words_so_far = 0
-    for eg in examples:
+    for eg in first_examples:
         n_words_so_far += len(eg.predicted)
-        # Fold 0 has the first quarter of all words, and so on. An example goes to the fold that has
-        # its last word.
+        # Fold 0 has the first quarter of all words, and so on. A text goes to the fold that has its
+        # last word.
         last_word = n_words_so_far - 1
-        fold_of_last_word = last_word * N_LINEAR_FOLDS // n_words
-        # If an earlier example has the same text, this one goes into the same fold.
-        fold = fold_of_text.setdefault(text_id(eg.predicted), fold_of_last_word)
-        folds[fold].append(eg)
+        fold_of_text[text_id(eg.predicted)] = last_word * N_LINEAR_FOLDS // n_words
+
+    folds: list[list[Example]] = [[] for _ in range(N_LINEAR_FOLDS)]
+    for eg in examples:
+        folds[fold_of_text[text_id(eg.predicted)]].append(eg)
     return folds, fold_of_text
 
 

@@ -1,13 +1,18 @@
 """Recognise text that a component was trained on, also if it is divided into other docs now.
 
-The component keeps a hash of 32 bits of each long sentence that it was trained on. Short sentences,
-such as datelines and headings, are left out: they are often the same by chance. A new sentence has
-the hash of another one by chance, too, but seldom: if a thousand sentences are kept, 1 of 4 million
-new sentences; if a million are kept, 1 of 4,000.
+A *passage* is a long sentence, or the whole text of a doc that has no long sentence. The component
+keeps a hash of 32 bits of each passage that it was trained on. A new passage has the hash of
+another one by chance, but seldom: if a thousand passages are kept, 1 of 4 million new ones; if a
+million are kept, 1 of 4,000.
+
+In some corpora passages recur by chance: datelines, headings, articles that are printed twice.
+`Recurring` counts how many do in the training corpus, so that it is known how many passages of
+other docs from the same source are expected there.
 """
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy
 from spacy.attrs import SENT_START
@@ -16,8 +21,8 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.types import Array1d
 
+from ..equal_texts import letters_and_digits
 from ..features.ids import pack_hashes, unpack_hashes
-from ..features.tokens import NOT_IN_TEXT_ID
 
 LONG = 8
 """The least number of tokens of a long sentence."""
@@ -32,20 +37,63 @@ PACKED = "packed:"
 
 
 def sentence_ids(doc: Doc) -> list[int]:
-    """Compute hashes of the long sentences of a doc, so that they can be found in other docs. Two
-    sentences have the same hash if they have the same letters and digits, in lower case.
+    """Compute hashes of the long sentences of a doc, so that they can be found in other docs. Equal
+    texts (see `equal_texts`) have the same hash. Sentences without letters and digits have none.
 
     doc (Doc): The doc.
     RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
     """
     ids = []
     for words in _sentences(doc):
-        if len(words) < LONG:
-            continue
-        text = "".join(words).lower()
-        letters_and_digits = NOT_IN_TEXT_ID.sub("", text)
-        ids.append(get_string_id(letters_and_digits) & LOWEST_32_BITS)
+        text = letters_and_digits("".join(words))
+        if len(words) >= LONG and text:
+            ids.append(_hash(text))
     return ids
+
+
+def passage_ids(doc: Doc) -> list[int]:
+    """Compute hashes of the passages of a doc: those of its long sentences or, if it has none, that
+    of its whole text. A doc without letters and digits has none.
+
+    doc (Doc): The doc.
+    RETURNS (list[int]): A hash of 32 bits for each passage.
+    """
+    ids = sentence_ids(doc)
+    if ids:
+        return ids
+    text = letters_and_digits(doc.text)
+    return [_hash(text)] if text else []
+
+
+def _hash(text: str) -> int:
+    """The lowest 32 bits of spaCy's hash of a text."""
+    return get_string_id(text) & LOWEST_32_BITS
+
+
+class Recurring(NamedTuple):
+    """How many passages of a corpus recur in it.
+
+    n_recurring (int): The number of passages that are in the corpus elsewhere, too.
+    n_passages (int): The number of all passages.
+    """
+
+    n_recurring: int
+    n_passages: int
+
+    @classmethod
+    def count(cls, times: Collection[int]) -> "Recurring":
+        """Count the passages that recur. A corpus that is copied as a whole, or for the most part,
+        counts as if it weren't: the numbers are divided by their median, and rounded up.
+
+        times (Collection[int]): How often each different passage is in the corpus.
+        """
+        if not times:
+            return cls(0, 0)
+        times_of_passage = numpy.asarray(sorted(times))
+        median = times_of_passage[(len(times) - 1) // 2]
+        without_copies = -(-times_of_passage // median)
+        n_recurring = without_copies[without_copies > 1].sum()
+        return cls(int(n_recurring), int(without_copies.sum()))
 
 
 def _sentences(doc: Doc) -> Iterator[list[str]]:
