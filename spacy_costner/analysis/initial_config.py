@@ -421,9 +421,7 @@ def make_settings(plan: Plan) -> Settings:
         if has_overlaps(labels, corpus):
             lossy_components.append(name)
 
-    # What spaCy recommends for the language: its transformers, "efficiency" and "accuracy"
-    recommended = RECOMMENDATIONS.get(plan.lang, RECOMMENDATIONS["__default__"])
-    transformer = recommended["transformer"]["efficiency"]
+    transformer = recommended_transformer(plan.lang)
     n_docs = len(corpus.doc_lengths)
     # Without a corpus nothing is known of its docs, and they count as short.
     has_long_docs = n_docs > 0 and corpus.n_sentences >= MIN_SENTENCES_OF_LONG_DOCS * n_docs
@@ -444,6 +442,17 @@ def make_settings(plan: Plan) -> Settings:
         has_tree="tree" in costs.files,
         sizes=sizes,
     )
+
+
+def recommended_transformer(lang: str) -> Mapping[str, Any]:
+    """The transformer that spaCy recommends for a language: its "name" and "size_factor". For
+    languages without one it is spaCy's default, which is multilingual."""
+    default = RECOMMENDATIONS["__default__"]["transformer"]
+    # A language may be missing in the table or, as Italian, have no transformer there: None.
+    transformers = RECOMMENDATIONS.get(lang, {}).get("transformer") or default
+    # The other one that spaCy recommends is for "accuracy".
+    recommended: Mapping[str, Any] = transformers["efficiency"]
+    return recommended
 
 
 def render_config(plan: Plan, settings: Settings) -> str:
