@@ -157,8 +157,8 @@ class Measuring:
 
         saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Measuring): The drawing.
-        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field is no number that `serve`
-            writes.
+        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field is no number that
+            `serve` writes.
         """
         if not cls.is_in(saved):
             raise ValueError(

@@ -13,6 +13,7 @@ import typer
 from tqdm import tqdm
 from typer import Option
 
+from ..readers.alignment import LanguageError
 from ..saving import as_json
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
@@ -24,14 +25,23 @@ STOPPED = 130
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
 """The text that is printed after Ctrl-C."""
 
+LANGUAGE_OPTION = "--lang"
+"""The option of commands that make a tokenizer of a language."""
+
+LANGUAGE_OF_PIPELINE = "nlp.lang"
+"""The setting of a config, or of the config of a pipeline, that has its language."""
+
 
 @contextmanager
-def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
+def errors_shown(
+    go_on: str = RUN_AGAIN, *, language_setting: str = LANGUAGE_OF_PIPELINE
+) -> Iterator[None]:
     """In a `with` block, errors that users can cause (ValueError, ImportError, OSError) are printed
     without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
     Each warning is printed once, on one line.
 
     go_on (str): The text that is printed after Ctrl-C. It says how to go on.
+    language_setting (str): What chooses the language of the tokenizer.
     """
     printed_warnings: set[str] = set()
 
@@ -53,7 +63,10 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
         typer.echo(f"\nStopped. {go_on}", err=True)
         raise typer.Exit(STOPPED) from error
     except (ValueError, ImportError, OSError) as error:
-        typer.secho(str(error), fg="red", err=True)
+        text = str(error)
+        if isinstance(error, LanguageError):
+            text = error.as_text(language_setting)
+        typer.secho(text, fg="red", err=True)
         raise typer.Exit(1) from error
 
 
