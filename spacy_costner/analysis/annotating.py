@@ -444,12 +444,10 @@ def digest_model(model: str, code_path: str | None) -> str:
     RAISES (ValueError): If it isn't a pipeline.
     """
     path = Path(model)
-    # If a save of the pipeline was killed before it had put the new folder in place, this puts the
-    # old one back.
-    clear(path)
+    loading.check_is_pipeline(model)
     if not path.exists() and is_package(model):
         path = get_package_path(model)
-    elif not (path / "meta.json").is_file():
+    elif not path.exists():
         raise ValueError(f"{model}: expected a trained pipeline, a package or a folder")
     if code_path is None:
         return digest(path)

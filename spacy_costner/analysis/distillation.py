@@ -46,6 +46,7 @@ from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fitting import train_pipeline
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
+from .loading import check_is_pipeline
 from .predictions import check_ents
 from .preparation import FACTORY, Corpus, can_be_fitted, component_block, lacks_path
 from .runs import fingerprint
@@ -289,6 +290,7 @@ def load_teacher(name: str | Path) -> Language:
 
     RAISES (ValueError): If one of them writes to `doc.spans`, and not to `doc.ents`.
     """
+    check_is_pipeline(name)
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
