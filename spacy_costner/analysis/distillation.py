@@ -34,7 +34,7 @@ from ..ent_iob import MISSING
 from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import Entity, as_entity
-from ..progress import progress
+from ..progress import phase, progress
 from ..readers import read_docs, read_tasks, read_texts, task_to_doc
 from ..readers.context import DEFAULTS, Context, CorpusInfo
 from ..readers.files import shown
@@ -172,7 +172,8 @@ def distill(
     config["paths"]["train"] = str(corpus_path)
     path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
     teacher_names = () if has_file else teachers
-    rows = evaluate_all(teacher_names, pipelines, path)
+    with phase("evaluate"):
+        rows = evaluate_all(teacher_names, pipelines, path)
     return Distilled(path, **counts._asdict(), rows=rows)
 
 

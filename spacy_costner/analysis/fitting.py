@@ -6,7 +6,7 @@ predicted by a model that was trained on the others: its docs are held out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..features import VectorCoverage
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading, lacks_sentence_starts
-from ..progress import progress
+from ..progress import phase, progress
 from ..readers import copy_without_annotation, examples_to_measure
 from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_text
@@ -318,9 +318,10 @@ def fit(
 
     # Train, evaluate and save. If somebody stops the evaluation, the pipeline is saved without
     # scores.
-    outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
+    with phase("train"):
+        outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
     scores: dict[str, Any] = {}
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), phase("evaluate") if dev else nullcontext():
         scores_of_dev = nlp.evaluate(dev)
         notes += note_sentence_starts(nlp, ners, dev, dev_source, scores_of_dev)
         scores = scores_of_dev

@@ -21,6 +21,7 @@ from ..decoding import LEAST_PROB, make_viterbi, without_overlap
 from ..metrics import f_beta
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
+from ..progress import phase
 from ..tags import Entities
 from .fitness import find_faults
 from .predictions import (
@@ -190,6 +191,7 @@ def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None 
     )
 
 
+@phase("tune")
 def tune_on(
     predictions: Sequence[DevPredictions],
     nlp: Language,

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ import typer
 from tqdm import tqdm
 from typer import Option
 
+from ..progress import phases_shown
 from ..readers.alignment import LanguageError
 from ..saving import as_json
 
@@ -34,14 +35,18 @@ LANGUAGE_OF_PIPELINE = "nlp.lang"
 
 @contextmanager
 def errors_shown(
-    go_on: str = RUN_AGAIN, *, language_setting: str = LANGUAGE_OF_PIPELINE
+    go_on: str = RUN_AGAIN,
+    *,
+    language_setting: str = LANGUAGE_OF_PIPELINE,
+    with_phases: bool = True,
 ) -> Iterator[None]:
     """In a `with` block, errors that users can cause (ValueError, ImportError, OSError) are printed
     without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
-    Each warning is printed once, on one line.
+    Each warning is printed once, on one line. If stderr isn't a terminal, so is each phase.
 
     go_on (str): The text that is printed after Ctrl-C. It says how to go on.
     language_setting (str): What chooses the language of the tokenizer.
+    with_phases (bool): Whether phases, such as training, have lines on stderr: see `progress`.
     """
     printed_warnings: set[str] = set()
 
@@ -56,7 +61,8 @@ def errors_shown(
             typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
     try:
-        with warnings.catch_warnings(), _with_stderr():
+        phases = phases_shown() if with_phases else nullcontext()
+        with warnings.catch_warnings(), _with_stderr(), phases:
             warnings.showwarning = print_warning
             yield
     except KeyboardInterrupt as error:
