@@ -428,7 +428,7 @@ def read_losses(
         if path.suffix == ".cfg":
             changes[path.stem] = read_changes(path, component)
         else:
-            loss_block = make_loss(parse_losses(str(path), option="--losses"), cost)
+            loss_block = make_loss(parse_losses(str(path), option="`losses`"), cost)
             changes[path.stem] = {"components": {component: {"loss": loss_block}}}
     return changes
 

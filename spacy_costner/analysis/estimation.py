@@ -275,7 +275,7 @@ def check_simple_random(ner: CostSensitiveNER, annotated: Sequence[Doc]) -> None
         if Drawing.is_in(doc.user_data):
             raise ValueError(
                 "expected simple random docs of your own, got docs that `estimate --draw` drew, "
-                "with other probabilities: leave out --simple-random"
+                "with other probabilities: leave out `simple_random`"
             )
     # The vectors may be learned from all texts, as they then know drawn docs no better than others.
     check_new_to(ner, annotated, "the drawn docs", with_raw_text=False)

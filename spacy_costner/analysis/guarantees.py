@@ -362,7 +362,7 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
         if Drawing.is_in(doc.user_data):
             raise ValueError(
                 "expected docs that are like those to come, got docs that `estimate --draw` drew, "
-                "half of them by how unsure the model is: add --drawn"
+                "half of them by how unsure the model is: add `drawn`"
             )
 
 

@@ -420,7 +420,7 @@ def points_with(
     return [point for point in points if getattr(point, score) >= required]
 
 
-def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str, Any]:
+def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str, Any]:
     """Read an aim: what should be best.
 
     text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.

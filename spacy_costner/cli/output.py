@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +34,25 @@ LANGUAGE_OPTION = "--lang"
 
 LANGUAGE_OF_PIPELINE = "nlp.lang"
 """The setting of a config, or of the config of a pipeline, that has its language."""
+
+OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
+    "spacy_costner_options", default=MappingProxyType({})
+)
+"""The options of the command that is running, by the names of the parameters that they set, such as
+"train_path": "--train"."""
+
+
+def with_options(text: str) -> str:
+    """Replace the names of parameters in an error of `analysis` by the options of the command.
+    These names are in backticks, as in "expected no `vectors` with it", or at the beginning of the
+    error, as in "n_rows: expected at least 1"."""
+    options = OPTION_OF_PARAMETER.get()
+
+    def replace(match: re.Match[str]) -> str:
+        return options.get(match[1], match[0])
+
+    text = re.sub(r"`(\w+)`", replace, text)
+    return re.sub(r"^(\w+)(?=: expected)", replace, text)
 
 
 @contextmanager
@@ -69,7 +91,7 @@ def errors_shown(
         typer.echo(f"\nStopped. {go_on}", err=True)
         raise typer.Exit(STOPPED) from error
     except (ValueError, ImportError, OSError) as error:
-        text = str(error)
+        text = with_options(str(error))
         if isinstance(error, LanguageError):
             text = error.as_text(language_setting)
         typer.secho(text, fg="red", err=True)
