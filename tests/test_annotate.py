@@ -24,7 +24,7 @@ from spacy.tokens import DocBin, Span
 
 from spacy_costner.analysis.annotating import PartCounts, Summary, annotate
 from spacy_costner.readers import read_docs
-from spacy_costner.readers.texts import divide, read_rows
+from spacy_costner.readers.texts import divide, has_wrapped_lines, read_rows
 from spacy_costner.saving import locked, save_file
 
 from .support import annotating
@@ -650,6 +650,96 @@ def test_the_command_fails_if_a_file_cannot_be_read(command: list[Any], inputs: 
     done = run(*command)
     assert done.exit_code == 1
     assert "not written: c.spacy-00000.jsonl" in done.output
+
+
+@pytest.mark.parametrize("options", [[], ["--whole-files"]], ids=["lines", "files"])
+def test_the_command_fails_if_all_docs_of_a_file_fail(
+    model: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """It prints the first reason, also if the parts are kept."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes("Zürich\nKöln\n".encode("latin1"))
+    write_lines(folder / "b.txt", SENTENCES)
+    command = ["annotate", model, folder, "-o", tmp_path / "out", "--part", "1", *options]
+    n_docs = 1 if options else 2
+    for _ in range(2):
+        done = run(*command)
+        assert done.exit_code == 1
+        counts = f"failed: {folder / 'a.txt'}: {n_docs} of {n_docs} docs, the first is id "
+        assert counts in done.stdout
+        assert f"{folder / 'a.txt'}, line 1: expected UTF-8" in done.stdout
+    assert json.loads(run(*command, "--json").stdout)["failures"] == {
+        str(folder / "a.txt"): {
+            "failed": n_docs,
+            "docs": n_docs,
+            "first_error": done.stdout.partition("the first is ")[2].partition("\n")[0],
+        }
+    }
+
+
+def test_the_command_names_docs_that_failed_among_others(command: list[Any]) -> None:
+    done = run(*command)
+    assert done.exit_code == 0
+    for name, doc_id in (("b.jsonl", "'d24'"), ("a.txt", "25")):
+        assert f"{name}: 1 of 26 docs, the first is id {doc_id}: RuntimeError: poi" in done.stdout
+
+
+LETTER = """\
+Dear Kim,
+
+the Red Sox lost against the team of Boston, as you may have
+heard, and I don't know who of us is going to tell it to Ann,
+who likes London, and who has never been to
+the north.
+
+Yours, Bob
+"""
+
+
+def test_wrapped_lines_are_noted_and_whole_files_are_docs(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "letter.txt").write_bytes(b"\xef\xbb\xbf" + LETTER.encode())
+    write_lines(folder / "lines.txt", SENTENCES)  # no line ends in a full stop
+    (folder / "empty.txt").write_text("\n \n")
+    command = ["annotate", model, folder, "-o", tmp_path / "out"]
+
+    done = run(*command)
+    assert f"note: lines of {folder / 'letter.txt'} don't end as sentences do" in done.stdout
+    assert "--whole-files" in done.stdout
+
+    whole = run(*command, "--whole-files")
+    assert whole.exit_code == 0, whole.output
+    assert "note:" not in whole.stdout
+    texts = [LETTER, (folder / "lines.txt").read_text()]
+    output_rows = rows(tmp_path / "out")
+    assert [row["id"] for row in output_rows] == ["letter.txt", "lines.txt"]
+    assert [row["text"] for row in output_rows] == texts
+    assert [places(row["entities"]) for row in output_rows] == plain(model, texts)
+    assert "2 kept" in run(*command, "--whole-files").stdout
+    assert "2 changed" in run(*command).stdout  # each line is a doc again
+
+
+@pytest.mark.parametrize(
+    ("text", "is_wrapped"),
+    [
+        (LETTER, True),
+        ("Er sah die\nvielen Häuser, die\nin der Stadt am\nFluss stehen, und\nging heim.", True),
+        ("Oslo is big.\nkim isn't.\n" * 9, False),
+        ("Rain In Oslo\nSun In Paris\n" * 9, False),
+        ("12 of us\n13 of you\n" * 9, False),
+        ("one line\n\nand another\n\n" * 9, False),
+        ("go\non\nand", False),
+    ],
+    ids=["letter", "German", "sentences", "headlines", "numbers", "empty lines between", "too few"],
+)
+def test_lines_are_wrapped_if_sentences_go_on(text: str, is_wrapped: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    assert has_wrapped_lines(path) == is_wrapped
+    path.rename(path.with_suffix(".jsonl"))
+    assert not has_wrapped_lines(path.with_suffix(".jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from spacy_costner.analysis.auditing import (
     rank,
     suspect_to_task,
 )
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.runs import local_processes
 from spacy_costner.cli.audit import audit_page, audit_text
 from spacy_costner.decoding import Temperature
@@ -649,6 +650,42 @@ def test_command_writes_suspects_as_lines_and_a_page(corpus: Path, tmp_path: Pat
     assert page.stat().st_size > 1000
 
 
+def test_the_command_takes_the_config_of_a_pipeline(corpus: Path, tmp_path: Path) -> None:
+    """Of its folder, or of the output folder of `fit`. A folder without a config is refused, and
+    a pipeline in it is named."""
+    make_config().to_disk(tmp_path / "config.cfg")
+    fit(tmp_path / "config.cfg", tmp_path / "out", train_path=corpus)
+    lines = tmp_path / "audit.jsonl"
+    of_pipeline = ["audit", tmp_path / "out" / "model-best", corpus, "--folds", 2]
+    done = run(*of_pipeline, "--places", 4, "--output", lines)
+    assert done.exit_code == 0, done.output
+    assert len(read_json_lines(lines)) == 4
+
+    (tmp_path / "out" / "model-last").mkdir()
+    refused = run("audit", tmp_path / "out", corpus)
+    assert refused.exit_code == 1
+    expected = f"{tmp_path / 'out'}: expected a config, got a folder without one: did you mean "
+    assert f"{expected}{tmp_path / 'out' / 'model-best'}?" in refused.output
+
+
+def test_only_probable_mistakes_are_printed() -> None:
+    """The others are in the file, though, and keep their places there."""
+    docs = right_docs()
+    audited = audit(make_config(), docs, n_folds=2)
+    assert audited.suspects
+    tasks = [suspect_to_task(suspect, docs) for suspect in audited.suspects]
+    assert not any(suspect.is_probable for suspect in audited.suspects)
+    text = audit_text(audited, tasks)
+    assert text.endswith("\nno alternative is more probable than the annotation")
+
+    # An improbable suspect may stand before a probable one if mistakes have costs.
+    second = audited.suspects[1]._replace(prob_annotated=0.1, prob_suggested=0.9)
+    audited = audited._replace(suspects=[audited.suspects[0], second])
+    (line,) = audit_text(audited, tasks).split("\n\n")[-1].splitlines()
+    assert "0.10 -> 0.90" in line
+    assert f"doc {second.doc} " in line
+
+
 def test_command_applies_answers_to_a_copy_of_the_corpus(
     audited: Audited, corpus: Path, tmp_path: Path
 ) -> None:
@@ -684,9 +721,18 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
             ["--apply", "audit.jsonl", "--output", "c.txt"],
             "expected a name that ends in .spacy",
         ),
+        (["--output", "audit.html"], "expected a .jsonl file, got a page: --html writes the page"),
+        (["--output", "audit.spacy"], "audit.spacy: expected a name that ends in .jsonl"),
         (["--folds", 50], "got 50 folds of 49 texts"),
     ],
-    ids=["no output", "output is the input", "output is no corpus", "more folds than docs"],
+    ids=[
+        "no output",
+        "output is the input",
+        "output is no corpus",
+        "lines are a page",
+        "lines are a corpus",
+        "more folds than docs",
+    ],
 )
 def test_command_refuses_options_that_do_not_fit(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, options: list[Any], message: str

@@ -626,6 +626,21 @@ def test_the_command_says_and_saves_what_is_promised(unsure: Path, tmp_path: Pat
     assert spacy.load(tmp_path / "out").meta["guarantee"]["ner"]["miss"] == 0.1
 
 
+def test_the_command_says_that_it_replaces_a_promise(unsure: Path, tmp_path: Path) -> None:
+    """The output may be the pipeline itself: then the earlier promise is lost."""
+    corpus = tmp_path / "docs.spacy"
+    DocBin(docs=[eg.reference for eg in calibration_docs(load(unsure))]).to_disk(corpus)
+    out = tmp_path / "out"
+
+    first = run("guarantee", unsure, corpus, "--miss", 0.1, "--output", out)
+    second = run("guarantee", out, corpus, "--miss", 0.2, "--output", out)
+
+    assert "replaced" not in first.stdout
+    replaced = "note: an earlier promise is replaced: at most 0.1 of the entities of a doc are mis"
+    assert replaced in second.stdout
+    assert spacy.load(out).meta["guarantee"]["ner"]["miss"] == 0.2
+
+
 @pytest.mark.parametrize("by_group", [None, "n"])
 def test_the_report_compares_promised_and_observed(
     guaranteed: Language, by_group: str | None

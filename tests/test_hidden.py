@@ -429,7 +429,7 @@ def test_fit_with_a_cache_trains_the_layer(tmp_path: Path) -> None:
     config = fit_config(tmp_path)
     fitted = fit(config, tmp_path / "output", cache=tmp_path / "cache")
     assert fitted.scores["ents_f"] > 0.9
-    with pytest.raises(ValueError, match="--seeds: expected 1 with --cache and a hidden layer"):
+    with pytest.raises(ValueError, match="`n_seeds`: expected 1 with `cache` and a hidden layer"):
         fit(config, tmp_path / "output", cache=tmp_path / "cache", n_seeds=2)
 
 

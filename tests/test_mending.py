@@ -152,7 +152,7 @@ def test_drawn_docs_are_refused_without_what_their_promise_needs(
 ) -> None:
     """It needs the option --drawn, all drawn docs, a limit of misses without a confidence, and the
     pipeline that the docs were drawn for. False alarms have a confidence by default."""
-    with pytest.raises(ValueError, match=r"docs that `estimate --draw` drew, .*: add --drawn"):
+    with pytest.raises(ValueError, match=r"docs that `estimate --draw` drew, .*: add `drawn`"):
         guarantee(nlp, answers, miss=LIMIT)
     with pytest.raises(ValueError, match="expected all 80 drawings with the seed 1, got"):
         guarantee(nlp, answers[1:], miss=LIMIT, drawn=True)

@@ -34,14 +34,16 @@ def test_seeds_are_numbers() -> None:
 
 
 def test_a_wrong_loss_blames_the_option_it_came_by() -> None:
-    with pytest.raises(ValueError, match=r"^--losses: expected any of .*got 'Hinge'"):
-        parse_losses("Hinge", "--losses")
-    with pytest.raises(ValueError, match=r"^--loss: expected any of .*got 'Hinge'"):
+    with pytest.raises(ValueError, match=r"^`losses`: expected any of .*got 'Hinge'"):
+        parse_losses("Hinge", "`losses`")
+    with pytest.raises(ValueError, match=r"^`loss`: expected any of .*got 'Hinge'"):
         parse_losses("Hinge")
 
 
 def test_groups_are_json(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n", encoding="utf8")
-    with pytest.raises(ValueError, match=r"x\.csv: --groups: expected JSON, {component: \[labels"):
+    with pytest.raises(
+        ValueError, match=r"x\.csv: `groups_path`: expected JSON, {component: \[labels"
+    ):
         choose_groups(TrainingCorpus(), path)

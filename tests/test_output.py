@@ -5,19 +5,23 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import dict_to_dot, load_config
+from typer import Argument, Option
 
+from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.tuning import Point, Tuning
-from spacy_costner.cli.output import RUN_AGAIN
+from spacy_costner.cli.command_line import command
+from spacy_costner.cli.output import OPTION_OF_PARAMETER, RUN_AGAIN, with_options
 from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_table
 from spacy_costner.cli.tune import N_ROWS, tuning_text
-from spacy_costner.progress import progress
+from spacy_costner.progress import phase, phases_shown, progress
 from spacy_costner.training.lbfgs import AT_ONCE
 
 from .support.commands import run
@@ -131,6 +135,66 @@ def test_fit_needs_a_training_corpus(folder: Path, tmp_path: Path) -> None:
     result = run("fit", "--dev", folder / "dev.spacy", "--output", tmp_path / "out")
     assert result.exit_code == 1
     assert "fit: --train: expected a corpus" in result.output
+    with pytest.raises(ValueError, match=r"^fit: `train_path`: expected a corpus"):
+        fit(None, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("fit: `train_path`: expected none with `n_seeds`", "fit: --train: expected none with -s"),
+        ("n_rows: expected 1, got `other`", "--part: expected 1, got `other`"),
+        ("a.jsonl: n_rows: expected 1", "a.jsonl: n_rows: expected 1"),
+        ("`n_rows=1` and ner.`x`", "`n_rows=1` and ner.`x`"),
+    ],
+)
+def test_errors_name_the_options_of_the_command(error: str, shown: str) -> None:
+    """A name that isn't marked may be that of a key in a file."""
+    options = {"train_path": "--train", "n_seeds": "-s", "n_rows": "--part"}
+    token = OPTION_OF_PARAMETER.set(options)
+    try:
+        assert with_options(error) == shown
+    finally:
+        OPTION_OF_PARAMETER.reset(token)
+    assert with_options(error) == error
+
+
+def test_parameters_have_the_options_that_typer_makes() -> None:
+    """Of a function and of the command itself, with names of their own and without."""
+    shown: dict[str, str] = {}
+
+    def example(
+        first: Path, *, n_rows: int = 1, with_text: bool = True, plain: bool = False
+    ) -> None:
+        """An example.
+
+        first (Path): The first.
+        n_rows (int): Rows.
+        with_text (bool): Text.
+        plain (bool): Plain.
+        """
+
+    options = {"n_rows": Option("--part"), "with_text": Option("--with-text/--no-text")}
+
+    @command(example, options=options)
+    def example_cli(
+        run: Any,
+        first: Annotated[Path, Argument()],
+        *,
+        code_path: Annotated[Path | None, Option("-c", "--code")] = None,
+        print_json: Annotated[bool, Option(help="JSON")] = False,
+    ) -> None:
+        shown.update(OPTION_OF_PARAMETER.get())
+
+    values: Any = {"n_rows": 1, "with_text": True, "plain": False}
+    example_cli(first=Path("a"), code_path=None, print_json=False, **values)
+    assert shown == {
+        "n_rows": "--part",
+        "with_text": "--with-text",
+        "plain": "--plain",
+        "code_path": "--code",
+        "print_json": "--print-json",
+    }
 
 
 def test_fit_saves_the_trained_pipeline_if_it_can_not_be_tuned(
@@ -230,6 +294,81 @@ def test_progress_is_shown_on_terminals_only(
     monkeypatch.setenv("COLUMNS", "80")
     assert list(progress([1, 2], desc="shown", unit="doc")) == [1, 2]
     assert "shown" in capsys.readouterr().err
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that shows the last of these seconds. A test adds others."""
+    seconds = [0.0]
+    monkeypatch.setattr("spacy_costner.progress.monotonic", lambda: seconds[-1])
+    return seconds
+
+
+def test_each_phase_has_a_line_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture, clock: list[float]
+) -> None:
+    """A phase inside of another has none, nor has one that ends with an error."""
+    with phases_shown():
+        for i in progress(range(3), desc="read", unit="doc"):
+            clock.append(2.0 * i)
+        with phase("train"), progress(desc="features", unit="doc", total=2) as bar:
+            bar.update()
+            bar.set_postfix({"loss": 1})
+            clock.append(10)
+        with progress(desc="part", unit="step", total=1200) as bar:
+            bar.update(1100)
+        list(progress([1], desc="one", unit="doc"))
+        for _ in range(2):
+            with suppress(ZeroDivisionError), phase("calibrate"):
+                list(progress((1 / 0 for _ in range(2)), desc="predict", unit="doc"))
+            with suppress(ZeroDivisionError):
+                list(progress((1 / 0 for _ in range(2)), desc="predict", unit="doc"))
+        with phase("write"):
+            clock.append(11.26)
+    list(progress([1], desc="from Python", unit="doc"))
+    assert capsys.readouterr().err.splitlines() == [
+        "read: 3 docs, 4.0 s",
+        "train: 6.0 s",
+        "part: 1,100 of 1,200 steps, 0.0 s",
+        "one: 1 doc, 0.0 s",
+        "write: 1.3 s",
+    ]
+
+
+def test_a_long_phase_has_a_line_each_minute(
+    capsys: pytest.CaptureFixture, clock: list[float]
+) -> None:
+    with phases_shown(), phase("train"):
+        for i in progress(range(4), desc="epochs", unit="epoch", total=4):
+            clock.append(40.0 * (i + 1))
+    assert capsys.readouterr().err.splitlines() == [
+        "epochs: 2 of 4 epochs, 80.0 s so far",
+        "epochs: 4 epochs, 160.0 s so far",
+        "train: 160.0 s",
+    ]
+
+
+def test_phases_have_no_lines_on_a_terminal(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    with phases_shown(), phase("train"):
+        assert list(progress([1, 2], desc="shown", unit="doc")) == [1, 2]
+    shown = capsys.readouterr().err
+    assert "shown" in shown
+    assert "train" not in shown
+
+
+def test_commands_have_a_line_for_each_phase(folder: Path, fitted: Any, tmp_path: Path) -> None:
+    """On stderr, so that the JSON on stdout stays alone."""
+    phases = ["read", "predict", "calibrate", "write"]
+    model = folder / "out" / "model-best"
+    done = run("calibrate", model, folder / "dev.spacy", "--output", tmp_path / "new", "--json")
+    assert done.exit_code == 0, done.output
+    json.loads(done.stdout)
+    assert [line.split(":")[0] for line in done.stderr.splitlines() if " s" in line] == phases
+    assert all(re.search(r"\d\.\d s$", line) for line in done.stderr.splitlines()[:4])
 
 
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:

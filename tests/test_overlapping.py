@@ -739,7 +739,7 @@ def test_init_refuses_groups(
     "options, message",
     [
         ({"spans_key": "terms"}, r"expected docs with entities in doc.spans\['terms'\]"),
-        ({"miss": 5.0}, "--spans-key: expected no costs with it"),
+        ({"miss": 5.0}, "`spans_key`: expected no costs with it"),
     ],
     ids=["a key without spans", "a cost"],
 )
@@ -751,7 +751,7 @@ def test_init_refuses_options_with_groups(
 
 
 def test_init_refuses_a_spans_key_without_groups_and_corpus() -> None:
-    with pytest.raises(ValueError, match="expected --groups or --train"):
+    with pytest.raises(ValueError, match="expected `groups_path` or `train_path`"):
         init(spans_key="sc")
 
 

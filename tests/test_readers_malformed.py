@@ -78,6 +78,7 @@ TASK_LINES: dict[str, tuple[str, str]] = {
      "objects with start and end"),
     "half a character": ('{"text": "\\ud800", "spans": []}', "expected a text that spaCy can read"),
     "too deep": ("[" * 100_000, "expected JSON"),
+    "half a list of spaCy 2": ('["Kim is", {"enti', "expected JSON"),
     "missing of text": ('{"text": "Ki", "spans": [], "missing": "all"}',
      "missing: expected a list"),
 }  # fmt: skip
@@ -92,7 +93,9 @@ WORD_LINES: dict[str, tuple[str, str]] = {
     "a token that is a number": ('{"tokens": [3], "ner_tags": ["O"]}',
      "tokens: expected words, got 3"),
     "an empty token": ('{"tokens": [""], "ner_tags": ["O"]}', "tokens: expected words, got ''"),
-    "a tag without name": ('{"tokens": ["Kim"], "ner_tags": [1]}', "expected names of tags, got 1"),
+    "a tag without name": ('{"tokens": ["Kim"], "ner_tags": [1]}',
+     "expected names of tags, got 1: give the names in the order of their numbers: `costner "
+     "convert --tag-names`"),
     "a tag that is a list": ('{"tokens": ["Kim"], "ner_tags": [[]]}', "expected tags, got []"),
     "a tag that is true": ('{"tokens": ["Kim"], "ner_tags": [true]}', "expected tags, got True"),
     "missing prefix": ('{"tokens": ["Kim"], "ner_tags": ["LOC"]}', "such as 'B-PER', got 'LOC'"),
@@ -406,6 +409,18 @@ def test_a_number_of_a_tag_without_name_is_refused(number: int, tmp_path: Path) 
     message = f"line 1: ner_tags: expected a tag from 0 to 1, got {number}$"
     with pytest.raises(CorpusError, match=message):
         read_corpus(path, tag_names=["O", "B-PER"])
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_array_in_a_file_of_lines_is_refused_with_the_name_that_fits(
+    indent: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n" + json.dumps([json.loads(GOOD_TASK)] * 2, indent=indent))
+    message = r"a\.jsonl, line 1: .* got an array of them: name the file a\.json$"
+    with pytest.raises(CorpusError, match=message):
+        read_corpus(path)
+    assert len(read_corpus(path.rename(tmp_path / "a.json"))) == 2
 
 
 def test_a_damaged_file_of_tag_names_is_refused(tmp_path: Path) -> None:

@@ -121,6 +121,13 @@ def test_configs_that_are_spoken_of_are_there(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_the_project_says_how_to_install() -> None:
+    """In a clone, Python imports its folder and not a wheel."""
+    description = srsly.yaml_loads(read("project.yml"))["description"]
+    assert "`make install`" in description
+    assert "wheel" in description
+
+
 def anchors(name: str) -> set[str]:
     """What a link to a heading of a page may say behind its #."""
     headings = re.findall(r"^#+ (.*)$", read(name), flags=re.MULTILINE)

@@ -65,7 +65,7 @@ def test_aims_are_read_from_options() -> None:
 
 @pytest.mark.parametrize("text", ["fast", "recall=2", "recall", "f=0.9", "precision=x"])
 def test_what_is_no_aim_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="--tune: expected f, precision=0.9 or .*, got '" + text):
+    with pytest.raises(ValueError, match="`tune`: expected f, precision=0.9 or .*, got '" + text):
         parse_aim(text)
 
 

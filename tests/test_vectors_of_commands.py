@@ -141,19 +141,19 @@ def test_init_without_vectors_leaves_them_out() -> None:
 
 
 def test_vectors_that_are_not_there_are_named(folder: Path) -> None:
-    message = "--vectors: expected the package or the folder of a pipeline .* got 'nowhere'"
+    message = "`vectors`: expected the package or the folder of a pipeline .* got 'nowhere'"
     with pytest.raises(ValueError, match=message):
         init(vectors="nowhere")
     with pytest.raises(ValueError, match=message):
         fit(None, folder / "output", train_path=folder / "train.spacy", vectors="nowhere")
-    with pytest.raises(ValueError, match="--vectors: expected --model linear, cnn or hybrid"):
+    with pytest.raises(ValueError, match="`vectors`: expected `model` linear, cnn or hybrid"):
         init(model="transformer", vectors=str(folder / "vectors"))
 
 
 def test_fit_names_a_config_that_takes_no_vectors(folder: Path) -> None:
     config_path = folder / "config.cfg"
     config_path.write_text(init(model="cnn", lang="xx"), encoding="utf8")
-    with pytest.raises(ValueError, match=r"fit: --vectors: expected a component with .*SparseCRF"):
+    with pytest.raises(ValueError, match=r"fit: `vectors`: expected a component with .*SparseCRF"):
         fit(config_path, folder / "output", vectors=str(folder / "vectors"))
 
 

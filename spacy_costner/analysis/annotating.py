@@ -36,7 +36,15 @@ from ..pipeline.component import CostSensitiveNER
 from ..progress import progress
 from ..readers import CorpusError
 from ..readers.files import digest, encodable, is_about_corpus
-from ..readers.texts import Part, TextRow, divide, make_doc, read_rows, require_pyarrow
+from ..readers.texts import (
+    Part,
+    TextRow,
+    divide,
+    has_wrapped_lines,
+    make_doc,
+    read_rows,
+    require_pyarrow,
+)
 from ..saving import clear, locked, save_file, save_text
 from ..spans import Place, read_group, realign
 from . import loading
@@ -82,6 +90,7 @@ class Entry(NamedTuple):
     tokens: int  # the number of tokens of the other docs
     shift: dict[str, PartMeasures]  # by component
     warnings: list[str]
+    first_error: str  # the id and the error of the first doc that failed; empty if none did
 
     def to_line(self) -> str:
         """The entry as a line of JSON."""
@@ -98,8 +107,8 @@ ENTRY_TYPES = {
     "tokens": int,
     "shift": dict,
 }
-"""The types that the fields of an entry must have in JSON. "warnings" may be missing: 0.3.0 wrote
-none."""
+"""The types that the fields of an entry must have in JSON. "warnings" and "first_error" may be
+missing: 0.3.0 wrote none."""
 
 
 class PlannedPart(NamedTuple):
@@ -128,6 +137,14 @@ class PartCounts(NamedTuple):
     new: int  # annotated for the first time
 
 
+class FailedDocs(NamedTuple):
+    """The docs of an input file that failed, and became rows with their errors."""
+
+    failed: int
+    docs: int  # all docs of the file
+    first_error: str  # the id and the error of the first one
+
+
 class Summary(NamedTuple):
     """What was done. Docs and tokens are those of all parts of the inputs, also of those that were
     kept, but without the parts in `errors`."""
@@ -140,6 +157,17 @@ class Summary(NamedTuple):
     tokens_per_second: float  # the speed of that
     errors: dict[str, str]  # why a part was not written, by the name of its output file
     shift: dict[str, Shift]  # the test for a shift of each component that has one: see `watch`
+    failures: dict[str, FailedDocs]  # the docs that failed, by the path of the input file
+    wrapped: list[str]  # input files a doc a line whose lines seem to be wrapped
+
+    @property
+    def lost_files(self) -> list[str]:
+        """The input files all of whose docs failed."""
+        lost: list[str] = []
+        for path, failed_docs in self.failures.items():
+            if failed_docs.failed == failed_docs.docs:
+                lost.append(path)
+        return lost
 
 
 def annotate(
@@ -153,6 +181,7 @@ def annotate(
     text: str = "text",
     id_name: str = "id",
     with_text: bool = True,
+    whole_files: bool = False,
     on_error: Literal["row", "raise"] = "row",
     use_gpu: int = -1,
     code_path: Path | None = None,
@@ -172,6 +201,7 @@ def annotate(
     text (str): Key or column of the text.
     id_name (str): Key or column of the id.
     with_text (bool): Whether the output has the texts; .spacy always has them.
+    whole_files (bool): A .txt file is one doc, whose id is the file's name, and not a doc a line.
     on_error (Literal["row", "raise"]): What a doc that fails does: a row with its error, or stop
         all.
     use_gpu (int): GPU ID or -1 for CPU.
@@ -195,10 +225,13 @@ def annotate(
     # again.
     versions = [version(name) for name in ("spacy-costner", "spacy")]
     settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
-    planned = plan_parts(sources, n_rows, form, settings)
+    planned = plan_parts(sources, n_rows, form, settings, whole_files=whole_files)
     if not planned:
         names = [str(path) for path in inputs]
         raise ValueError(f"annotate: expected files with text, got none in {names}")
+    wrapped: list[str] = []
+    if not whole_files:
+        wrapped = [str(path) for path in sources.values() if has_wrapped_lines(path)]
     part_settings = PartSettings(
         folder=folder,
         load=partial(load_once, str(model), model_digest, code, use_gpu),
@@ -241,7 +274,30 @@ def annotate(
         tokens_per_second=sum(entry.tokens for entry in written_entries.values()) / seconds,
         errors=errors,
         shift=find_shift_of_parts(part_settings.load, entries),
+        failures=count_failures(entries, planned),
+        wrapped=wrapped,
     )
+
+
+def count_failures(
+    entries: Iterable[Entry], planned: Mapping[str, PlannedPart]
+) -> dict[str, FailedDocs]:
+    """Count the docs of each input file that failed.
+
+    entries (Iterable[Entry]): The entries of all parts that were written, in order.
+    planned (Mapping[str, PlannedPart]): The parts, by the names of their output files.
+    RETURNS (dict[str, FailedDocs]): The files with docs that failed, by their paths.
+    """
+    failures: dict[str, FailedDocs] = {}
+    for entry in entries:
+        path = str(planned[entry.file].part.path)
+        earlier = failures.get(path, FailedDocs(failed=0, docs=0, first_error=""))
+        failures[path] = FailedDocs(
+            failed=earlier.failed + entry.failed,
+            docs=earlier.docs + entry.docs,
+            first_error=earlier.first_error or entry.first_error,
+        )
+    return {path: failed_docs for path, failed_docs in failures.items() if failed_docs.failed}
 
 
 def warnings_of(entries: Iterable[Entry]) -> list[str]:
@@ -267,7 +323,12 @@ def check_output(folder: Path, form: str) -> None:
 
 
 def plan_parts(
-    sources: Mapping[str, Path], n_rows: int, form: str, settings: Sequence[Any]
+    sources: Mapping[str, Path],
+    n_rows: int,
+    form: str,
+    settings: Sequence[Any],
+    *,
+    whole_files: bool,
 ) -> dict[str, PlannedPart]:
     """Divide all inputs into parts.
 
@@ -275,12 +336,13 @@ def plan_parts(
     n_rows (int): Lines or rows of a part: see `divide`.
     form (str): The suffix of output files.
     settings (Sequence[Any]): What the output depends on beside its part, as JSON.
+    whole_files (bool): Whether a .txt file is one doc: see `divide`.
     RETURNS (dict[str, PlannedPart]): The parts, by the names of their output files.
     RAISES (CorpusError): If an input is of a format that can't be divided.
     """
     planned: dict[str, PlannedPart] = {}
     for source, path in sources.items():
-        for number, part in enumerate(divide(path, n_rows)):
+        for number, part in enumerate(divide(path, n_rows, whole_files=whole_files)):
             file = f"{source}-{number:05}.{form}"
             key = digest(settings, part.digest)
             planned[file] = PlannedPart(part, key)
@@ -382,12 +444,10 @@ def digest_model(model: str, code_path: str | None) -> str:
     RAISES (ValueError): If it isn't a pipeline.
     """
     path = Path(model)
-    # If a save of the pipeline was killed before it had put the new folder in place, this puts the
-    # old one back.
-    clear(path)
+    loading.check_is_pipeline(model)
     if not path.exists() and is_package(model):
         path = get_package_path(model)
-    elif not (path / "meta.json").is_file():
+    elif not path.exists():
         raise ValueError(f"{model}: expected a trained pipeline, a package or a folder")
     if code_path is None:
         return digest(path)
@@ -423,7 +483,8 @@ def parse_entry(line: bytes) -> Entry | None:
     if not OUTPUT.fullmatch(json_entry["file"]):
         return None
     messages = json_entry.get("warnings", [])  # 0.3.0 wrote none
-    if not is_list_of(messages, str):
+    first_error = json_entry.get("first_error", "")  # the same
+    if not is_list_of(messages, str) or not isinstance(first_error, str):
         return None
     shift: dict[str, PartMeasures] = {}
     for component, measures in json_entry["shift"].items():
@@ -431,7 +492,7 @@ def parse_entry(line: bytes) -> Entry | None:
             return None
         shift[component] = PartMeasures(measures["scores"], measures["counts"])
     fields = {name: json_entry[name] for name in ENTRY_TYPES}
-    return Entry(**{**fields, "shift": shift, "warnings": messages})
+    return Entry(**{**fields, "shift": shift, "warnings": messages, "first_error": first_error})
 
 
 def are_measures(value: Any) -> bool:
@@ -568,10 +629,11 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
     n_docs = 0
     n_failed = 0
     n_tokens = 0
+    first_error = ""
 
     def encode_answers() -> Iterator[Any]:
         """Annotate the rows one batch after another, count them, and encode each for the file."""
-        nonlocal n_docs, n_failed, n_tokens
+        nonlocal n_docs, n_failed, n_tokens, first_error
         for row, answer in annotate_rows(nlp, part_settings.read(nlp, part)):
             try:
                 encoded = output_form.encode((row, answer), span_lists, with_text)
@@ -590,6 +652,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
                 raise ValueError(message) from answer
             else:
                 n_failed += 1
+                first_error = first_error or f"id {row.id!r}: {describe_error(answer)}"
             yield encoded
 
     def write(path: Path) -> None:
@@ -618,6 +681,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
         tokens=n_tokens,
         shift=shift,
         warnings=list(messages),
+        first_error=first_error,
     )
 
 

@@ -23,6 +23,7 @@ from ..decoding import Posterior, Temperature, make_viterbi
 from ..metrics.calibration import calibration_error, reliability
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
+from ..progress import phase
 from ..tags import Entities
 from ..types import map_scores
 from .fitness import find_faults
@@ -142,6 +143,7 @@ def calibrate(
     return calibration._replace(notes=[*faults, *calibration.notes])
 
 
+@phase("calibrate")
 def calibrate_on(
     predictions: Sequence[DevPredictions],
     nlp: Language,

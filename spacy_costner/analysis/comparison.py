@@ -30,6 +30,7 @@ from thinc.types import FloatsXd
 from ..costs.tables import HAMMING
 from ..metrics import Difference, f_score, paired_differences, precision, ratio, recall
 from ..pipeline.scorers import DocCounts, count_docs, select_annotated
+from ..progress import phase
 from ..readers import examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
@@ -448,7 +449,7 @@ def read_losses(
         if path.suffix == ".cfg":
             changes[path.stem] = read_changes(path, component)
         else:
-            loss_block = make_loss(parse_losses(str(path), option="--losses"), cost)
+            loss_block = make_loss(parse_losses(str(path), option="`losses`"), cost)
             changes[path.stem] = {"components": {component: {"loss": loss_block}}}
     return changes
 
@@ -582,7 +583,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     unfinished.mkdir(parents=True)
     variant.config.to_disk(variant.path / "config.cfg")
     begin = perf_counter()
-    with (variant.path / "log.txt").open("w", encoding="utf8") as log:
+    log_file = (variant.path / "log.txt").open("w", encoding="utf8")
+    with log_file as log, phase(f"{variant.loss}, seed {variant.seed}"):
         trained_path = train_pipeline(variant.config, unfinished, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
     # The note that an older pipeline is trained is removed before that pipeline is replaced. So the

@@ -67,7 +67,7 @@ def convert(
     """
     check_suffix(output_path)
     if spans_key is not None and output_path.suffix not in (".spacy", ".jsonl"):
-        raise ValueError(f"{output_path}: expected .spacy or .jsonl with --spans-key, not columns")
+        raise ValueError(f"{output_path}: expected .spacy or .jsonl with `spans_key`, not columns")
     check_file(output_path, [input_path])
     options = ReadOptions(
         n_sents=n_sents,

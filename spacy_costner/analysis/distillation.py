@@ -34,7 +34,7 @@ from ..ent_iob import MISSING
 from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import Entity, as_entity
-from ..progress import progress
+from ..progress import phase, progress
 from ..readers import read_docs, read_tasks, read_texts, task_to_doc
 from ..readers.context import DEFAULTS, Context, CorpusInfo
 from ..readers.files import shown
@@ -46,6 +46,7 @@ from ..training import soft_targets
 from ..training.targets import WEIGHT
 from .fitting import train_pipeline
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
+from .loading import check_is_pipeline
 from .predictions import check_ents, find_components
 from .preparation import FACTORY, Corpus, can_be_fitted, component_block, corpus_path, lacks_path
 from .recurrence import KnownText, note_recurrence
@@ -177,7 +178,8 @@ def distill(
     student_config = student.config.interpolate()
     dev_name = student_config["training"]["dev_corpus"]
     (dev_corpus,) = resolve_dot_names(student_config, [dev_name])
-    rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
+    with phase("evaluate"):
+        rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
     notes = note_dev(student, dev_corpus)
     return Distilled(path, **counts._asdict(), rows=rows, notes=notes)
 
@@ -309,6 +311,7 @@ def load_teacher(name: str | Path) -> Language:
 
     RAISES (ValueError): If one of them writes to `doc.spans`, and not to `doc.ents`.
     """
+    check_is_pipeline(name)
     nlp = load_model(name)
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):

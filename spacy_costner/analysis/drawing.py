@@ -9,6 +9,7 @@ and this is checked when the annotated docs are read.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy
@@ -38,6 +39,9 @@ OF_LABEL_STUDIO = -1
 ROUNDING = 1e-4
 """On another processor or in other batches, the number of entities that the same pipeline expects
 in the same texts may differ by this share."""
+
+LEAST_VALUES = {"doc": 0, "times": 1, "drawings": 1, "docs": 1, "expected": 0}
+"""The lowest values that these fields of a `Drawing` can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,8 @@ class Drawing:
 
         saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Drawing): The drawing.
-        RAISES (ValueError): If a field is missing, or can't be converted to its type.
+        RAISES (ValueError): If a field is missing, can't be converted to its type, or has a value
+            that no drawing has.
         """
         # The classes `int`, `float` and `str`, which convert the values below. They would be their
         # names if this file imported `annotations` from `__future__`.
@@ -96,12 +101,28 @@ class Drawing:
             )
         values: dict[str, Any] = {}
         for name, value_type in types.items():
+            value = saved[name]
             try:
-                values[name] = value_type(saved[name])  # type: ignore[operator]
-            except (ValueError, TypeError):
+                converted = value_type(value)  # type: ignore[operator]
+            except (ValueError, TypeError, OverflowError):
+                converted = None
+            # A boolean is an integer for Python, and `int` cuts off the fraction of a number.
+            is_cut = isinstance(value, float) and converted != value and value_type is int
+            if converted is None or isinstance(value, bool) or is_cut:
                 raise ValueError(
-                    f"{name}: expected what `estimate --draw` wrote, got {shown(saved[name])}"
-                ) from None
+                    f"{name}: expected what `estimate --draw` wrote, got {shown(value)}"
+                )
+            values[name] = converted
+        if not 0 < values["probability"] <= 1:  # NaN is refused, too.
+            raise ValueError(
+                "probability: expected a number above 0 and at most 1, got "
+                f"{shown(saved['probability'])}"
+            )
+        for name, least in LEAST_VALUES.items():
+            if not least <= values[name] < inf:
+                raise ValueError(
+                    f"{name}: expected a number of at least {least}, got {shown(saved[name])}"
+                )
         return cls(**values)
 
 
@@ -137,14 +158,15 @@ class Measuring:
 
         saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Measuring): The drawing.
-        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field doesn't have its type.
+        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field is no number that
+            `serve` writes.
         """
         if not cls.is_in(saved):
             raise ValueError(
                 "expected only texts that measure in a session of `serve`, got others among them"
             )
-        for name in ("addition", "added"):
-            if type(saved.get(name)) is not int:
+        for name, least in (("addition", OF_LABEL_STUDIO), ("added", 0)):
+            if type(saved.get(name)) is not int or saved[name] < least:
                 raise ValueError(
                     f"{name}: expected what `serve` wrote, got {shown(saved.get(name))}"
                 )

@@ -276,7 +276,7 @@ def check_simple_random(annotated: Sequence[Doc]) -> None:
         if Drawing.is_in(doc.user_data):
             raise ValueError(
                 "expected simple random docs of your own, got docs that `estimate --draw` drew, "
-                "with other probabilities: leave out --simple-random"
+                "with other probabilities: leave out `simple_random`"
             )
 
 

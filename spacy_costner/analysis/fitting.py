@@ -6,7 +6,7 @@ predicted by a model that was trained on the others: its docs are held out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..features import VectorCoverage
 from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading, lacks_sentence_starts
-from ..progress import progress
+from ..progress import phase, progress
 from ..readers import copy_without_annotation, examples_to_measure
 from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_text
@@ -72,7 +72,7 @@ HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 """The scores that are shown. In `nlp.evaluate` their names end with these letters: "ents_f"."""
 
-NO_CORPUS = "fit: --train: expected a corpus if there is no config, got none"
+NO_CORPUS = "fit: `train_path`: expected a corpus if there is no config, got none"
 """The message of an error."""
 
 STOPPED_MESSAGE = """
@@ -264,7 +264,7 @@ def fit(
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
-        raise ValueError("fit: --lang: expected no config with it")
+        raise ValueError("fit: `lang`: expected no config with it")
 
     learned: LearnedVectors | None = None
     if raw_paths:
@@ -323,9 +323,10 @@ def fit(
 
     # Train, evaluate and save. If somebody stops the evaluation, the pipeline is saved without
     # scores.
-    outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
+    with phase("train"):
+        outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
     scores: dict[str, Any] = {}
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), phase("evaluate") if dev else nullcontext():
         scores_of_dev = nlp.evaluate(dev)
         notes += note_sentence_starts(nlp, ners, dev, dev_source, scores_of_dev)
         scores = scores_of_dev
@@ -695,7 +696,7 @@ def write_config(
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
-            "remove it, or choose another --output"
+            "remove it, or choose another `output_path`"
         )
     output_path.mkdir(parents=True, exist_ok=True)
     save_text(path, text)
@@ -740,7 +741,7 @@ def with_static_vectors(config: Config, vectors: str) -> Config:
             n_models += 1
     if not n_models:
         raise ValueError(
-            f"fit: --vectors: expected a component with {LINEAR_MODEL} in the config, there is none"
+            f"fit: `vectors`: expected a component with {LINEAR_MODEL} in the config, there is none"
         )
     return changed_config
 
@@ -768,12 +769,13 @@ def check_options(
     """
     if len(ners) > 1 and (is_improved or has_cache):
         raise ValueError(
-            "fit: --calibrate, --tune, --cache: expected one component to train, got "
-            f"{[ner.name for ner in ners]}: `costner calibrate` and `tune` take one by its --name"
+            "fit: `calibrate`, `tune`, `cache`: expected one component to train, got "
+            f"{[ner.name for ner in ners]}: `costner calibrate` and `costner tune` take one by its "
+            "--name"
         )
     if file_tokens and dev_corpus is None:
         raise ValueError(
-            "fit: --file-tokens: expected a development corpus with it, got none: docs that are "
+            "fit: `file_tokens`: expected a development corpus with it, got none: docs that are "
             "held out of the training corpus are read as for training"
         )
     needs_folds = is_improved and dev_corpus is None
@@ -783,8 +785,8 @@ def check_options(
         raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
     if needs_folds and has_cache:
         raise ValueError(
-            "fit: paths.dev: expected a development corpus with --cache and --calibrate or "
-            "--tune, got none: docs of the training corpus can't be held out"
+            "fit: paths.dev: expected a development corpus with `cache` and `calibrate` or "
+            "`tune`, got none: docs of the training corpus can't be held out"
         )
     if has_cache:
         check_cache(nlp, ners[0], n_seeds)
@@ -804,8 +806,9 @@ def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
     component = f"components.{ner.name}"
     if n_seeds > 1 and features.template.hidden_window is not None:
         raise ValueError(
-            f"fit: --seeds: expected 1 with --cache and a hidden layer ({component}.model.hidden), "
-            f"got {n_seeds}: the layer would be trained after all of them, on docs in memory"
+            "fit: `n_seeds`: expected 1 with `cache` and a hidden layer "
+            f"({component}.model.hidden), got {n_seeds}: the layer would be trained after all of "
+            "them, on docs in memory"
         )
     # The first three need docs, or the whole corpus at once. The others change the docs each time
     # that they are read.
@@ -819,7 +822,7 @@ def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
     for setting, value in refused.items():
         if value:
             raise ValueError(
-                f"fit: {setting}: expected none with --cache, which reads docs twice and doesn't "
+                f"fit: {setting}: expected none with `cache`, which reads docs twice and doesn't "
                 f"keep them, got {value}"
             )
 

@@ -125,6 +125,7 @@ class Guarantee(NamedTuple):
     parts: list[Part]  # by group and label
     notes: list[str]  # what may weaken the promise
     kept: "KeptPromise | None" = None  # with drawn docs: how the earlier promise is kept there
+    replaced: Promise | None = None  # the promise that the pipeline had before
 
 
 class KeptPromise(NamedTuple):
@@ -279,6 +280,7 @@ def guarantee(
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
     ner.meta = nlp.meta  # The component writes its promise to this dictionary, too.
+    earlier_promise = ner.guarantee
     ner.set_guarantee(promise)
     # The docs that new docs are compared with to notice a shift, as indices of `used_examples`
     shift_indices = numpy.arange(len(used_examples))
@@ -288,7 +290,7 @@ def guarantee(
     # The scores of `calibrate` are approximate, as the temperature was fitted on the same docs.
     # Here the docs are others.
     ner.set_shift(shift_docs, scored_spans.entropies[shift_indices], source, approximate=False)
-    return Guarantee(promise, parts, notes, kept_promise)
+    return Guarantee(promise, parts, notes, kept_promise, earlier_promise)
 
 
 def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
@@ -361,7 +363,7 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
         if Drawing.is_in(doc.user_data):
             raise ValueError(
                 "expected docs that are like those to come, got docs that `estimate --draw` drew, "
-                "half of them by how unsure the model is: add --drawn"
+                "half of them by how unsure the model is: add `drawn`"
             )
 
 

@@ -281,7 +281,7 @@ def init(
     # Check what can be checked before the corpus is read.
     get_lang_class(lang)  # raises an error if there is no such language
     if transformer is not None and model != "transformer":
-        raise ValueError(f"--transformer: expected --model transformer, got --model {model}")
+        raise ValueError(f"`transformer`: expected `model` transformer, got `model` {model}")
     if raw_paths:
         check_raw_option(vectors, model)
         if not force:
@@ -290,7 +290,7 @@ def init(
         check_vectors_option(vectors, model)
     if aim is not None:
         # This raises an error if the text is neither one of these two names, nor an aim of `tune`.
-        parse_aim(aim, "cost", "guarantee", option="--aim")
+        parse_aim(aim, "cost", "guarantee", option="`aim`")
 
     # Read the corpus and the files.
     if spans_key is None and groups_path is not None:
@@ -313,7 +313,7 @@ def init(
     if aim is None:
         aim = "cost" if costs.blocks or decoding == "min-cost" else "f"
     if spans_key is not None and costs.block(aim) is not None:
-        raise ValueError("--spans-key: expected no costs with it, as their scores are of doc.ents")
+        raise ValueError("`spans_key`: expected no costs with it, as their scores are of doc.ents")
     if loss is None:
         losses = choose_losses(model, aim, costs.blocks, is_small=corpus.is_small)
     else:
@@ -326,7 +326,9 @@ def init(
     # Write the files that the config refers to.
     if tree_by_prefix is not None:
         if train_path is None:
-            raise ValueError("--tree-by-prefix: expected --train, whose labels are in the tree")
+            raise ValueError(
+                "`tree_by_prefix`: expected `train_path`, whose labels are in the tree"
+            )
         assert tree_path is not None  # it was chosen above
         if not force:
             refuse_existing(tree_path)
@@ -371,9 +373,9 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
     RAISES (ValueError): If other vectors are given, too, or the model takes no static vectors.
     """
     if vectors is not None:
-        raise ValueError("--raw: expected no --vectors with it, as these are learned")
+        raise ValueError("`raw_paths`: expected no `vectors` with it, as these are learned")
     if model == "transformer":
-        raise ValueError("--raw: expected --model linear, cnn or hybrid, got transformer")
+        raise ValueError("`raw_paths`: expected `model` linear, cnn or hybrid, got transformer")
 
 
 def check_vectors_option(vectors: str, model: Model) -> None:
@@ -382,10 +384,10 @@ def check_vectors_option(vectors: str, model: Model) -> None:
     RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors.
     """
     if model == "transformer":
-        raise ValueError("--vectors: expected --model linear, cnn or hybrid, got transformer")
+        raise ValueError("`vectors`: expected `model` linear, cnn or hybrid, got transformer")
     if not is_package(vectors) and not Path(vectors).is_dir():
         raise ValueError(
-            "--vectors: expected the package or the folder of a pipeline with static vectors, got "
+            "`vectors`: expected the package or the folder of a pipeline with static vectors, got "
             f"{vectors!r}"
         )
 
@@ -421,9 +423,7 @@ def make_settings(plan: Plan) -> Settings:
         if has_overlaps(labels, corpus):
             lossy_components.append(name)
 
-    # What spaCy recommends for the language: its transformers, "efficiency" and "accuracy"
-    recommended = RECOMMENDATIONS.get(plan.lang, RECOMMENDATIONS["__default__"])
-    transformer = recommended["transformer"]["efficiency"]
+    transformer = recommended_transformer(plan.lang)
     n_docs = len(corpus.doc_lengths)
     # Without a corpus nothing is known of its docs, and they count as short.
     has_long_docs = n_docs > 0 and corpus.n_sentences >= MIN_SENTENCES_OF_LONG_DOCS * n_docs
@@ -444,6 +444,17 @@ def make_settings(plan: Plan) -> Settings:
         has_tree="tree" in costs.files,
         sizes=sizes,
     )
+
+
+def recommended_transformer(lang: str) -> Mapping[str, Any]:
+    """The transformer that spaCy recommends for a language: its "name" and "size_factor". For
+    languages without one it is spaCy's default, which is multilingual."""
+    default = RECOMMENDATIONS["__default__"]["transformer"]
+    # A language may be missing in the table or, as Italian, have no transformer there: None.
+    transformers = RECOMMENDATIONS.get(lang, {}).get("transformer") or default
+    # The other one that spaCy recommends is for "accuracy".
+    recommended: Mapping[str, Any] = transformers["efficiency"]
+    return recommended
 
 
 def render_config(plan: Plan, settings: Settings) -> str:
@@ -556,7 +567,9 @@ def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[s
     if path is not None:
         return read_groups(path, corpus.label_counts)
     if not corpus.label_counts:
-        raise ValueError("--spans-key: expected --groups or --train, to find groups of labels")
+        raise ValueError(
+            "`spans_key`: expected `groups_path` or `train_path`, to find groups of labels"
+        )
     groups = group_labels(corpus)
     if len(groups) == 1:
         return {"ner": groups[0]}
@@ -610,7 +623,7 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
     try:
         groups: Any = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
-        message = f"{path}: --groups: expected JSON, {{component: [labels]}}, got {error}"
+        message = f"{path}: `groups_path`: expected JSON, {{component: [labels]}}, got {error}"
         raise ValueError(message) from None
     if not are_groups(groups):
         raise ValueError(f"{path}: expected {{component: [labels]}}, got {groups!r}")
@@ -734,19 +747,19 @@ def check_choices(
     """
     if decoding == "min-cost" and aim != "cost":
         raise ValueError(
-            "--decoding: expected min-cost with --aim cost only: `costner tune` would replace it, "
+            "`decoding`: expected min-cost with `aim` cost only: `costner tune` would replace it, "
             "and `costner guarantee` chooses a set of spans"
         )
 
     # Some options are pointless if scores are not probabilities after training.
     option_of_probabilities = None
     if aim == "guarantee":
-        option_of_probabilities = "--aim guarantee"
+        option_of_probabilities = "`aim` guarantee"
     elif decoding != "viterbi":
-        option_of_probabilities = f"--decoding {decoding}"
+        option_of_probabilities = f"`decoding` {decoding}"
     if option_of_probabilities is not None and not build_loss(losses[-1]).has_probabilities:
         raise ValueError(
-            f"--loss: expected a loss such as Sequential with {option_of_probabilities}, got "
+            f"`loss`: expected a loss such as Sequential with {option_of_probabilities}, got "
             f"{losses[-1]}: its scores are not probabilities"
         )
 
@@ -755,12 +768,12 @@ def check_choices(
     is_cost_used = has_cost_in_training or aim == "cost" or "tree" in costs.blocks
     if costs.blocks and not is_cost_used:
         raise ValueError(
-            f"--loss: expected a loss that takes a cost, or --aim cost, got {', '.join(losses)}: "
+            f"`loss`: expected a loss that takes a cost, or `aim` cost, got {', '.join(losses)}: "
             "nothing would use what you say mistakes cost"
         )
 
     if inner_nodes and (decoding != "min-cost" or "tree" not in costs.blocks):
-        raise ValueError("--inner-nodes: expected --tree and --decoding min-cost with it")
+        raise ValueError("`inner_nodes`: expected `tree_path` and `decoding` min-cost with it")
 
 
 def refuse_existing(path: Path) -> None:
@@ -769,7 +782,7 @@ def refuse_existing(path: Path) -> None:
     RAISES (ValueError): If there is something.
     """
     if path.exists():
-        raise ValueError(f"{path}: expected a new file, got one that exists: use --force")
+        raise ValueError(f"{path}: expected a new file, got one that exists: use `force`")
 
 
 def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
@@ -784,7 +797,7 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     """
     if not separator or not any(separator in label for label in labels):
         raise ValueError(
-            f"--tree-by-prefix: expected a separator in labels, got {separator!r} for "
+            f"`tree_by_prefix`: expected a separator in labels, got {separator!r} for "
             f"{', '.join(labels)}"
         )
     tree: dict[str, Any] = {}
@@ -798,11 +811,11 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     save_text(path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
 
-def parse_losses(text: str, option: str = "--loss") -> list[str]:
+def parse_losses(text: str, option: str = "`loss`") -> list[str]:
     """Read the names of losses that are separated by commas. If the first loss needs a trained
     model to start from, Sequential is put before it.
 
-    option (str): The option with the text, for errors.
+    option (str): The parameter with the text, for errors.
     RETURNS (list[str]): The short names of the losses: see `find_name`.
     RAISES (ValueError): If there is no such loss.
     """
@@ -825,7 +838,7 @@ def find_name(
     kind (Literal["Loss", "Cost"]): Whether it is a loss or a cost.
     text (str): The name as the user typed it.
     other_choices (Sequence[str]): What the option also takes, for the error.
-    option (str | None): The option, for the error. None: --loss or --cost.
+    option (str | None): The parameter with the text, for the error. None: `loss` or `cost`.
     RETURNS (str): The short name.
     RAISES (ValueError): If there is no such loss or cost. The message has all names.
     """
@@ -848,7 +861,7 @@ def find_name(
     typed_name = re.sub(r"^spacy_costner\.|(cost)?(\.v1)?$|[ _-]", "", text.strip().lower())
     if typed_name not in short_names:
         if option is None:
-            option = f"--{kind.lower()}"
+            option = f"`{kind.lower()}`"
         choices = ", ".join([*short_names.values(), *other_choices])
         message = f"{option}: expected any of {choices}, got {text!r}"
         if typed_name == "schedule":

@@ -13,11 +13,14 @@ from thinc.api import Config, ConfigValidationError
 from ..saving import clear
 from ..settings import check_overrides
 
+META = "meta.json"
+"""The file by which the folder of a pipeline is known."""
+
 
 def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     """Read a config for training, and override some of its settings.
 
-    path (str | Path): The file.
+    path (str | Path): The file, or the folder of a pipeline, which has its config.
     overrides (Mapping[str, Any]): New values of settings, by names such as "paths.train".
     RAISES (ValueError): If the file isn't a config for training, or lacks one of these settings.
     """
@@ -28,16 +31,33 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
             raise ValueError(f"{path}: expected a config with [{name}], got {sections}")
     check_overrides(config, overrides)
     # spaCy applies overrides while it reads a config, so the file is read again.
-    return load_config(path, overrides=dict(overrides), interpolate=False)
+    return load_config(find_config_file(path), overrides=dict(overrides), interpolate=False)
+
+
+def find_config_file(path: str | Path) -> Path:
+    """Find the file of a config: the path itself or, if that is the folder of a pipeline, the
+    config in it.
+
+    RAISES (ValueError): If the path is another folder.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return folder
+    clear(folder)  # see `load_pipeline`
+    file = folder / "config.cfg"
+    if not file.is_file():
+        raise ValueError(f"{path}: expected a config, got a folder without one{did_you_mean(path)}")
+    return file
 
 
 def open_config(path: str | Path) -> Config:
     """Read a config, without filling in its variables.
 
+    path (str | Path): The file, or the folder of a pipeline, which has its config.
     RAISES (ValueError): If the file isn't a config: it may be a corpus, for example.
     """
     try:
-        return load_config(path, interpolate=False)
+        return load_config(find_config_file(path), interpolate=False)
     except (ConfigValidationError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
         raise ValueError(
@@ -54,11 +74,33 @@ def load_pipeline(
     model (str | Path): The pipeline, a package or a folder.
     code_path (str | Path | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
-    RAISES (ValueError): If the pipeline is a file.
+    RAISES (ValueError): If a file or another folder is there.
     """
-    if Path(model).is_file():
-        raise ValueError(f"{model}: expected a trained pipeline, a package or a folder, got a file")
+    check_is_pipeline(model)
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
-    clear(model)
     return load_model(model)
+
+
+def check_is_pipeline(model: str | Path) -> None:
+    """Check that a path is not that of a file, or of a folder that is no pipeline, such as the
+    output folder of `fit`, which has a pipeline in it. If a process was killed while it saved the
+    pipeline, the folder is put in order first: see `saving.clear`.
+
+    model (str | Path): The pipeline, a package or a folder.
+    RAISES (ValueError): If it is.
+    """
+    expected = f"{model}: expected a trained pipeline, a package or a folder"
+    path = Path(model)
+    if path.is_file():
+        raise ValueError(f"{expected}, got a file")
+    clear(path)
+    if path.is_dir() and not (path / META).is_file():
+        raise ValueError(f"{expected}, got a folder without {META}{did_you_mean(path)}")
+
+
+def did_you_mean(folder: str | Path) -> str:
+    """A question that names a pipeline in a folder, such as model-best. Empty if there is none."""
+    for file in sorted(Path(folder).glob(f"*/{META}")):
+        return f": did you mean {file.parent}?"
+    return ""

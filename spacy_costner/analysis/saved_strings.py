@@ -16,6 +16,7 @@ from thinc.api import Model
 
 from ..ml import has_linear_part, linear_part
 from ..pipeline.component import CostSensitiveNER
+from ..progress import phase
 from ..saving import save_folder
 
 WITHOUT_STRINGS = frozenset(
@@ -48,7 +49,8 @@ def save_pipeline(path: str | Path, nlp: Language) -> None:
             strings = StringStore(needed_strings(nlp))
             strings.to_disk(folder / "vocab" / "strings.json")
 
-    save_folder(path, write)
+    with phase("write"):
+        save_folder(path, write)
 
 
 def keeps_strings(nlp: Language) -> bool:

@@ -22,6 +22,7 @@ from ..equal_texts import assign_folds, number_texts
 from ..metrics import f_beta
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading
+from ..progress import phase
 from ..tags import Entities
 from .fitness import find_faults
 from .predictions import (
@@ -191,6 +192,7 @@ def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None 
     )
 
 
+@phase("tune")
 def tune_on(
     predictions: Sequence[DevPredictions],
     nlp: Language,
@@ -420,7 +422,7 @@ def points_with(
     return [point for point in points if getattr(point, score) >= required]
 
 
-def parse_aim(text: str, *other_names: str, option: str = "--tune") -> dict[str, Any]:
+def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str, Any]:
     """Read an aim: what should be best.
 
     text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.

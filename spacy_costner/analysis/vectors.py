@@ -18,7 +18,7 @@ from spacy.tokens import Doc, Span
 from spacy.vectors import Vectors
 from thinc.types import Floats2d
 
-from ..progress import progress
+from ..progress import phase, progress
 from ..readers.raw_text import BoundedPipeline, find_raw_files, map_docs
 from ..saving import check_folder, save_folder
 from ..training.known_text import sentence_ids
@@ -121,14 +121,16 @@ def learn_vectors(
     files = find_raw_files(raw_paths)
     text = RawText(pipeline, files.paths)
     sentences = progress(text, desc="vectors", unit="sent")
-    vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
+    with phase("vectors"):
+        vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
 
     def write(folder: Path) -> None:
         """Write the pipeline, and the hashes of the sentences that were read."""
         make_pipeline(vectors, lang).to_disk(folder)
         save_raw_sentences(folder, text.sentence_ids)
 
-    save_folder(output_path, write)
+    with phase("write"):
+        save_folder(output_path, write)
     return LearnedVectors(
         path=output_path,
         n_tokens=vectors.n_tokens,

@@ -1,5 +1,6 @@
 """Annotate files of texts, and print what was done."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 
 N_ERRORS = 5
-"""How many errors are printed."""
+"""How many errors, and how many files with docs that failed, are printed."""
 
 
 @command(
@@ -46,6 +47,7 @@ def annotate_cli(
     Annotate files of texts. Writes the entities with their probabilities and, if the pipeline has
     them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
     the command again to do what is missing, or what has changed: the model, a setting, an input.
+    The exit code is 1 if a file could not be read, or all of its docs failed.
     """
     with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
@@ -54,14 +56,14 @@ def annotate_cli(
     shift_summaries = {name: shift.summary for name, shift in summary.shift.items()}
     result = {**summary._asdict(), "shift": shift_summaries}
     print_result(result, summary_text(summary), print_json, output_path)
-    if summary.errors:
+    if summary.errors or summary.lost_files:
         raise typer.Exit(code=1)
 
 
 def summary_text(summary: Summary) -> str:
-    """Say what was annotated and how fast, what the tests for a shift have found, and name the
-    first errors. Inputs are annotated in parts. Parts that an earlier run has annotated are kept:
-    see `PartCounts`."""
+    """Say what was annotated and how fast, what the tests for a shift have found, which docs have
+    failed, and name the first errors. Inputs are annotated in parts. Parts that an earlier run has
+    annotated are kept: see `PartCounts`."""
     parts = summary.parts
     lines = [
         f"parts: {parts.kept} kept, {parts.changed} changed, {parts.new} new",
@@ -70,9 +72,27 @@ def summary_text(summary: Summary) -> str:
     ]
     for component, shift in summary.shift.items():
         lines.append(f"{component}: {shift.as_text()}")
-    for file, reason in list(summary.errors.items())[:N_ERRORS]:
-        lines.append(f"not written: {file}: {reason}")
-    n_more_errors = len(summary.errors) - N_ERRORS
-    if n_more_errors > 0:
-        lines.append(f"and {n_more_errors} others")
+    failed_lines: list[str] = []
+    for path, failed_docs in summary.failures.items():
+        failed_lines.append(
+            f"failed: {path}: {failed_docs.failed:,} of {failed_docs.docs:,} docs, the first is "
+            f"{failed_docs.first_error}"
+        )
+    lines += first_ones(failed_lines)
+    lines += first_ones([f"not written: {file}: {why}" for file, why in summary.errors.items()])
+    if summary.wrapped:
+        path, *others = summary.wrapped
+        files = f"{path} and {len(others):,} others" if others else path
+        lines.append(
+            f"note: lines of {files} don't end as sentences do, and each line is a doc: if lines "
+            "are wrapped, take --whole-files, which makes a doc of each file"
+        )
     return "\n".join(lines)
+
+
+def first_ones(lines: Sequence[str]) -> list[str]:
+    """The first `N_ERRORS` lines, and how many others there are."""
+    n_others = len(lines) - N_ERRORS
+    if n_others <= 0:
+        return [*lines]
+    return [*lines[:N_ERRORS], f"and {n_others} others"]

@@ -26,7 +26,7 @@ from ..analysis.reporting import UNPREDICTABLE, excerpt
 from ..analysis.runs import local_processes, ray_cluster
 from ..pages import render
 from ..pipeline.scorers import Entity, as_entity
-from ..readers import Task, read_docs, task_to_json, write_tasks
+from ..readers import Task, check_task_form, read_docs, task_to_json, write_tasks
 from ..saving import check_file, save_file, save_text
 from .command_line import command
 from .options import AddressOption, read_overrides
@@ -50,7 +50,9 @@ N_PRINTED = 10
 def audit_cli(
     run: partial[Audit],  # `audit` with the options that `command` adds
     ctx: typer.Context,
-    config_path: Annotated[Path, Argument(help="Config of a linear model", exists=True)],
+    config_path: Annotated[
+        Path, Argument(help="Config of a linear model, or its pipeline", exists=True)
+    ],
     corpus_path: Annotated[
         Path, Argument(help="Annotated corpus: see `costner convert`", exists=True)
     ],
@@ -88,6 +90,8 @@ def audit_cli(
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
         check_file(output_path, inputs)
         check_file(html_path, inputs)
+        if output_path is not None and apply_path is None:
+            check_output(output_path)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
         # This pipeline isn't trained. It is needed for its language and its tokenizer.
@@ -107,6 +111,16 @@ def audit_cli(
             save_text(html_path, audit_page(audited.suspects, docs, str(corpus_path)))
     as_json = {**audited._asdict(), "suspects": [task_to_json(task) for task in tasks]}
     print_result(as_json, audit_text(audited, tasks), print_json, output_path, html_path)
+
+
+def check_output(path: Path) -> None:
+    """Check that suspects can be written to a file. They are tasks of Prodigy.
+
+    RAISES (ValueError): If the file has another suffix.
+    """
+    if path.suffix.lower() == ".html":
+        raise ValueError(f"{path}: expected a .jsonl file, got a page: --html writes the page")
+    check_task_form("prodigy", path)
 
 
 def save_corrected(
@@ -184,7 +198,7 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     """Say what was audited and how many probable mistakes of each kind there are, and list the most
-    probable ones.
+    probable ones: places where the suggestion is more probable than the annotation.
 
     tasks (Sequence[Task]): The tasks of the suspects, in the same order.
     """
@@ -195,7 +209,11 @@ def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     for note in audited.notes:
         lines += [f"note: {note}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
-    for suspect, task in zip(audited.suspects[:N_PRINTED], tasks):
+    # The others are in the file, in case that somebody wants to see more.
+    probable = [pair for pair in zip(audited.suspects, tasks) if pair[0].is_probable]
+    if not probable:
+        lines.append("no alternative is more probable than the annotation")
+    for suspect, task in probable[:N_PRINTED]:
         probs = f"{suspect.prob_annotated:.2f} -> {suspect.prob_suggested:.2f}"
         # The text of an entity may have line breaks.
         change = " ".join(task.extra["meta"]["change"].split())

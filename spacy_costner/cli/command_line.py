@@ -18,6 +18,7 @@ from typer import Option
 from typer.models import OptionInfo
 
 from ..docstrings import parameter_texts
+from .output import OPTION_OF_PARAMETER
 
 ResultT = TypeVar("ResultT")
 
@@ -74,7 +75,18 @@ def command(
             values_of_function: dict[str, Any] = {}
             for option in options_of_function:
                 values_of_function[option.name] = values.pop(option.name)
-            body(partial(function, **values_of_function), **values)
+            # `errors_shown` reads these.
+            token = OPTION_OF_PARAMETER.set(option_of_parameter)
+            try:
+                body(partial(function, **values_of_function), **values)
+            finally:
+                OPTION_OF_PARAMETER.reset(token)
+
+        option_of_parameter: dict[str, str] = {}
+        for declared in (*options_of_function, *options_of_command):
+            name = name_of_option(declared)
+            if name is not None:
+                option_of_parameter[declared.name] = name
 
         # `wraps` copies the signature of the body. Typer has to see the signature of the whole
         # command in its place.
@@ -102,6 +114,19 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     if is_switch and has_no_name:
         option.default = "--" + parameter.name.replace("_", "-")
     return option
+
+
+def name_of_option(parameter: Parameter) -> str | None:
+    """The name of the option that Typer makes of a parameter, such as "--train" or, if the option
+    has no name of its own, "--train-path". None if the parameter isn't that of an option."""
+    for option in getattr(parameter.annotation, "__metadata__", ()):
+        if isinstance(option, OptionInfo):
+            # Typer keeps the first name in the attribute `default`: see `as_option`.
+            for name in (option.default, *(option.param_decls or ())):
+                if isinstance(name, str) and name.startswith("--"):
+                    return name.partition("/")[0]  # of a switch, such as --with-text/--no-text
+            return "--" + parameter.name.replace("_", "-")
+    return None
 
 
 def words_of_command(ctx: typer.Context) -> str:

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from ..analysis.conversion import Converted, convert
 from .command_line import command
-from .output import JsonOption, errors_shown, print_result
+from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
 
 
 @command(
@@ -46,7 +46,7 @@ def convert_cli(
     names = None
     if tag_names:
         names = [name.strip() for name in tag_names.split(",")]
-    with errors_shown():
+    with errors_shown(language_setting=LANGUAGE_OPTION):
         converted = run(input_path, output_path, tag_names=names)
     print_result(converted, converted_text(converted), print_json, output_path)
 

@@ -14,7 +14,13 @@ from typer import Argument, Option
 from ..analysis.fitting import Fitted, fit
 from .command_line import command, words_of_command
 from .options import CodeOption, read_overrides
-from .output import JsonOption, errors_shown, print_result
+from .output import (
+    LANGUAGE_OF_PIPELINE,
+    LANGUAGE_OPTION,
+    JsonOption,
+    errors_shown,
+    print_result,
+)
 
 
 @command(
@@ -61,9 +67,12 @@ def fit_cli(
     overrides = read_overrides(ctx)
     import_code(code_path)
     new_config_path = None  # the config that `fit` writes, if there is none
+    language_setting = LANGUAGE_OF_PIPELINE
     if config_path is None:
         new_config_path = output_path / "config.cfg"
+        language_setting = LANGUAGE_OPTION
     # spaCy's hint to fill the config first is left out, as `fit` does that.
-    with errors_shown(), show_validation_error(config_path or new_config_path, hint_fill=False):
+    errors = errors_shown(language_setting=language_setting)
+    with errors, show_validation_error(config_path or new_config_path, hint_fill=False):
         fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)

@@ -71,6 +71,8 @@ def guarantee_text(result: Guarantee) -> str:
     if not_counted:
         lines.append(f"\nnot counted: {', '.join(not_counted)}")
     lines += [f"note: {note}" for note in result.notes]
+    if result.replaced is not None:
+        lines.append(f"note: an earlier promise is replaced: {promise_text(result.replaced)}")
     if result.kept is not None:
         lines.append(f"\n{result.kept.as_text()}.")
     texts = f"docs like {promise.source}"

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from ..analysis.initial_config import init, refuse_existing
 from ..saving import save_text
 from .command_line import command, words_of_command
-from .output import errors_shown
+from .output import LANGUAGE_OPTION, errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
 """The options for the costs of kinds of mistakes. They all have the same default."""
@@ -43,7 +43,7 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
     },
     without=("force", "command"),
 )
-@errors_shown()
+@errors_shown(language_setting=LANGUAGE_OPTION)
 def init_cli(
     run: partial[str],  # `init` with the options that `command` adds
     ctx: typer.Context,

@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 from tqdm import tqdm
 from typer import Option
 
+from ..progress import phases_shown
+from ..readers.alignment import LanguageError
 from ..saving import as_json
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
@@ -24,14 +29,46 @@ STOPPED = 130
 RUN_AGAIN = "Outputs are written as a whole or not at all: run the same command again."
 """The text that is printed after Ctrl-C."""
 
+LANGUAGE_OPTION = "--lang"
+"""The option of commands that make a tokenizer of a language."""
+
+LANGUAGE_OF_PIPELINE = "nlp.lang"
+"""The setting of a config, or of the config of a pipeline, that has its language."""
+
+OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
+    "spacy_costner_options", default=MappingProxyType({})
+)
+"""The options of the command that is running, by the names of the parameters that they set, such as
+"train_path": "--train"."""
+
+
+def with_options(text: str) -> str:
+    """Replace the names of parameters in an error of `analysis` by the options of the command.
+    These names are in backticks, as in "expected no `vectors` with it", or at the beginning of the
+    error, as in "n_rows: expected at least 1"."""
+    options = OPTION_OF_PARAMETER.get()
+
+    def replace(match: re.Match[str]) -> str:
+        return options.get(match[1], match[0])
+
+    text = re.sub(r"`(\w+)`", replace, text)
+    return re.sub(r"^(\w+)(?=: expected)", replace, text)
+
 
 @contextmanager
-def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
+def errors_shown(
+    go_on: str = RUN_AGAIN,
+    *,
+    language_setting: str = LANGUAGE_OF_PIPELINE,
+    with_phases: bool = True,
+) -> Iterator[None]:
     """In a `with` block, errors that users can cause (ValueError, ImportError, OSError) are printed
     without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
-    Each warning is printed once, on one line.
+    Each warning is printed once, on one line. If stderr isn't a terminal, so is each phase.
 
     go_on (str): The text that is printed after Ctrl-C. It says how to go on.
+    language_setting (str): What chooses the language of the tokenizer.
+    with_phases (bool): Whether phases, such as training, have lines on stderr: see `progress`.
     """
     printed_warnings: set[str] = set()
 
@@ -46,14 +83,18 @@ def errors_shown(go_on: str = RUN_AGAIN) -> Iterator[None]:
             typer.secho(f"Warning: {text}", fg="yellow", err=True)
 
     try:
-        with warnings.catch_warnings(), _with_stderr():
+        phases = phases_shown() if with_phases else nullcontext()
+        with warnings.catch_warnings(), _with_stderr(), phases:
             warnings.showwarning = print_warning
             yield
     except KeyboardInterrupt as error:
         typer.echo(f"\nStopped. {go_on}", err=True)
         raise typer.Exit(STOPPED) from error
     except (ValueError, ImportError, OSError) as error:
-        typer.secho(str(error), fg="red", err=True)
+        text = with_options(str(error))
+        if isinstance(error, LanguageError):
+            text = error.as_text(language_setting)
+        typer.secho(text, fg="red", err=True)
         raise typer.Exit(1) from error
 
 

@@ -78,7 +78,7 @@ def serve_cli(
     only with --final. Each answer is saved at once: press Ctrl-C to stop, and run the command again
     to go on.
     """
-    with errors_shown(GO_ON):
+    with errors_shown(GO_ON, with_phases=False):
         check_address(host, token)
         if final_path is None:
             require_server()

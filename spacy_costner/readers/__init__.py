@@ -15,6 +15,7 @@ raw_text           reads more text than fits in memory
 
 All of them use these:
 
+alignment          refuses a corpus most of whose spans don't fit the tokens
 context            what a reader is given, and where it reports problems
 files              names, text and JSON of files; places and errors
 documents          copies metadata to docs, and joins the sentences of a document to one doc

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from .alignment import Alignment
 from .files import FilePlace
 
 Predicted = WeakKeyDictionary[Doc, Doc]
@@ -134,9 +135,12 @@ class Context(NamedTuple):
     predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
         it, as a spaCy example needs both an annotated doc and one without annotation. None: they
         are not kept.
+    alignment (Alignment | None): The reader counts spans that fit the tokens, and spans that don't,
+        for all files of the corpus. None: they are not counted.
     """
 
     nlp: Language
     options: ReadOptions
     info: CorpusInfo
     predicted: Predicted | None = None
+    alignment: Alignment | None = None

@@ -26,6 +26,7 @@ from spacy.training import Corpus, Example
 
 from ..spans import entities_as_spans
 from ..validation import require
+from .alignment import Alignment
 from .brat import read_brat
 from .columns import read_columns
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
@@ -75,18 +76,20 @@ def read_docs(
     predicted (Predicted | None): The docs that the tokenizer makes are added to it: see `Context`.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names it and, if there are lines, the
-        line.
+        line. After the last doc: if most spans don't begin and end with tokens.
     RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
+    alignment = Alignment()
     for file in corpus_files(Path(path)):
         file_info = CorpusInfo() if info is None else info
-        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted))
+        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted, alignment))
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
         yield from docs
         if info is None:
             for problem in file_info.problems:
                 warnings.warn(problem.as_text(), stacklevel=2)
+    alignment.check(nlp.lang)
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:

@@ -254,7 +254,15 @@ def _begins_with_record(text: str) -> bool:
 
 
 def _read_lines(text: str, path: Path) -> Values:
-    """Read the value of each line of JSONL that isn't empty, with its place."""
+    """Read the value of each line of JSONL that isn't empty, with its place.
+
+    RAISES (CorpusError): If a line isn't JSON, or the first one begins an array of objects.
+    """
+    # spaCy 2 has arrays, too, but these begin with a text.
+    if re.match(r"\s*\[\s*\{", text):
+        name = path.with_suffix(".json").name
+        expected = "expected a JSON value on each line, got an array of them"
+        raise FilePlace(path, 1).refuse(f"{expected}: name the file {name}")
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue

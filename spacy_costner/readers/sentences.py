@@ -322,8 +322,9 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
     if tag == IGNORED:
         return "-"  # missing annotation
     if names is None:
-        where = f"(tag_names, or {DATASET_INFO[0]} beside the file)"
-        hint = f"give the names in the order of their numbers {where}"
+        info_file = f"{DATASET_INFO[0]} with the file"
+        where = f"`costner convert --tag-names`, tag_names of a reader, or {info_file}"
+        hint = f"give the names in the order of their numbers: {where}"
         raise place.refuse(f"{key}: expected names of tags, got {tag}: {hint}")
     if not 0 <= tag < len(names):
         raise place.refuse(f"{key}: expected a tag from 0 to {len(names) - 1}, got {tag}")

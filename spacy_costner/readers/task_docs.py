@@ -253,7 +253,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
     """
     spans_key = context.options.spans_key
     offsets = _token_offsets(doc)
-    token_spans = _align_spans(doc, offsets, task, place, context.info)
+    token_spans = _align_spans(doc, offsets, task, place, context)
     if spans_key is None:
         token_spans = list(_without_overlap(token_spans, doc, place, context.info))
 
@@ -335,7 +335,7 @@ def _token_offsets(doc: Doc) -> TokenOffsets:
 
 
 def _align_spans(
-    doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, info: CorpusInfo
+    doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, context: Context
 ) -> list[TokenSpan]:
     """Find the tokens of each span of a task: see `_align`. Of several spans with the same tokens
     and label, which are equal or differ only in the white space around these, the last one is
@@ -344,7 +344,7 @@ def _align_spans(
     # can't have the span.
     distinct_spans: dict[tuple[int, int, str | None], TokenSpan] = {}
     for task_span in task.spans or ():
-        token_span = _align(doc, offsets, task.text, task_span, place, info)
+        token_span = _align(doc, offsets, task, task_span, place, context)
         label = None
         if token_span.span is not None:
             label = task_span.label
@@ -353,19 +353,26 @@ def _align_spans(
 
 
 def _align(
-    doc: Doc, offsets: TokenOffsets, text: str, span: TaskSpan, place: FilePlace, info: CorpusInfo
+    doc: Doc,
+    offsets: TokenOffsets,
+    task: Task,
+    span: TaskSpan,
+    place: FilePlace,
+    context: Context,
 ) -> TokenSpan:
     """Find the tokens of a span of a task. If something is wrong with the span, report it.
 
     doc (Doc): The doc.
     offsets (TokenOffsets): The characters of its tokens.
-    text (str): The text of the task.
+    task (Task): The task.
     span (TaskSpan): The span, in characters of the text.
     place (FilePlace): The place of the task, for the problems.
-    info (CorpusInfo): The problems are added to it.
+    context (Context): What the reader needs. The problems are added to its info.
     RETURNS (TokenSpan): The tokens with the span. If the doc can't have the span, the tokens whose
         annotation is missing for that reason, without a span.
     """
+    text = task.text
+    info = context.info
     span_text = text[span.start : span.end]
     span_and_label = f"{span_text!r} {span.label}"
     if not has_its_text(text, span):
@@ -391,8 +398,17 @@ def _align(
     if doc_span is None:
         first_token, end_token = _touched_tokens(offsets, start, end)
         touched_text = doc[first_token:end_token].text
-        info.add_problem(MISALIGNED, place, f"{span_and_label} in {touched_text!r}")
+        shown_span = f"{span_and_label} in {touched_text!r}"
+        info.add_problem(MISALIGNED, place, shown_span)
+        if context.alignment is not None:
+            is_tokenized = task.tokens is None
+            # With the white space, as the offsets may count something else than characters.
+            context.alignment.add_misaligned(
+                doc, span.start, span.end, place, shown_span, tokenized=is_tokenized
+            )
         return TokenSpan(first_token, end_token, span=None)
+    if context.alignment is not None:
+        context.alignment.add_aligned()
     return TokenSpan(doc_span.start, doc_span.end, span)
 
 

@@ -5,7 +5,8 @@ large files: a file is divided into *parts*, which are ranges of its lines or ro
 read and annotated alone. So a run that was cut off can go on with the parts that are left. A *row*
 is one text of a part. Files that can be divided:
 
-.txt               a text on each line; its id is the number of the line, from 1
+.txt               a text on each line; its id is the number of the line, from 1. Or the file is one
+                   text, whose id is the name of the file
 .jsonl, .ndjson    an object on each line, with the text, an id and, if it has them, tokens
 .spacy             docs; the id is their number, from 0
 .parquet           a column of texts and one of ids; without ids the number of the row, from 0
@@ -15,11 +16,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spacy.lang.char_classes import CONCAT_QUOTES
 from spacy.language import Language
+from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
 from ..validation import require
@@ -34,6 +37,7 @@ from .files import (
     FilePlace,
     corpus_files,
     digest,
+    encodable,
     is_json,
     read_head,
     read_text,
@@ -56,6 +60,15 @@ LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 SHORT_TYPES = ("bool", "int32", "int64", "string")
 """The types of columns in Parquet that are read as metadata of docs, by which docs can be
 grouped."""
+
+SENTENCE_ENDS = frozenset([*Sentencizer.default_punct_chars, "…", ":", ";"])
+"""The characters that the last line of a sentence, or of a part of it, ends with."""
+
+CLOSING = CONCAT_QUOTES + ")]"
+"""The characters that may follow the end of a sentence."""
+
+MIN_PAIRS = 3
+"""With fewer pairs of lines, nobody can see whether lines are wrapped."""
 
 MakeInput = Callable[[Doc], Doc]
 """Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
@@ -129,6 +142,26 @@ def is_text(path: Path) -> bool:
     return n_tagged <= n_lines / 2
 
 
+def has_wrapped_lines(path: Path) -> bool:
+    """Whether the lines at the beginning of a .txt file look as if the sentences of one text went
+    on from line to line: most lines don't end as sentences do, and the next ones go on with a
+    letter that isn't upper-case."""
+    if path.suffix != ".txt":
+        return False
+    lines = [line.strip() for line in read_head(path).split("\n")]
+    n_pairs = 0  # of lines that follow each other without an empty line between them
+    n_wrapped = 0
+    for line, next_line in pairwise(lines):
+        if not line or not next_line:
+            continue
+        n_pairs += 1
+        goes_on = next_line[0].isalpha() and not next_line[0].isupper()
+        last_character = line.rstrip(CLOSING)[-1:]
+        if goes_on and last_character not in SENTENCE_ENDS:
+            n_wrapped += 1
+    return n_pairs >= MIN_PAIRS and n_wrapped > n_pairs / 2
+
+
 class Part(NamedTuple):
     """A part of a file: a range of its lines or rows, which is read and annotated alone.
 
@@ -177,18 +210,24 @@ class RowReader(NamedTuple):
     make_input: MakeInput
 
 
-def divide(path: Path, n_rows: int) -> Iterator[Part]:
+def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Part]:
     """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and row
     groups of Parquet are not divided.
 
     path (Path): The file.
     n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
         The last part of a file may have fewer.
+    whole_files (bool): Whether a .txt file is one text, and not a text on each line.
     YIELDS (Part): The parts.
     RAISES (CorpusError): If a file with this suffix can't be divided.
     RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
     """
-    if path.suffix in LINE_SUFFIXES:
+    if whole_files and path.suffix == ".txt":
+        content = path.read_bytes()
+        if content.removeprefix(BOM).strip():
+            # The number 0 tells the digest of the file from that of its lines.
+            yield Part(path, start=0, stop=0, first=0, digest=digest(content, 0))
+    elif path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
         # The file is read as a whole, so the range is not used.
@@ -274,6 +313,8 @@ def read_rows(
         records = _read_row_groups(part, text, id_name)
         for number, record in enumerate(records, start=part.first):
             yield _record_to_row(record, FilePlace(part.path, number, "row"), reader)
+    elif part.path.suffix == ".txt" and part.stop == 0:  # the whole file is a text
+        yield _file_to_row(_read_bytes(part), part.path, reader)
     else:
         lines = _read_bytes(part).split(b"\n")
         for number, line in enumerate(lines, start=part.first):
@@ -291,11 +332,24 @@ def _read_bytes(part: Part) -> bytes:
     """
     with part.path.open("rb") as file:
         file.seek(part.start)
-        content = file.read(part.stop - part.start)
+        content = file.read(part.stop - part.start) if part.stop else file.read()
     if digest(content, part.first) != part.digest:
         expected = "expected the file that the command began with"
         raise CorpusError(f"{part.path}: {expected}, got another")
     return content
+
+
+def _file_to_row(content: bytes, path: Path, reader: RowReader) -> TextRow:
+    """Make a row of a whole .txt file. Its id is the name of the file."""
+    row_id = encodable(path.name)
+    content = content.removeprefix(BOM)
+    try:
+        text = content.decode("utf8")
+    except UnicodeDecodeError as error:
+        message = f"expected UTF-8: {error}"
+        refused_row = _refused(FilePlace(path, 1), content.decode("utf8", "replace"), message)
+        return refused_row._replace(id=row_id)
+    return TextRow(row_id, text, partial(make_doc, reader.nlp, text))
 
 
 def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
