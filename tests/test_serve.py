@@ -15,7 +15,7 @@ import spacy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spacy_costner.analysis import annotation_store
+from spacy_costner.analysis import answer_file
 from spacy_costner.analysis.annotation_session import AnnotationSession
 from spacy_costner.serve import MOST_BYTES, make_app
 
@@ -189,7 +189,7 @@ def test_a_full_disk_is_said_and_the_text_stays(
 
     key = client.get("/next").json()["text"]["key"]
     with monkeypatch.context() as patch:
-        patch.setattr(annotation_store.os, "fsync", fail)
+        patch.setattr(answer_file.os, "fsync", fail)
         response = client.post("/answer", json={"key": key, "spans": []})
     assert response.status_code == 507
     assert "not saved" in response.json()["error"] and "No space left" in response.json()["error"]

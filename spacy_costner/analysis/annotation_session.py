@@ -10,7 +10,6 @@ inputs. F is measured on the texts that measure, and only there.
 from __future__ import annotations
 
 import shlex
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -31,7 +30,7 @@ from thinc.api import Config
 from ..metrics.shift import expected_prf
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
-from .annotation_store import AnnotationStore, Answer, is_drawn
+from .annotation_store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 from .expected_counts import expect_counts
 from .fitting import save_trained
 from .initial_config import init
@@ -39,6 +38,7 @@ from .predictions import get_component, predict, run_before
 from .preparation import find_corpora, load_linear, prepare, train_linear
 from .session_vectors import RAW_FILE, learn_session_vectors
 from .suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
+from .vectors import DIR_VECTORS
 
 COMPONENT = "ner"
 """The name of the component in the pipelines that `init` writes."""
@@ -70,10 +70,6 @@ ENOUGH_MEASURING = 30
 
 MODEL = "model"
 """The folder of the last pipeline, in the folder of the session."""
-
-
-class SessionError(ValueError):
-    """A request that can't be fulfilled, with what was expected."""
 
 
 class UnknownTextError(SessionError):
@@ -170,9 +166,10 @@ class AnnotationSession:
         self._measuring = [text.key for text in store.texts.values() if text.is_measuring]
         self._others = [text.key for text in store.texts.values() if not text.is_measuring]
         self._thread: threading.Thread | None = None
+        store.clear_leftovers(MODEL, DIR_VECTORS, RAW_FILE)
         model_path = store.folder / MODEL
         if (model_path / "config.cfg").exists():
-            self._nlp = spacy.load(model_path)
+            self._nlp = load_model(model_path)
         n_train = len(store.accepted(is_measuring=False))
         # A model that has seen few texts doesn't choose yet: see `ENOUGH_TO_CHOOSE`.
         choosing_model = None
@@ -235,7 +232,7 @@ class AnnotationSession:
                 raise UnknownTextError(f"key: expected that of a text, got {key!r}")
             stored = self.store.texts[key]
             answer = self.store.answers.get(key)
-            doc = self._tokenizer.make_doc(stored.text)
+            doc = self._tokenizer.make_doc(self._text_of(stored))
             version = 0  # There is no answer.
             spans: list[ProposedSpan] = []
             if answer is not None:
@@ -341,13 +338,22 @@ class AnnotationSession:
             if key not in self.store.texts:
                 raise UnknownTextError(f"key: expected that of a text, got {key!r}")
             stored = self.store.texts[key]
-            doc = self._tokenizer.make_doc(stored.text)
-            task = Task(stored.text, self._check_spans(doc, spans))
+            text = self._text_of(stored)
+            doc = self._tokenizer.make_doc(text)
+            task = Task(text, self._check_spans(doc, spans))
             earlier = self.store.answers.get(key)
             is_replaced = earlier is not None and earlier.version != seen_version
-            self.store.save(key, task, is_measuring=stored.is_measuring, is_left_out=is_left_out)
+            # Somebody may have moved the answer to the other file.
+            is_measuring = stored.is_measuring if earlier is None else earlier.is_measuring
+            self.store.save(key, task, is_measuring=is_measuring, is_left_out=is_left_out)
             self._note_change()
             return is_replaced
+
+    def _text_of(self, stored: StoredText) -> str:
+        """The text of a text of the session. If it has an answer, somebody may have edited the text
+        in the file of answers."""
+        answer = self.store.answers.get(stored.key)
+        return stored.text if answer is None else answer.task.text
 
     def answer_task(
         self, key: str, task: Task, *, is_left_out: bool = False, meta: Mapping[str, Any] = {}
@@ -549,14 +555,12 @@ class AnnotationSession:
     def _fit(self, answers: Sequence[Answer]) -> tuple[Language, dict[str, Any], float]:
         """Train the model of `fit`, but without a hidden layer, on answers. Returns the pipeline,
         the block [training], and the loss."""
-        with tempfile.TemporaryDirectory(prefix="costner-") as folder:
+        with self.store.working_folder() as folder:
             # The corpus itself may get answers while it is read.
-            snapshot = Path(folder, "train.jsonl")
+            snapshot = folder / "train.jsonl"
             write_tasks(snapshot, [answer.task for answer in answers])
             vectors = None if self.vectors is None else str(self.vectors)
-            text = init(
-                Path(folder, "config.cfg"), lang=self.lang, train_path=snapshot, vectors=vectors
-            )
+            text = init(folder / "config.cfg", lang=self.lang, train_path=snapshot, vectors=vectors)
             # A hidden layer over the vectors would take twice as long.
             overrides = {"components.ner.model.hidden": 0}
             linear = load_linear(Config().from_str(text, overrides=overrides))
@@ -571,8 +575,8 @@ class AnnotationSession:
         """F of a pipeline on answers; None if no entity is annotated or predicted there."""
         if not answers:
             return None
-        with tempfile.TemporaryDirectory(prefix="costner-") as folder:
-            snapshot = Path(folder) / "measure.jsonl"
+        with self.store.working_folder() as folder:
+            snapshot = folder / "measure.jsonl"
             write_tasks(snapshot, [answer.task for answer in answers])
             examples = list(examples_to_measure(nlp, make_reader(snapshot)))
         f = nlp.evaluate(examples).get("ents_f")
@@ -665,6 +669,20 @@ class AnnotationSession:
             options += ["--raw", str(raw_path)]
         options += ["--output", "training", "--calibrate", "--tune", "f"]
         return f"python -m spacy costner fit {shlex.join(options)}"
+
+
+def load_model(path: Path) -> Language:
+    """Load the last pipeline of a session.
+
+    RAISES (ValueError): If that fails, as somebody has changed its files, for example.
+    """
+    try:
+        return spacy.load(path)
+    except Exception as error:
+        raise ValueError(
+            f"{path}: expected the last pipeline of the session, which can't be loaded "
+            f"({type(error).__name__}: {error}). Remove the folder: a new one is trained"
+        ) from error
 
 
 def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:

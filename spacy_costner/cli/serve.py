@@ -184,6 +184,11 @@ def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_tex
         f"{len(store.texts):,} texts, of which {n_measuring:,} measure; "
         f"{len(store.answers):,} have answers"
     )
+    if store.n_others:
+        typer.echo(
+            f"{store.n_others:,} annotated texts in {store.train_path.parent} are not answers of "
+            "this session: they stay there, and no model of the session is trained or measured on them"
+        )
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
