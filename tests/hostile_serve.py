@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spacy_costner.analysis.annotation_session import AnnotationSession
-from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.analysis.annotation_store import WORKING, AnnotationStore
 from spacy_costner.analysis.session_vectors import RAW_FILE
 from spacy_costner.analysis.vectors import DIR_VECTORS
 
@@ -225,13 +225,15 @@ def attack(folder: Path, n_requests: int, seed: int = 0) -> dict[int, int]:
 
 def read_files(session: Path) -> dict[str, bytes]:
     """The content of all files in the folder of a session, but for the vectors of words, which the
-    server learns from the texts meanwhile, and the texts that they were learned from."""
+    server learns from the texts meanwhile, the texts that they were learned from, and temporary
+    files."""
     contents: dict[str, bytes] = {}
     for path in session.rglob("*"):
         name = path.relative_to(session)
         # While a file or folder is written, its name begins with a dot.
         first_part = name.parts[0].lstrip(".")
         is_learned = first_part.startswith((str(DIR_VECTORS), RAW_FILE.name))
+        is_learned = is_learned or name.parts[0].startswith(WORKING)
         if not is_learned and path.is_file():
             contents[str(name)] = path.read_bytes()
     return contents

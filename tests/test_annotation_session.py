@@ -66,8 +66,12 @@ def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
     assert measuring.isdisjoint(session._chosen)
 
 
-def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
-    """Of 30 answers, one of five measures the model: 6. It is trained on the other 24."""
+def test_a_model_learns_from_the_answers_and_proposes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 answers, one of five measures the model: 6, which are enough here. It is trained on the
+    other 24."""
+    monkeypatch.setattr(annotation_session, "ENOUGH_MEASURING", 6)
     session = make_session(tmp_path)
     assert session.propose("Today Ana left Oslo with bag 7 .") == []
     answer_next(session, 30)
@@ -81,8 +85,19 @@ def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
     assert person[:3] == (1, 2, "PER") and town[:3] == (3, 4, "LOC")
     assert person.prob is not None and 0.5 < person.prob <= 1
     saved = spacy.load(tmp_path / MODEL)
+    assert saved.meta["performance"]["ents_f"] == trained.point.f
     assert [ent.text for ent in saved("Today Ana left Oslo with bag 7 .").ents] == ["Ana", "Oslo"]
     assert saved.config["paths"]["train"] == str(session.store.train_path)
+
+
+def test_few_texts_measure_nothing(tmp_path: Path) -> None:
+    """Six texts measure: an F of 100 on them would say little. 30 are needed."""
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    trained = session.train()
+    assert trained is not None and trained.point.n_measured == 6
+    assert trained.point.f is None and trained.point.expected_f is not None
+    assert [point["f"] for point in session.status()["points"]] == [None]
 
 
 @pytest.mark.parametrize("chooses", [True, False])

@@ -30,6 +30,7 @@ from thinc.api import Config
 from ..metrics.shift import expected_prf
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
+from ..readers.files import SURROGATE, shown
 from .annotation_store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 from .expected_counts import expect_counts
 from .fitting import save_trained
@@ -66,7 +67,11 @@ N_AT_ONCE = 64
 """So many texts of another tool are predicted at once. Answers wait meanwhile."""
 
 ENOUGH_MEASURING = 30
-"""From so many annotated texts that measure on, the page advises to calibrate on them."""
+"""From so many annotated texts that measure on, there is an F on them, and the page advises to
+calibrate on them."""
+
+N_PROBLEMS = 10
+"""The status has at most so many problems with answers of another tool."""
 
 MODEL = "model"
 """The folder of the last pipeline, in the folder of the session."""
@@ -107,7 +112,7 @@ class Point:
     n_texts: int  # annotated texts that it was trained on
     n_entities: int  # entities of these texts
     n_measured: int  # annotated texts that measure
-    f: float | None  # on those that measure; None: no entity is annotated or predicted there
+    f: float | None  # on those that measure; None: they are too few, or have no entity
     expected_f: float | None  # what the model expects of the texts that nobody annotated
     seconds: float
 
@@ -133,7 +138,8 @@ class AnnotationSession:
     seed (int): Seed of the draws of texts that the next ones are chosen among, and of those that F
         is expected of.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` by the name `ner`, or its
-        entities can't be used to choose texts: see `suggest`.
+        entities can't be used to choose texts: see `suggest`. If a text is longer than spaCy
+        allows.
     """
 
     def __init__(
@@ -151,8 +157,14 @@ class AnnotationSession:
         self.labels = list(labels)
         self.lang = lang
         self.problem: str | None = None  # of the last training
+        # Why answers of another tool can't be saved, by their keys
+        self.unsaved: dict[str, str] = {}
         self.is_training = False
         self._tokenizer = spacy.blank(lang)
+        for stored in store.texts.values():
+            if len(stored.text) > self._tokenizer.max_length:
+                expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
+                raise ValueError(f"{stored.key}: {expected}, got {len(stored.text):,}")
         self._random = numpy.random.default_rng(seed)
         # For the store and everything below. Training replaces `_nlp` and `_chosen` as a whole,
         # which needs no lock.
@@ -365,23 +377,31 @@ class AnnotationSession:
         task (Task): The text and its entities.
         is_left_out (bool): Whether it is left out.
         meta (Mapping[str, Any]): What the other tool wants to know of the answer later.
-        RAISES (SessionError): If the text is longer than spaCy allows.
+        RAISES (SessionError): If the text is longer than spaCy allows or can't be UTF-8, or the
+            answer has a value that JSON doesn't have.
         RAISES (OSError): If the answer can't be saved.
         """
         if len(task.text) > self._tokenizer.max_length:
             expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
             raise SessionError(f"{expected}, got {len(task.text):,}")
+        if SURROGATE.search(task.text):
+            raise SessionError(f"expected a text that can be UTF-8, got {shown(task.text)}")
         with self._lock:
             earlier = self.store.answers.get(key)
             is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring
-            self.store.save(
-                key, task, is_measuring=is_measuring, is_left_out=is_left_out, meta=meta
-            )
+            try:
+                self.store.save(
+                    key, task, is_measuring=is_measuring, is_left_out=is_left_out, meta=meta
+                )
+            except ValueError as error:
+                raise SessionError(f"expected an answer that JSON can have: {error}") from None
+            self.unsaved.pop(key, None)
             self._note_change()
 
     def remove(self, key: str) -> bool:
         """Remove the answer to a text. Returns whether there was one."""
         with self._lock:
+            self.unsaved.pop(key, None)
             was_there = self.store.remove(key)
             if was_there:
                 self._note_change()
@@ -500,13 +520,13 @@ class AnnotationSession:
             n_texts=len(train_answers),
             n_entities=n_entities,
             n_measured=len(measure_answers),
-            f=f,
+            f=f if len(measure_answers) >= ENOUGH_MEASURING else None,
             expected_f=expected_f,
             seconds=round(time.monotonic() - begin, 3),
         )
         self._add_to_history(point)
         if is_better:
-            scores = {} if f is None else {"ents_f": f}
+            scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
         return Trained(nlp, training, loss, point)
 
@@ -641,6 +661,10 @@ class AnnotationSession:
                 "points": self.store.history,
                 "is_training": self.is_training,
                 "problem": self.problem,
+                # Of another tool's answers that can't be saved: their number, and why the last ones
+                # can't
+                "unsaved": len(self.unsaved),
+                "unsaved_problems": list(self.unsaved.values())[-N_PROBLEMS:],
                 "advice": self._advice(len(accepted) - len(measured), len(measured)),
                 "command": self._next_command(len(measured)),
             }

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from ..readers import Task
-from ..readers.files import SURROGATE, FilePlace, Values, read_values, shown
+from ..readers.files import SURROGATE, FilePlace, Values, encodable, read_values, shown
 from ..saving import clear, save_text
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 from .drawing import OF_LABEL_STUDIO, SERVE, Measuring
@@ -68,12 +68,15 @@ def field(record: Mapping[str, Any], name: str, kind: type, default: Any = None)
     kind (type): The type that it must have.
     default (Any): The value if the object doesn't have the key.
     RETURNS (Any): The value.
-    RAISES (SessionError): If it has another type, or is missing without a default.
+    RAISES (SessionError): If it has another type, is missing without a default, or is text that
+        can't be UTF-8.
     """
     value = record.get(name, default)
     # `type`, as JSON's true is an instance of int, too.
     if type(value) is not kind:
         raise SessionError(f"{name}: expected {kind.__name__}, got {shown(value)}")
+    if isinstance(value, str) and SURROGATE.search(value):
+        raise SessionError(f"{name}: expected text that can be UTF-8, got {shown(value)}")
     return value
 
 
@@ -111,10 +114,15 @@ class AnnotationStore:
     """The texts and answers of a session, in memory and in its folder.
 
     folder (Path): The folder. It is made if it isn't there.
-    RAISES (ValueError): If a file in it can't be read.
+    RAISES (ValueError): If a file in it can't be read, or its name can't be UTF-8: the configs of
+        pipelines have the names of their files.
     """
 
     def __init__(self, folder: Path) -> None:
+        if SURROGATE.search(str(folder)):
+            raise ValueError(
+                f"{encodable(folder)}: expected a folder with a name that can be UTF-8"
+            )
         self.folder = folder
         self.train_path = folder / TRAIN_FILE
         self.measure_path = folder / MEASURE_FILE
@@ -337,14 +345,11 @@ def is_drawn(text: str) -> bool:
 def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
     """A text from its JSON.
 
-    RAISES (CorpusError): If a field is missing or has another type, or the text can't be UTF-8.
+    RAISES (CorpusError): If a field is missing, or isn't what it should be: see `field`.
     """
-    text = read_field(record, "text", str, place)
-    if SURROGATE.search(text):
-        raise place.refuse(f"text: expected text that can be UTF-8, got {shown(text)}")
     return StoredText(
         key=read_field(record, "key", str, place),
-        text=text,
+        text=read_field(record, "text", str, place),
         is_measuring=read_field(record, "measures", bool, place),
         addition_number=read_field(record, "addition", int, place, 0),
     )
@@ -355,7 +360,7 @@ def read_field(
 ) -> Any:
     """A value of an object in a file: see `field`.
 
-    RAISES (CorpusError): If it has another type, or is missing without a default.
+    RAISES (CorpusError): If it isn't what it should be.
     """
     try:
         return field(record, name, kind, default)
