@@ -11,18 +11,19 @@ import base64
 import json
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import quote, unquote_to_bytes
 
 from .analysis.annotation_session import (
     AnnotationSession,
     Proposal,
     ProposedSpan,
-    SessionError,
     UnknownTextError,
 )
+from .analysis.annotation_store import SessionError, field
 from .analysis.label_studio import LabelStudioBackend
 from .pages import render
-from .readers.files import shown
+from .readers.files import SHOWN, SURROGATE, shown
 
 try:
     from starlette.applications import Starlette
@@ -48,7 +49,7 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 owner has pointed it here ("DNS rebinding")."""
 
 COOKIE = "spacy-costner-token"
-"""The name of the cookie that keeps the token."""
+"""The name of the cookie that keeps the token, in the form that addresses have."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -73,7 +74,10 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
         authentication, as Bearer token, or once in the address of the page, `/?token=...`. None or
         empty: only the loopback is served.
     RETURNS (ASGIApp): The app.
+    RAISES (ValueError): If the token can't be UTF-8, in which requests have it.
     """
+    if token and SURROGATE.search(token):
+        raise ValueError("token: expected text that can be UTF-8")
     handlers = Handlers(session)
     routes = [
         Route("/", answered(handlers.page)),
@@ -152,25 +156,22 @@ class Guard:
         """Whether a request has the token of the server, in one of the places where it may be. Ask
         this only if the server has a token."""
         assert self.token is not None
-        candidates = [request.cookies.get(COOKIE, "")]
+        candidates = [unquote_to_bytes(request.cookies.get(COOKIE, ""))]
         if is_page(request):
-            candidates.append(request.query_params.get("token", ""))
+            candidates.append(request.query_params.get("token", "").encode())
         kind, _, value = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            candidates.append(value)
+            candidates += readings(value.encode("latin-1"))
         if kind.lower() == "basic":
             try:
-                user_and_password = base64.b64decode(value).decode("utf8", "replace")
+                user_and_password = base64.b64decode(value)
             except ValueError:  # not Base64, or not even ASCII
-                user_and_password = ""
-            _, _, password = user_and_password.partition(":")
-            candidates.append(password)
+                user_and_password = b""
+            _, _, password = user_and_password.partition(b":")
+            candidates += readings(password)
         token = self.token.encode()
         # In constant time: otherwise the time would tell how much of a guess is right.
-        return any(
-            secrets.compare_digest(candidate.encode("utf8", "replace"), token)
-            for candidate in candidates
-        )
+        return any(secrets.compare_digest(candidate, token) for candidate in candidates)
 
     async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep the token in a cookie, and show the page without it in the address. The request has
@@ -178,8 +179,16 @@ class Guard:
         assert self.token is not None
         # The address is relative, as the app may be mounted under a path.
         response = Response(status_code=303, headers={"Location": "./"})
-        response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+        # A cookie can't have all characters of a token.
+        value = quote(self.token, safe="")
+        response.set_cookie(COOKIE, value, httponly=True, samesite="strict")
         await response(scope, receive, send)
+
+
+def readings(token: bytes) -> list[bytes]:
+    """What a token in a header may be in UTF-8. Some clients send UTF-8, others Latin-1. Starlette
+    reads headers as Latin-1, which any byte is."""
+    return [token, token.decode("latin-1").encode()]
 
 
 def is_page(request: Request) -> bool:
@@ -198,9 +207,18 @@ def without_port(host: str) -> str:
     return name if has_port else host
 
 
-def error_response(status: int, message: str) -> JSONResponse:
+class AsciiJSONResponse(JSONResponse):
+    """A response of JSON in ASCII: also half of a surrogate pair, which can't be UTF-8, has an
+    escape."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of a value."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def error_response(status: int, message: str) -> Response:
     """The response to a request that can't be fulfilled: a line as JSON."""
-    return JSONResponse({"error": message}, status_code=status)
+    return AsciiJSONResponse({"error": message}, status_code=status)
 
 
 def answered(endpoint: Endpoint) -> Endpoint:
@@ -215,6 +233,8 @@ def answered(endpoint: Endpoint) -> Endpoint:
             return error_response(404, str(error))
         except SessionError as error:
             return error_response(400, str(error))
+        except RecursionError:  # Reading it has succeeded, but what it has can't be shown or saved.
+            return error_response(400, "expected JSON, got values that are nested too deeply")
         except OSError as error:  # a full disk, for example
             return error_response(507, f"not saved: {error}")
         except Exception as error:
@@ -236,36 +256,34 @@ async def read_json(request: Request, most_bytes: int = MOST_BYTES) -> dict[str,
         if len(body) > most_bytes:
             raise RefusedError(413, f"expected at most {most_bytes:,} bytes of JSON, got more")
     try:
-        value = json.loads(body)
+        value = json.loads(body, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(400, f"expected JSON, got {shown(bytes(body))}: {error}") from None
+        raise RefusedError(
+            400, f"expected JSON, got {shown(bytes(body[:SHOWN]))}: {error}"
+        ) from None
     if not isinstance(value, dict):
         raise RefusedError(400, f"expected an object of JSON, got {shown(value)}")
     return value
 
 
-def field(record: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """A field of a request.
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity, which Python reads, but JSON doesn't have.
 
-    RAISES (RefusedError): If it has another type, or isn't there and has no default.
+    RAISES (ValueError): Always.
     """
-    value = record.get(name, default)
-    # `type`, as JSON's true is an instance of int, too.
-    if type(value) is not kind:
-        raise RefusedError(400, f"{name}: expected {kind.__name__}, got {shown(value)}")
-    return value
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
     """The entities of an answer: {"spans": [{"start": 0, "end": 2, "label": "PER"}]}, in tokens.
     Without "spans" there are none.
 
-    RAISES (RefusedError): If the spans are not of this form.
+    RAISES (SessionError): If the spans are not of this form.
     """
     spans: list[ProposedSpan] = []
     for json_span in field(record, "spans", list, []):
         if not isinstance(json_span, dict):
-            raise RefusedError(400, f"spans: expected objects, got {shown(json_span)}")
+            raise SessionError(f"spans: expected objects, got {shown(json_span)}")
         start = field(json_span, "start", int)
         end = field(json_span, "end", int)
         spans.append(ProposedSpan(start, end, field(json_span, "label", str)))
@@ -307,7 +325,7 @@ class Handlers:
             proposal = self.session.next_text()
             return {"text": as_json(proposal), "status": self.session.status(), **more}
 
-        return JSONResponse(await run_in_threadpool(find))
+        return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def text(self, request: Request) -> Response:
         """A text, to look at an answer again, or to change it."""
@@ -317,11 +335,11 @@ class Handlers:
             proposal = self.session.proposal(key)
             return {"text": as_json(proposal), "status": self.session.status()}
 
-        return JSONResponse(await run_in_threadpool(find))
+        return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def status(self, request: Request) -> Response:
         """How far the session is."""
-        return JSONResponse(await run_in_threadpool(self.session.status))
+        return AsciiJSONResponse(await run_in_threadpool(self.session.status))
 
     async def answer(self, request: Request) -> Response:
         """Save an answer. Respond with the next text, and whether an answer that wasn't shown was
@@ -346,18 +364,18 @@ class Handlers:
         record = await read_json(request)
         key = field(record, "key", str)
         was_there = await run_in_threadpool(self.session.remove, key)
-        return JSONResponse({"removed": was_there})
+        return AsciiJSONResponse({"removed": was_there})
 
     async def health(self, request: Request) -> Response:
         """Say to Label Studio that the server is up."""
-        return JSONResponse({"status": "UP", "model_class": "spacy_costner"})
+        return AsciiJSONResponse({"status": "UP", "model_class": "spacy_costner"})
 
     async def ask_backend(self, request: Request) -> Response:
         """Answer a call of Label Studio. The last part of the address is the name of the call."""
         _, _, name = request.url.path.rpartition("/")
         most_bytes = MOST_BYTES_OF_TASKS if name == "predict" else MOST_BYTES
         record = await read_json(request, most_bytes)
-        return JSONResponse(await run_in_threadpool(self.backend_calls[name], record))
+        return AsciiJSONResponse(await run_in_threadpool(self.backend_calls[name], record))
 
 
 def as_json(proposal: Proposal | None) -> dict[str, Any] | None:

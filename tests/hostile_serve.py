@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.analysis.annotation_session import AnnotationSession
+from spacy_costner.analysis.annotation_store import WORKING, AnnotationStore
 from spacy_costner.analysis.session_vectors import RAW_FILE
 from spacy_costner.analysis.vectors import DIR_VECTORS
 
@@ -111,20 +112,29 @@ def kill_often(folder: Path, n_kills: int) -> int:
     folder (Path): An empty folder.
     n_kills (int): How often.
     RETURNS (int): The number of answers that it has acknowledged. All of them are in its files, as
-        they were.
+        they were. No text is in a file outside of the folder of the session, nor in a temporary one
+        when the next session begins.
     """
     texts = write_texts(folder, N_TEXTS)
+    temporary = folder / "temporary"
+    temporary.mkdir()
     session = folder / "session"
     acknowledged: dict[str, int] = {}
     for i in range(n_kills):
         options = [*OPTIONS, "--texts", str(texts)] if i == 0 else []
-        with served(session, *options) as (process, address):
+        with served(session, *options, temporary=temporary) as (process, address):
             timer = threading.Timer(random.uniform(0.0, 6.0), process.kill)
             timer.start()
             annotate_until_killed(address, acknowledged)
             process.wait()
             timer.cancel()
-        answers = AnnotationStore(session).answers
+        store = AnnotationStore(session)
+        answers = store.answers
+        assert not any(temporary.iterdir()), f"kill {i}: {list(temporary.iterdir())}"
+        # This clears the folder, as each start does.
+        AnnotationSession(store, labels=LABELS, lang=LANG)
+        hidden_names = [path.name for path in session.rglob("*") if path.name.startswith(".")]
+        assert not hidden_names, f"kill {i}: {hidden_names}"
         for key, n_spans in acknowledged.items():
             if n_spans >= 0:
                 assert key in answers, f"kill {i}: the answer to {key} is lost"
@@ -215,13 +225,15 @@ def attack(folder: Path, n_requests: int, seed: int = 0) -> dict[int, int]:
 
 def read_files(session: Path) -> dict[str, bytes]:
     """The content of all files in the folder of a session, but for the vectors of words, which the
-    server learns from the texts meanwhile, and the texts that they were learned from."""
+    server learns from the texts meanwhile, the texts that they were learned from, and temporary
+    files."""
     contents: dict[str, bytes] = {}
     for path in session.rglob("*"):
         name = path.relative_to(session)
         # While a file or folder is written, its name begins with a dot.
         first_part = name.parts[0].lstrip(".")
         is_learned = first_part.startswith((str(DIR_VECTORS), RAW_FILE.name))
+        is_learned = is_learned or name.parts[0].startswith(WORKING)
         if not is_learned and path.is_file():
             contents[str(name)] = path.read_bytes()
     return contents

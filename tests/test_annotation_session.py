@@ -1,6 +1,7 @@
 """A session of annotation: which text comes next, proposals, training beside."""
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from spacy_costner.analysis.annotation_session import (
 )
 from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
 from spacy_costner.analysis.predictions import run_before
-from spacy_costner.analysis.session_vectors import learn_session_vectors
+from spacy_costner.analysis.session_vectors import RAW_FILE, learn_session_vectors
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.readers import Task, TaskSpan
 
@@ -65,8 +66,12 @@ def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
     assert measuring.isdisjoint(session._chosen)
 
 
-def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
-    """Of 30 answers, one of five measures the model: 6. It is trained on the other 24."""
+def test_a_model_learns_from_the_answers_and_proposes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 answers, one of five measures the model: 6, which are enough here. It is trained on the
+    other 24."""
+    monkeypatch.setattr(annotation_session, "ENOUGH_MEASURING", 6)
     session = make_session(tmp_path)
     assert session.propose("Today Ana left Oslo with bag 7 .") == []
     answer_next(session, 30)
@@ -80,8 +85,19 @@ def test_a_model_learns_from_the_answers_and_proposes(tmp_path: Path) -> None:
     assert person[:3] == (1, 2, "PER") and town[:3] == (3, 4, "LOC")
     assert person.prob is not None and 0.5 < person.prob <= 1
     saved = spacy.load(tmp_path / MODEL)
+    assert saved.meta["performance"]["ents_f"] == trained.point.f
     assert [ent.text for ent in saved("Today Ana left Oslo with bag 7 .").ents] == ["Ana", "Oslo"]
     assert saved.config["paths"]["train"] == str(session.store.train_path)
+
+
+def test_few_texts_measure_nothing(tmp_path: Path) -> None:
+    """Six texts measure: an F of 100 on them would say little. 30 are needed."""
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    trained = session.train()
+    assert trained is not None and trained.point.n_measured == 6
+    assert trained.point.f is None and trained.point.expected_f is not None
+    assert [point["f"] for point in session.status()["points"]] == [None]
 
 
 @pytest.mark.parametrize("chooses", [True, False])
@@ -202,6 +218,69 @@ def test_white_space_at_the_ends_of_an_entity_is_left_out(tmp_path: Path) -> Non
     assert store.answers["text-0"].task.spans == [TaskSpan(0, 3, "PER")]
     with pytest.raises(SessionError, match="expected words, got white space at 1"):
         answer(session, "text-0", ProposedSpan(1, 2, "PER"))
+
+
+def test_an_answer_whose_text_was_edited_is_shown_as_it_is_in_its_file(tmp_path: Path) -> None:
+    """The text has a word more at its beginning than the text of the session."""
+    session = make_session(tmp_path)
+    answer(session, "text-0", ProposedSpan(1, 2, "PER"))
+    path = session.store.train_path
+    if session.store.answers["text-0"].is_measuring:
+        path = session.store.measure_path
+    edited = path.read_text("utf8").replace("Yesterday", "Or yesterday")
+    path.write_text(edited.replace('"start": 10, "end": 13', '"start": 13, "end": 16'), "utf8")
+
+    again = make_session(tmp_path)
+    proposal = again.proposal("text-0")
+
+    assert [word for word, _ in proposal.tokens[:3]] == ["Or", "yesterday", "Ana"]
+    assert proposal.spans == [ProposedSpan(2, 3, "PER")]
+    answer(again, "text-0", ProposedSpan(2, 3, "LOC"), seen=1)
+    assert again.store.answers["text-0"].task.text.startswith("Or yesterday Ana")
+
+
+def test_texts_stay_in_the_folder_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed process leaves what it has written to the folder for temporary files. Training and
+    learning vectors write nothing there: here it doesn't exist."""
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    trained = session.train()
+    assert trained is not None and trained.point.n_measured == 6
+
+
+def test_what_a_killed_process_has_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    answer_next(session, 30)
+    session.train()
+    before = {path for path in tmp_path.rglob("*")}
+    for name in (".working-x", ".model.0123abcd.saving", ".vectors.0123abcd.saving"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.jsonl").write_text("secret")
+    (tmp_path / ".raw.jsonl.0123abcd.saving").write_text("secret")
+    # It was killed while it replaced the model.
+    (tmp_path / MODEL).rename(tmp_path / ".model.0123abcd.old")
+
+    again = make_session(tmp_path)
+
+    assert {path for path in tmp_path.rglob("*")} == before
+    assert again.propose("Today Ana left Oslo with bag 7 .")
+
+
+def test_a_model_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    make_session(tmp_path)
+    (tmp_path / MODEL).mkdir()
+    (tmp_path / MODEL / "config.cfg").write_bytes(b"[nlp]\nlang = \xe9")
+    with pytest.raises(ValueError, match="model: expected the last pipeline of the session"):
+        make_session(tmp_path)
+
+
+def test_texts_of_vectors_in_another_encoding_are_others(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    (tmp_path / RAW_FILE).write_bytes(b"\xe9")
+    assert learn_session_vectors(session.store, LANG) is not None
 
 
 def test_too_few_answers_train_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from spacy_costner.analysis.annotation_session import AnnotationSession, SessionError
 from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
 from spacy_costner.analysis.label_studio import NAME, LabelStudioBackend, read_labeling_config
+from spacy_costner.readers import TaskSpan
 
 from .support.annotation import LABELS, LANG, NAMES, TOWNS, make_texts
 
@@ -79,10 +80,10 @@ def test_the_labels_are_those_of_the_project(backend: LabelStudioBackend) -> Non
     answer = backend.setup({"project": "1.1", "schema": CONFIG, "hostname": "http://localhost"})
     assert answer == {"model_version": "no model yet"}
     assert backend.session.labels == LABELS
-    interface = read_labeling_config(CONFIG)
-    assert interface.labels_name == "entities"
+    interface = read_labeling_config({"schema": CONFIG}, "schema")
+    assert interface.labels == {"PER": "entities", "LOC": "entities"}
     assert interface.text_name == "body"
-    assert interface.text_key == "sentence"
+    assert interface.text_value == "$sentence"
 
 
 def test_annotations_are_saved_changed_and_deleted(backend: LabelStudioBackend) -> None:
@@ -221,7 +222,11 @@ def test_a_text_that_spacy_refuses_has_no_prediction_and_no_answer(
     text = "a " * 600_000  # 1,200,000 characters
     (prediction,) = predict(backend, text)
     assert prediction["result"] == []
-    with pytest.raises(SessionError, match="at most 1,000,000 characters, got 1,200,000"):
+    message = "annotation 101 of task 1: expected a text of at most 1,000,000 characters"
+    with (
+        pytest.warns(UserWarning, match=f"not saved: {message}"),
+        pytest.raises(SessionError, match=f"{message}, got 1,200,000"),
+    ):
         backend.webhook(webhook("ANNOTATION_CREATED", 1, text))
     assert not backend.session.store.answers
 
@@ -268,6 +273,215 @@ def test_an_answer_that_measures_stays_so_if_its_text_is_edited(
     assert answer.is_measuring and answer.task.text == TO_TRAIN[0]
 
 
+# The labeling config
+
+
+def config_of(elements: str) -> str:
+    """A labeling config with labels of the text "body"."""
+    labels = '<Labels name="entities" toName="body"><Label value="PER"/></Labels>'
+    return f"<View>{labels}{elements}</View>"
+
+
+TEXTS_OF_CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a variable with an underscore": (
+        '<Text name="body" value="$r_TEXT"/>',
+        {"title": "A letter", "r_TEXT": "Ana left"},
+    ),
+    "a name with other characters": (
+        '<Text name="body" value="$r-TEXT 1"/>',
+        {"title": "A letter", "r-TEXT 1": "Ana left"},
+    ),
+    "a value within a value": (
+        '<Text name="body" value="$letter.body"/>',
+        {"letter": {"title": "A letter", "body": "Ana left"}},
+    ),
+    "a value of a list": (
+        '<Text name="body" value="$parts[1]"/>',
+        {"parts": ["A letter", "Ana left"]},
+    ),
+    "two texts": (
+        '<Text name="title" value="$text"/><Text name="body" value="$body"/>',
+        {"text": "A letter", "body": "Ana left"},
+    ),
+    "a text that is not under its usual name": (
+        '<Text name="body" value="$body"/>',
+        {"text": "http://example.com/1", "body": "Ana left"},
+    ),
+    "a variable within text": (
+        '<Text name="body" value="$name left"/>',
+        {"name": "Ana", "title": "A letter"},
+    ),
+}
+"""The text that is labelled, and the data of a task, where it is "Ana left"."""
+
+
+@pytest.mark.parametrize("case", TEXTS_OF_CONFIGS)
+def test_predictions_and_answers_have_the_same_text(case: str, backend: LabelStudioBackend) -> None:
+    """Answers come by a webhook, and with the tasks to predict."""
+    text, data = TEXTS_OF_CONFIGS[case]
+    config = config_of(text)
+    names = {"from_name": "entities", "to_name": "body", "type": "labels"}
+    value = {"start": 0, "end": 3, "text": "Ana", "labels": ["PER"]}
+    annotation = {"id": 1, "result": [{**names, "value": value}]}
+    task = {"id": 7, "data": data}
+
+    backend.webhook(
+        {
+            "action": "ANNOTATION_CREATED",
+            "task": task,
+            "annotation": annotation,
+            "project": {"label_config": config},
+        }
+    )
+    answers = backend.session.store.answers
+    assert answers["task-7-annotation-1"].task[:2] == (
+        "Ana left",
+        [TaskSpan(0, 3, "PER", {"text": "Ana"})],
+    )
+
+    task = {**task, "annotations": [annotation, {**annotation, "id": 2}]}
+    response = backend.predict({"tasks": [task], "label_config": config})
+    assert len(response["results"]) == 1
+    assert answers["task-7-annotation-2"].task.text == "Ana left"
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        ('<Text name="body" value="text"/>', "got the value 'text'"),
+        ('<Text name="body"/>', "got the value ''"),
+        ('<Text name="body" value="$url" valueType="url"/>', "got one with valueType='url'"),
+        ('<Text name="body" value="$x" encoding="base64"/>', "got one with encoding='base64'"),
+        ('<HyperText name="body" value="$html"/>', "expected <Labels"),
+        ("\ud800", "expected <Labels"),
+    ],
+)
+def test_a_text_that_tasks_do_not_have_is_refused(
+    elements: str, message: str, backend: LabelStudioBackend
+) -> None:
+    with pytest.raises(SessionError, match=f"^label_config: .*{message}"):
+        backend.predict({"tasks": [], "label_config": config_of(elements)})
+
+
+TWO_LABELS = """
+<View>
+  <Labels name="people" toName="body"><Label value="Person" alias="PER"/></Labels>
+  <Labels name="places" toName="body"><Label value="LOC"/></Labels>
+  <Text name="body" value="$sentence"/>
+  <Choices name="mood" toName="body" perRegion="true"><Choice value="good"/></Choices>
+</View>
+"""
+
+
+def test_each_label_has_the_name_of_its_element(backend: LabelStudioBackend) -> None:
+    """Choices are no labels."""
+    element_of = {"PER": "people", "LOC": "places"}
+    for i, text in enumerate(TO_TRAIN[:40]):
+        request = webhook("ANNOTATION_CREATED", i, text)
+        results = request["annotation"]["result"]
+        for found in results:
+            found["from_name"] = element_of[found["value"]["labels"][0]]
+        choice = {"from_name": "mood", "to_name": "body", "type": "choices"}
+        results.append({**choice, "value": {"start": 0, "end": 9, "choices": ["good"]}})
+        backend.webhook({**request, "project": {"label_config": TWO_LABELS}})
+    assert backend.session.status()["entities"] == 80
+    backend.session.train()
+
+    tasks = [{"id": 1, "data": {"sentence": TO_TRAIN[0]}}]
+    response = backend.predict({"tasks": tasks, "label_config": TWO_LABELS})
+
+    names: list[tuple[str, str]] = []
+    for found in response["results"][0]["result"]:
+        names.append((found["value"]["labels"][0], found["from_name"]))
+    assert names == [("PER", "people"), ("LOC", "places")]
+    backend.setup({"schema": TWO_LABELS})
+    assert backend.session.labels == ["PER", "LOC"]
+
+
+def test_labels_of_a_second_text_are_named_and_not_read(backend: LabelStudioBackend) -> None:
+    config = config_of(
+        '<Text name="body" value="$sentence"/><Text name="title" value="$title"/>'
+        '<Labels name="topics" toName="title"><Label value="TOPIC"/></Labels>'
+    )
+    request = webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0])
+    topic = {"from_name": "topics", "to_name": "title", "type": "labels"}
+    request["annotation"]["result"].append(
+        {**topic, "value": {"start": 0, "end": 2, "text": "My", "labels": ["TOPIC"]}}
+    )
+    request = {**request, "project": {"label_config": config}}
+    with pytest.warns(UserWarning, match="only those of 'body' are read, not those of 'title'"):
+        backend.webhook(request)
+    (answer,) = backend.session.store.answers.values()
+    assert [span.label for span in answer.task.spans or ()] == ["PER", "LOC"]
+    backend.webhook(request)  # no second warning
+
+
+def test_an_answer_that_cannot_be_saved_is_in_the_status(backend: LabelStudioBackend) -> None:
+    """The element with its labels isn't in the labeling config. It comes by a webhook, then with a
+    task to predict, which is predicted nevertheless. Then it is mended, and another one deleted."""
+    renamed = result(TO_TRAIN[0])
+    renamed[0]["from_name"] = "old"
+    message = r"labels by \['entities'\] of 'body', got \['old', 'body'\]"
+    with (
+        pytest.warns(UserWarning, match=f"not saved: annotation 107 of task 7: .*{message}"),
+        pytest.raises(SessionError, match=message),
+    ):
+        backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], result=renamed))
+    status = backend.session.status()
+    assert status["unsaved"] == 1 and not backend.session.store.answers
+    assert status["unsaved_problems"][0].startswith("annotation 107 of task 7: annotations: exp")
+
+    annotations = [{"id": i, "result": renamed} for i in (107, 108, 109)]
+    with pytest.warns(UserWarning, match="annotation 107 of task 7: .*; 2 others"):
+        predict_task(backend, "2026-01-01T10:00:00Z", *annotations)
+    assert backend.session.status()["unsaved"] == 3
+
+    backend.webhook(webhook("ANNOTATION_UPDATED", 7, TO_TRAIN[0]))
+    backend.webhook({"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 108}]})
+    predict_task(backend, "2026-01-01T11:00:00Z", {"id": 107, "result": result(TO_TRAIN[0])})
+    assert backend.session.status()["unsaved"] == 0
+    assert [*backend.session.store.answers] == ["task-7-annotation-107"]
+
+
+def test_of_several_annotations_those_that_can_be_saved_are(backend: LabelStudioBackend) -> None:
+    """Label Studio sends lists when predictions become annotations. Each annotation has the id of
+    its task."""
+    requests = [webhook("ANNOTATIONS_CREATED", i, TO_TRAIN[i]) for i in range(3)]
+    annotations: list[dict[str, Any]] = []
+    for i, request in enumerate(requests):
+        annotations.append({**request["annotation"], "task": i})
+    annotations[1]["result"] = [7]
+    with (
+        pytest.warns(UserWarning, match="not saved: annotation 101 of task 1"),
+        pytest.raises(SessionError, match="annotation 101 of task 1: annotations: expected res"),
+    ):
+        backend.webhook(
+            {
+                **requests[0],
+                "task": [request["task"] for request in requests],
+                "annotation": annotations,
+            }
+        )
+    assert [*backend.session.store.answers] == ["task-0-annotation-100", "task-2-annotation-102"]
+
+
+def test_a_webhook_without_a_labeling_config_is_read_by_the_last_one(
+    backend: LabelStudioBackend,
+) -> None:
+    request = webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0])
+    del request["project"]
+    message = "annotation 107 of task 7: project: expected an object with label_config"
+    with (
+        pytest.warns(UserWarning, match=message),
+        pytest.raises(SessionError, match=message),
+    ):
+        backend.webhook(request)
+    assert backend.session.status()["unsaved"] == 1
+    backend.setup({"schema": CONFIG})
+    backend.webhook(request)
+    assert backend.session.status()["unsaved"] == 0 and len(backend.session.store.answers) == 1
+
+
 BAD_REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no config": ("predict", {"tasks": []}, "label_config: expected <Labels"),
     "no XML": (
@@ -279,12 +493,12 @@ BAD_REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "entities that grow": (
         "setup",
         {"schema": f'<!DOCTYPE x [<!ENTITY a "aa">]>{CONFIG.strip()}'},
-        "label_config: expected <Labels",
+        "schema: expected <Labels",
     ),
     "tasks of text": (
         "predict",
         {"tasks": "all", "label_config": CONFIG},
-        "tasks: expected a list",
+        "tasks: expected list, got 'all'",
     ),
     "no text": (
         "predict",
@@ -308,13 +522,20 @@ BAD_REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
             "ANNOTATION_CREATED",
             1,
             "Ana",
-            result=[{"value": {"start": 0, "end": 9, "labels": ["PER"]}}],
+            result=[
+                {
+                    "from_name": "entities",
+                    "to_name": "body",
+                    "value": {"start": 0, "end": 9, "labels": ["PER"]},
+                }
+            ],
         ),
         "webhook, task 1: annotations: expected a start before its end",
     ),
 }
 
 
+@pytest.mark.filterwarnings("ignore:not saved")
 @pytest.mark.parametrize("case", BAD_REQUESTS)
 def test_a_bad_request_is_refused_and_nothing_saved(case: str, backend: LabelStudioBackend) -> None:
     call, request, message = BAD_REQUESTS[case]

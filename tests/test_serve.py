@@ -1,5 +1,6 @@
 """`costner serve`: the app without a network, its refusals, and the command."""
 
+import base64
 import errno
 import json
 import os
@@ -15,8 +16,10 @@ import spacy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spacy_costner.analysis import annotation_store
+from spacy_costner.analysis import answer_file
 from spacy_costner.analysis.annotation_session import AnnotationSession
+from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.cli.serve import page_address
 from spacy_costner.serve import MOST_BYTES, make_app
 
 from .support.annotation import LANG, answer_next, make_session, make_texts
@@ -130,7 +133,8 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "a list": (b"[]", 400, "expected an object of JSON, got []"),
     "no key": (b"{}", 400, "key: expected str, got None"),
     "an unknown key": (b'{"key": "text-99"}', 404, "key: expected that of a text"),
-    "a surrogate": (b'{"key": "\\ud800"}', 404, "key: expected that of a text"),
+    "a surrogate": (b'{"key": "\\ud800"}', 400, "key: expected text that can be UTF-8"),
+    "no number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN is no number of JSON"),
     "spans of text": (b'{"key": "text-0", "spans": "all"}', 400, "spans: expected list"),
     "a span of text": (b'{"key": "text-0", "spans": ["a"]}', 400, "spans: expected objects"),
     "true": (b'{"key": "text-0", "spans": [{"start": true}]}', 400, "start: expected int"),
@@ -181,6 +185,160 @@ def test_no_json_stops_the_server(
     assert not session.store.answers
 
 
+VALUES: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "number": 7,
+    "fraction": 1.5,
+    "text": "Ana left",
+    "half a character": "\ud800",
+    "list": [],
+    "list of numbers": [1],
+    "object": {},
+    "nested": [[[[{"a": [1]}]]]],
+}
+"""A value of each type."""
+
+CONFIG = """<View><Labels name="label" toName="body"><Label value="PER"/></Labels>
+<Text name="body" value="$sentence"/></View>"""
+
+
+def annotation_request(action: str, **more: Any) -> dict[str, Any]:
+    """A webhook of Label Studio, with the annotation of a task."""
+    value = {"start": 0, "end": 3, "text": "Ana", "labels": ["PER"]}
+    names = {"from_name": "label", "to_name": "body", "type": "labels"}
+    annotation = {"id": 1, "updated_at": "2026-01-01", "result": [{**names, "value": value}]}
+    task = {"id": 7, "data": {"sentence": "Ana left"}, "updated_at": "2026-01-01"}
+    request = {"annotation": annotation, "task": task, "project": {"label_config": CONFIG}}
+    return {"action": action, **request, **more}
+
+
+SAVED_BY_WEBHOOK = annotation_request("ANNOTATION_CREATED")
+TASK_WITH_ANNOTATION = {
+    **SAVED_BY_WEBHOOK["task"],
+    "annotations": [SAVED_BY_WEBHOOK["annotation"]],
+}
+ANSWER = {"key": "text-0", "version": 0, "spans": [{"start": 1, "end": 2, "label": "PER"}]}
+PREDICT = {"label_config": CONFIG, "tasks": [TASK_WITH_ANNOTATION]}
+DELETED = {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 1}]}
+DELETED_TASKS = {"action": "TASKS_DELETED", "tasks": [{"id": 7}]}
+NOTHING: set[str] = set()
+ANY = {*VALUES}
+"""The field has other values, too, that aren't read, or whose errors are noted in the status."""
+
+FIELDS: list[tuple[str, dict[str, Any], str, set[str]]] = [
+    ("answer", ANSWER, "key", NOTHING),
+    ("answer", ANSWER, "version", {"number"}),
+    ("answer", {**ANSWER, "left_out": True}, "left_out", {"true"}),
+    ("answer", ANSWER, "spans", {"list"}),
+    ("answer", ANSWER, "spans.0", NOTHING),
+    ("answer", ANSWER, "spans.0.start", NOTHING),
+    ("answer", ANSWER, "spans.0.end", {"number"}),
+    ("answer", ANSWER, "spans.0.label", NOTHING),
+    ("remove", {"key": "text-0"}, "key", {"text"}),
+    ("setup", {"schema": CONFIG}, "schema", NOTHING),
+    ("predict", PREDICT, "label_config", NOTHING),
+    ("predict", PREDICT, "tasks", {"list"}),
+    ("predict", PREDICT, "tasks.0", NOTHING),
+    ("predict", PREDICT, "tasks.0.id", {"null", "number"}),
+    ("predict", PREDICT, "tasks.0.data", NOTHING),
+    ("predict", PREDICT, "tasks.0.data.sentence", {"text"}),
+    ("predict", PREDICT, "tasks.0.updated_at", {"null", "text"}),
+    ("predict", PREDICT, "tasks.0.annotations", {"null", "list"}),
+    ("predict", PREDICT, "tasks.0.annotations.0", NOTHING),
+    ("predict", PREDICT, "tasks.0.annotations.0.id", {"number"}),
+    ("predict", PREDICT, "tasks.0.annotations.0.updated_at", ANY),
+    ("predict", PREDICT, "tasks.0.annotations.0.result", ANY),
+    ("webhook", SAVED_BY_WEBHOOK, "action", {"text"}),
+    ("webhook", SAVED_BY_WEBHOOK, "task", NOTHING),
+    ("webhook", SAVED_BY_WEBHOOK, "task.id", {"number"}),
+    ("webhook", SAVED_BY_WEBHOOK, "task.data", NOTHING),
+    ("webhook", SAVED_BY_WEBHOOK, "task.data.sentence", {"text"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation", {"list"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.id", {"number"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.updated_at", {"null", "text"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.was_cancelled", ANY),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result", {"list"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0", {"object"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.from_name", NOTHING),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.to_name", NOTHING),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value", NOTHING),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.start", NOTHING),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.end", {"number"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.labels", {"text"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.text", ANY),
+    ("webhook", {**SAVED_BY_WEBHOOK, "annotations": []}, "annotations", {"null", "list"}),
+    ("webhook", SAVED_BY_WEBHOOK, "project", {"object"}),
+    ("webhook", SAVED_BY_WEBHOOK, "project.label_config", NOTHING),
+    ("webhook", DELETED, "annotations", {"list"}),
+    ("webhook", DELETED, "annotations.0", NOTHING),
+    ("webhook", DELETED, "annotations.0.id", {"number"}),
+    ("webhook", DELETED_TASKS, "tasks", {"list"}),
+    ("webhook", DELETED_TASKS, "tasks.0.id", {"number"}),
+]
+"""Each field of each request: the address, a right request, the names and numbers on the way to the
+field, and which of `VALUES` it may have."""
+
+
+def replaced(value: Any, path: list[str], new_value: Any) -> Any:
+    """A copy of a value of JSON with another value in one place."""
+    if not path:
+        return new_value
+    first, *rest = path
+    if isinstance(value, list):
+        place = int(first)
+        return [*value[:place], replaced(value[place], rest, new_value), *value[place + 1 :]]
+    return {**value, first: replaced(value.get(first), rest, new_value)}
+
+
+@pytest.mark.filterwarnings("ignore:not saved")
+@pytest.mark.parametrize(
+    ("address", "request_body", "place", "allowed"),
+    FIELDS,
+    ids=[f"{address} {place}" for address, _, place, _ in FIELDS],
+)
+def test_a_value_of_another_type_is_refused(
+    address: str, request_body: dict[str, Any], place: str, allowed: set[str], client: Any
+) -> None:
+    """An error of the server is never the answer. Without a change the request is right."""
+    assert client.post(f"/{address}", json=request_body).status_code == 200
+    for name, value in VALUES.items():
+        body = json.dumps(replaced(request_body, place.split("."), value))
+        response = client.post(f"/{address}", content=body, headers=JSON)
+        if name in allowed:
+            assert response.status_code in (200, 400), (name, response.text)
+        else:
+            assert response.status_code in (400, 404), (name, response.text)
+            assert response.json()["error"]
+    assert client.get("/status").status_code == 200
+
+
+def test_half_a_character_in_an_answer_of_label_studio_is_kept(
+    client: Any, session: AnnotationSession
+) -> None:
+    """In the text of a span, which nothing reads. In the file it has an escape."""
+    body = annotation_request("ANNOTATION_CREATED")
+    body["annotation"]["result"][0]["value"]["note"] = "\ud800"
+    response = client.post("/webhook", content=json.dumps(body), headers=JSON)
+    assert response.status_code == 200
+    (answer,) = AnnotationStore(session.store.folder).answers.values()
+    (span,) = answer.task.spans or ()
+    assert span.extra["note"] == "\ud800"
+
+
+def test_values_that_are_nested_too_deeply_are_refused(
+    client: Any, session: AnnotationSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python may read JSON that it can't show or write: which, depends on its version and stack."""
+
+    def fail(key: str) -> bool:
+        raise RecursionError
+
+    monkeypatch.setattr(session, "remove", fail)
+    response = client.post("/remove", json={"key": "text-0"})
+    assert response.status_code == 400 and "nested too deeply" in response.json()["error"]
+
+
 def test_a_full_disk_is_said_and_the_text_stays(
     client: Any, session: AnnotationSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +347,7 @@ def test_a_full_disk_is_said_and_the_text_stays(
 
     key = client.get("/next").json()["text"]["key"]
     with monkeypatch.context() as patch:
-        patch.setattr(annotation_store.os, "fsync", fail)
+        patch.setattr(answer_file.os, "fsync", fail)
         response = client.post("/answer", json={"key": key, "spans": []})
     assert response.status_code == 507
     assert "not saved" in response.json()["error"] and "No space left" in response.json()["error"]
@@ -225,6 +383,54 @@ def test_a_mounted_app_takes_the_token_from_the_address_of_its_page(
         assert page.status_code == 200
         assert str(page.url) == "http://box:9000/annotate/"
         assert client.get("/annotate/status").status_code == 200  # by the cookie
+
+
+TOKENS = ["s3cret", "a+b&c#d%20e=/?", "schl\u00fcssel", "\u9375", "\U0001f511; x", '"', "two words"]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_token_may_have_any_characters(token: str, session: AnnotationSession) -> None:
+    """In the printed address, in the cookie that follows, as Bearer token and as password."""
+    address = page_address("box", 9000, token)
+    assert address.startswith("http://box:9000/?token=") and address.isascii()
+    with Client(make_app(session, token=token), base_url="http://box:9000") as client:
+        assert client.get("/status").status_code == 401
+        bearer = {"Authorization": b"Bearer " + token.encode()}
+        assert client.get("/status", headers=bearer).status_code == 200
+        password = {"Authorization": b"Basic " + base64.b64encode(f"x:{token}".encode())}
+        assert client.get("/status", headers=password).status_code == 200
+        for wrong in (b"", b"\xff", "\u9376".encode(), token.encode()[:-1]):
+            header = {"Authorization": b"Bearer " + wrong}
+            assert client.get("/status", headers=header).status_code == 401
+        page = client.get(address)
+        assert page.status_code == 200 and "token" not in str(page.url)
+        assert client.get("/status").status_code == 200  # by the cookie
+
+
+def test_a_token_in_latin_1_is_that_token(session: AnnotationSession) -> None:
+    """Some clients send headers in Latin-1."""
+    with Client(make_app(session, token="schl\u00fcssel"), base_url="http://box") as client:
+        bearer = {"Authorization": b"Bearer schl\xfcssel"}
+        assert client.get("/status", headers=bearer).status_code == 200
+
+
+def test_a_token_that_cannot_be_utf_8_is_refused(
+    session: AnnotationSession, tmp_path: Path
+) -> None:
+    """A terminal in another encoding gives half of surrogate pairs."""
+    with pytest.raises(ValueError, match=r"^token: expected text that can be UTF-8$"):
+        make_app(session, token="\udce9")
+    result = run("serve", tmp_path / "s", "--labels", "PER", "--token", "\udce9")
+    assert result.exit_code == 1
+    assert "--token: expected text that can be UTF-8" in result.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [("127.0.0.1", "http://127.0.0.1:7/"), ("::1", "http://[::1]:7/")]
+)
+def test_an_address_without_a_token(host: str, expected: str) -> None:
+    assert page_address(host, 7, None) == expected
 
 
 def test_an_empty_token_is_none(session: AnnotationSession) -> None:

@@ -10,7 +10,6 @@ inputs. F is measured on the texts that measure, and only there.
 from __future__ import annotations
 
 import shlex
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -31,7 +30,8 @@ from ..caching import cached_property
 from ..metrics.shift import expected_prf
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
-from .annotation_store import AnnotationStore, Answer, is_drawn
+from ..readers.files import SURROGATE, shown
+from .annotation_store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
 from .expected_counts import expect_counts
 from .fitting import save_trained
 from .initial_config import init
@@ -39,6 +39,7 @@ from .predictions import get_component, predict, run_before
 from .preparation import find_corpora, load_linear, prepare, train_linear
 from .session_vectors import RAW_FILE, learn_session_vectors
 from .suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
+from .vectors import DIR_VECTORS
 
 COMPONENT = "ner"
 """The name of the component in the pipelines that `init` writes."""
@@ -66,14 +67,14 @@ N_AT_ONCE = 64
 """So many texts of another tool are predicted at once. Answers wait meanwhile."""
 
 ENOUGH_MEASURING = 30
-"""From so many annotated texts that measure on, the page advises to calibrate on them."""
+"""From so many annotated texts that measure on, there is an F on them, and the page advises to
+calibrate on them."""
+
+N_PROBLEMS = 10
+"""The status has at most so many problems with answers of another tool."""
 
 MODEL = "model"
 """The folder of the last pipeline, in the folder of the session."""
-
-
-class SessionError(ValueError):
-    """A request that can't be fulfilled, with what was expected."""
 
 
 class UnknownTextError(SessionError):
@@ -111,7 +112,7 @@ class Point:
     n_texts: int  # annotated texts that it was trained on
     n_entities: int  # entities of these texts
     n_measured: int  # annotated texts that measure
-    f: float | None  # on those that measure; None: no entity is annotated or predicted there
+    f: float | None  # on those that measure; None: they are too few, or have no entity
     expected_f: float | None  # what the model expects of the texts that nobody annotated
     seconds: float
 
@@ -137,7 +138,8 @@ class AnnotationSession:
     seed (int): Seed of the draws of texts that the next ones are chosen among, and of those that F
         is expected of.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` by the name `ner`, or its
-        entities can't be used to choose texts: see `suggest`.
+        entities can't be used to choose texts: see `suggest`. If a text is longer than spaCy
+        allows.
     """
 
     def __init__(
@@ -155,8 +157,14 @@ class AnnotationSession:
         self.labels = list(labels)
         self.lang = lang
         self.problem: str | None = None  # of the last training
+        # Why answers of another tool can't be saved, by their keys
+        self.unsaved: dict[str, str] = {}
         self.is_training = False
         self._tokenizer = spacy.blank(lang)
+        for stored in store.texts.values():
+            if len(stored.text) > self._tokenizer.max_length:
+                expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
+                raise ValueError(f"{stored.key}: {expected}, got {len(stored.text):,}")
         self._random = numpy.random.default_rng(seed)
         # For the store and everything below. Training replaces `_nlp` and `_chosen` as a whole,
         # which needs no lock.
@@ -170,9 +178,10 @@ class AnnotationSession:
         self._measuring = [text.key for text in store.texts.values() if text.is_measuring]
         self._others = [text.key for text in store.texts.values() if not text.is_measuring]
         self._thread: threading.Thread | None = None
+        store.clear_leftovers(MODEL, DIR_VECTORS, RAW_FILE)
         model_path = store.folder / MODEL
         if (model_path / "config.cfg").exists():
-            self._nlp = spacy.load(model_path)
+            self._nlp = load_model(model_path)
         n_train = len(store.accepted(is_measuring=False))
         # A model that has seen few texts doesn't choose yet: see `ENOUGH_TO_CHOOSE`.
         choosing_model = None
@@ -235,7 +244,7 @@ class AnnotationSession:
                 raise UnknownTextError(f"key: expected that of a text, got {key!r}")
             stored = self.store.texts[key]
             answer = self.store.answers.get(key)
-            doc = self._tokenizer.make_doc(stored.text)
+            doc = self._tokenizer.make_doc(self._text_of(stored))
             version = 0  # There is no answer.
             spans: list[ProposedSpan] = []
             if answer is not None:
@@ -341,13 +350,22 @@ class AnnotationSession:
             if key not in self.store.texts:
                 raise UnknownTextError(f"key: expected that of a text, got {key!r}")
             stored = self.store.texts[key]
-            doc = self._tokenizer.make_doc(stored.text)
-            task = Task(stored.text, self._check_spans(doc, spans))
+            text = self._text_of(stored)
+            doc = self._tokenizer.make_doc(text)
+            task = Task(text, self._check_spans(doc, spans))
             earlier = self.store.answers.get(key)
             is_replaced = earlier is not None and earlier.version != seen_version
-            self.store.save(key, task, is_measuring=stored.is_measuring, is_left_out=is_left_out)
+            # Somebody may have moved the answer to the other file.
+            is_measuring = stored.is_measuring if earlier is None else earlier.is_measuring
+            self.store.save(key, task, is_measuring=is_measuring, is_left_out=is_left_out)
             self._note_change()
             return is_replaced
+
+    def _text_of(self, stored: StoredText) -> str:
+        """The text of a text of the session. If it has an answer, somebody may have edited the text
+        in the file of answers."""
+        answer = self.store.answers.get(stored.key)
+        return stored.text if answer is None else answer.task.text
 
     def answer_task(
         self, key: str, task: Task, *, is_left_out: bool = False, meta: Mapping[str, Any] = {}
@@ -359,23 +377,31 @@ class AnnotationSession:
         task (Task): The text and its entities.
         is_left_out (bool): Whether it is left out.
         meta (Mapping[str, Any]): What the other tool wants to know of the answer later.
-        RAISES (SessionError): If the text is longer than spaCy allows.
+        RAISES (SessionError): If the text is longer than spaCy allows or can't be UTF-8, or the
+            answer has a value that JSON doesn't have.
         RAISES (OSError): If the answer can't be saved.
         """
         if len(task.text) > self._tokenizer.max_length:
             expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
             raise SessionError(f"{expected}, got {len(task.text):,}")
+        if SURROGATE.search(task.text):
+            raise SessionError(f"expected a text that can be UTF-8, got {shown(task.text)}")
         with self._lock:
             earlier = self.store.answers.get(key)
             is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring
-            self.store.save(
-                key, task, is_measuring=is_measuring, is_left_out=is_left_out, meta=meta
-            )
+            try:
+                self.store.save(
+                    key, task, is_measuring=is_measuring, is_left_out=is_left_out, meta=meta
+                )
+            except ValueError as error:
+                raise SessionError(f"expected an answer that JSON can have: {error}") from None
+            self.unsaved.pop(key, None)
             self._note_change()
 
     def remove(self, key: str) -> bool:
         """Remove the answer to a text. Returns whether there was one."""
         with self._lock:
+            self.unsaved.pop(key, None)
             was_there = self.store.remove(key)
             if was_there:
                 self._note_change()
@@ -494,13 +520,13 @@ class AnnotationSession:
             n_texts=len(train_answers),
             n_entities=n_entities,
             n_measured=len(measure_answers),
-            f=f,
+            f=f if len(measure_answers) >= ENOUGH_MEASURING else None,
             expected_f=expected_f,
             seconds=round(time.monotonic() - begin, 3),
         )
         self._add_to_history(point)
         if is_better:
-            scores = {} if f is None else {"ents_f": f}
+            scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
         return Trained(nlp, training, loss, point)
 
@@ -549,14 +575,12 @@ class AnnotationSession:
     def _fit(self, answers: Sequence[Answer]) -> tuple[Language, dict[str, Any], float]:
         """Train the model of `fit`, but without a hidden layer, on answers. Returns the pipeline,
         the block [training], and the loss."""
-        with tempfile.TemporaryDirectory(prefix="costner-") as folder:
+        with self.store.working_folder() as folder:
             # The corpus itself may get answers while it is read.
-            snapshot = Path(folder, "train.jsonl")
+            snapshot = folder / "train.jsonl"
             write_tasks(snapshot, [answer.task for answer in answers])
             vectors = None if self.vectors is None else str(self.vectors)
-            text = init(
-                Path(folder, "config.cfg"), lang=self.lang, train_path=snapshot, vectors=vectors
-            )
+            text = init(folder / "config.cfg", lang=self.lang, train_path=snapshot, vectors=vectors)
             # A hidden layer over the vectors would take twice as long.
             overrides = {"components.ner.model.hidden": 0}
             linear = load_linear(Config().from_str(text, overrides=overrides))
@@ -571,8 +595,8 @@ class AnnotationSession:
         """F of a pipeline on answers; None if no entity is annotated or predicted there."""
         if not answers:
             return None
-        with tempfile.TemporaryDirectory(prefix="costner-") as folder:
-            snapshot = Path(folder) / "measure.jsonl"
+        with self.store.working_folder() as folder:
+            snapshot = folder / "measure.jsonl"
             write_tasks(snapshot, [answer.task for answer in answers])
             examples = list(examples_to_measure(nlp, make_reader(snapshot)))
         f = nlp.evaluate(examples).get("ents_f")
@@ -637,6 +661,10 @@ class AnnotationSession:
                 "points": self.store.history,
                 "is_training": self.is_training,
                 "problem": self.problem,
+                # Of another tool's answers that can't be saved: their number, and why the last ones
+                # can't
+                "unsaved": len(self.unsaved),
+                "unsaved_problems": list(self.unsaved.values())[-N_PROBLEMS:],
                 "advice": self._advice(len(accepted) - len(measured), len(measured)),
                 "command": self._next_command(len(measured)),
             }
@@ -665,6 +693,20 @@ class AnnotationSession:
             options += ["--raw", str(raw_path)]
         options += ["--output", "training", "--calibrate", "--tune", "f"]
         return f"python -m spacy costner fit {shlex.join(options)}"
+
+
+def load_model(path: Path) -> Language:
+    """Load the last pipeline of a session.
+
+    RAISES (ValueError): If that fails, as somebody has changed its files, for example.
+    """
+    try:
+        return spacy.load(path)
+    except Exception as error:
+        raise ValueError(
+            f"{path}: expected the last pipeline of the session, which can't be loaded "
+            f"({type(error).__name__}: {error}). Remove the folder: a new one is trained"
+        ) from error
 
 
 def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:

@@ -5,7 +5,6 @@ models are left out, so that these have never met them.
 """
 
 import json
-import tempfile
 from pathlib import Path
 
 from ..saving import save_text
@@ -37,11 +36,12 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     # learned again.
     raw_path = store.folder / RAW_FILE
     vectors_path = store.folder / DIR_VECTORS
-    is_same_text = raw_path.exists() and raw_path.read_text(encoding="utf8") == raw_text
-    if is_same_text and are_learned_vectors(vectors_path):
+    # If somebody has saved the file in another encoding, its text is another one.
+    known_text = raw_path.read_text(encoding="utf8", errors="replace") if raw_path.exists() else ""
+    if known_text == raw_text and are_learned_vectors(vectors_path):
         return vectors_path
-    with tempfile.TemporaryDirectory(prefix="costner-") as folder:
-        path = Path(folder, RAW_FILE)
+    with store.working_folder() as folder:
+        path = folder / RAW_FILE
         path.write_text(raw_text, encoding="utf8")
         try:
             learn_vectors([path], vectors_path, lang=lang)

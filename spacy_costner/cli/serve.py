@@ -7,6 +7,7 @@ import socket
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import spacy
 import typer
@@ -20,6 +21,7 @@ from ..analysis.predictions import get_component
 from ..analysis.saved_strings import save_pipeline
 from ..progress import progress
 from ..readers import read_texts
+from ..readers.files import SURROGATE, encodable
 from ..saving import check_folder, locked
 from ..validation import require
 from .options import CodeOption, GpuOption
@@ -105,15 +107,19 @@ def serve_cli(
 
 
 def check_address(host: str, token: str | None) -> None:
-    """Check that there is a token if other computers may reach the address.
+    """Check that there is a token if other computers may reach the address, and that it can be
+    sent.
 
-    RAISES (ValueError): If there is no token, and the address isn't `LOOPBACK`.
+    RAISES (ValueError): If there is no token, and the address isn't `LOOPBACK`; or if the token
+        can't be UTF-8.
     """
     if host != LOOPBACK and not token:
         raise ValueError(
             f"--host: expected --token with it, or {LOOPBACK}, which only this computer can reach, "
             f"got {host}"
         )
+    if token and SURROGATE.search(token):
+        raise ValueError("--token: expected text that can be UTF-8, got bytes that can't")
 
 
 def require_server() -> Any:
@@ -146,6 +152,8 @@ def keep_settings(
     if labels is not None:
         names = [name.strip() for name in labels.split(",")]
         label_list = list(dict.fromkeys(filter(None, names)))  # each once, in order, no empty ones
+        if SURROGATE.search(labels):
+            raise ValueError(f"--labels: expected text that can be UTF-8, got {encodable(labels)}")
     if not label_list and needs_labels:
         raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
     saved_lang = saved.get("lang")
@@ -184,6 +192,11 @@ def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_tex
         f"{len(store.texts):,} texts, of which {n_measuring:,} measure; "
         f"{len(store.answers):,} have answers"
     )
+    if store.n_others:
+        typer.echo(
+            f"{store.n_others:,} annotated texts in {store.train_path.parent} are not answers of "
+            "this session. They stay there, and no model of the session learns them"
+        )
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
@@ -218,9 +231,7 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
             raise ValueError(
                 f"--port: expected a free one at {host}, got {port}: {error.strerror}"
             ) from None
-        address = f"http://{host}:{listener.getsockname()[1]}/"
-        if token:
-            address += f"?token={token}"
+        address = page_address(host, listener.getsockname()[1], token)
         typer.echo(f"Annotate at {address}  (Ctrl-C stops)")
         session.start()
         config = uvicorn.Config(make_app(session, token=token), log_level="warning")
@@ -228,3 +239,13 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
             uvicorn.Server(config).run(sockets=[listener])
         finally:
             session.stop()
+
+
+def page_address(host: str, port: int, token: str | None) -> str:
+    """The address of the page, with the token if there is one."""
+    # The colons of an IPv6 address stand in brackets.
+    host_in_address = f"[{host}]" if ":" in host else host
+    address = f"http://{host_in_address}:{port}/"
+    if token:
+        address += f"?token={quote(token, safe='')}"
+    return address

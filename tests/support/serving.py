@@ -1,5 +1,6 @@
 """`costner serve` in a process of its own, and its server in a thread."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -16,13 +17,21 @@ from spacy_costner.analysis.annotation_session import AnnotationSession
 
 @contextmanager
 def served(
-    folder: Path, *options: str, port: int = 0
+    folder: Path, *options: str, port: int = 0, temporary: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve a session by the command, in a process of its own, at a port; 0: a free one. Yields the
-    process and its address."""
+    """Serve a session by the command, in a process of its own, at a port; 0: a free one. Its
+    temporary files are written to a folder, or to that of the system. Yields the process and its
+    address."""
     command = [sys.executable, "-m", "spacy", "costner", "serve", str(folder), "--port", str(port)]
+    environment = dict(os.environ)
+    if temporary is not None:
+        environment["TMPDIR"] = str(temporary)
     process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*command, *options],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert process.stdout is not None
     lines: list[str] = []
