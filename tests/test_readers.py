@@ -896,8 +896,9 @@ def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path)
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     # WORDS are sentences of 8 and of 3 words.
-    assert lines[0] == "3 columns, separated by blanks, IOB1 tags"
-    assert lines[1:5] == ["1 docs", "2 sentences", "11 tokens", "4 entities"]
+    assert lines[0].startswith("esp.train: 3 columns, separated by blanks, IOB1 tags; ")
+    assert lines[0].endswith("; 1 docs; 4 entities (LOC 1, ORG 2, PER 1)")
+    assert lines[1:3] == ["2 sentences", "11 tokens"]
     (doc,) = read_corpus(output)
     assert entities([doc]) == ENTITIES
     assert len([*doc.sents]) == 2 and doc.has_unknown_spaces

@@ -27,8 +27,7 @@ from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import begins_sentences
 from ..progress import progress
-from ..readers import CorpusInfo
-from ..readers.corpus import AnyCorpus
+from ..readers import CorpusInfo, CorpusSummary, with_info
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
 from ..spans import keep_longest, spans_as_entities
@@ -203,6 +202,7 @@ class Check(NamedTuple):
     tokens: dict[str, int]  # the number of tokens of each corpus
     counts: list[tuple[str, int, int]]  # each label, with its number of entities in train and dev
     findings: list[Finding]  # errors first
+    corpora: Mapping[str, CorpusSummary] = {}  # how "train" and "dev" were read
 
     @property
     def has_errors(self) -> bool:
@@ -241,15 +241,17 @@ def check(
 
     # Read the corpora.
     corpora: dict[str, list[Example]] = {}
+    summaries: dict[str, CorpusSummary] = {}
     file_findings: list[Finding] = []
     for corpus, read in zip(("train", "dev"), find_corpora(nlp)):
         if read is None:  # There is no development corpus.
             if not can_be_fitted(config):
                 file_findings.append(Finding(ERROR, "config", NO_DEV))
             continue
-        examples, findings_of_corpus = read_corpus(nlp, corpus, read)
+        examples, info = read_corpus(nlp, corpus, read, ner.annotation.spans_key)
         corpora[corpus] = examples
-        file_findings += findings_of_corpus
+        summaries[corpus] = info.summary()
+        file_findings += find_file_problems(corpus, info)
 
     # Check them. The callback `before_init` may make evaluations more frequent.
     labels = init["components"].get(ner.name, {}).get("labels")
@@ -259,27 +261,38 @@ def check(
     vector_findings = check_static_vectors(nlp, ner, init["vectors"], train_docs)
     border_findings = check_sentence_starts(nlp, ner, corpora)
     findings = [*result.findings, *file_findings, *vector_findings, *border_findings]
-    return result._replace(findings=join_findings(findings))
+    return result._replace(findings=join_findings(findings), corpora=summaries)
 
 
 def read_corpus(
-    nlp: Language, corpus: str, read: Callable[[Language], Iterable[Example]]
-) -> tuple[list[Example], list[Finding]]:
-    """Read a corpus of the config. Our own reader also reports what is wrong with its files.
+    nlp: Language,
+    corpus: str,
+    read: Callable[[Language], Iterable[Example]],
+    spans_key: str | None,
+) -> tuple[list[Example], CorpusInfo]:
+    """Read a corpus of the config.
 
     nlp (Language): The pipeline.
     corpus (str): "train" or "dev".
     read (Callable[[Language], Iterable[Example]]): The reader: our own or another one.
-    RETURNS (tuple[list[Example], list[Finding]]): The examples, and what the reader reports.
+    spans_key (str | None): The key of `doc.spans` that has the entities of the component.
+    RETURNS (tuple[list[Example], CorpusInfo]): The examples, and what the reader reports.
     """
-    info = CorpusInfo()
-    if isinstance(read, AnyCorpus):  # our own reader
-        read.info = info
-    examples = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
-    findings = [Finding(WARNING, corpus, problem.as_text()) for problem in info.problems]
+    read, info = with_info(read, spans_key)
+    return list(progress(read(nlp), desc=f"read {corpus}", unit="doc")), info
+
+
+def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
+    """What is wrong with the files of a corpus.
+
+    corpus (str): "train" or "dev".
+    info (CorpusInfo): What its reader reports.
+    YIELDS (Finding): The findings.
+    """
+    for problem in info.problems:
+        yield Finding(WARNING, corpus, problem.as_text())
     if IO_WITHOUT_PREFIXES in info.schemes:
-        findings.append(Finding(WARNING, corpus, NO_PREFIXES))
-    return examples, findings
+        yield Finding(WARNING, corpus, NO_PREFIXES)
 
 
 def check_sentence_starts(

@@ -5,9 +5,9 @@ the development corpus. Without one, the training docs are divided into folds, a
 predicted by a model that was trained on the others: its docs are held out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +25,7 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import progress
-from ..readers import copy_without_annotation, examples_to_measure
+from ..readers import CorpusSummary, copy_without_annotation, examples_to_measure, with_info
 from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
@@ -97,6 +97,7 @@ class Fitted:
         tuning. None: no docs were held out.
     notes (Sequence[str]): What may make the scores on the development corpus misleading.
     learned (LearnedVectors | None): The vectors that were learned from raw text, if there is any.
+    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read, and what they have.
     """
 
     path: Path
@@ -110,6 +111,7 @@ class Fitted:
     held_out: dict[str, Any] | None = None
     notes: Sequence[str] = ()
     learned: LearnedVectors | None = None
+    corpora: Mapping[str, CorpusSummary] = field(default_factory=dict)
 
     @property
     def is_interrupted(self) -> bool:
@@ -186,6 +188,7 @@ class Fitted:
             "tuning": self.tuning,
             "held_out": self.held_out,
             "notes": self.notes,
+            "corpora": {name: corpus._asdict() for name, corpus in self.corpora.items()},
         }
 
     def as_text(self) -> str:
@@ -216,6 +219,10 @@ class Fitted:
         return text
 
 
+def ignore_corpus(name: str, corpus: CorpusSummary) -> None:
+    """Do nothing when a corpus was read: the default of `fit`."""
+
+
 def fit(
     config: Config | Path | None,
     output_path: Path,
@@ -232,6 +239,7 @@ def fit(
     cache: Path | None = None,
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
+    on_corpus: Callable[[str, CorpusSummary], None] = ignore_corpus,
 ) -> Fitted:
     """Train a linear model: see `train_linear`. Calibrate and tune it if asked, and save the
     pipeline. The model is evaluated only at the end.
@@ -255,6 +263,8 @@ def fit(
         twice and not kept, and the pipeline is saved after each epoch.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
+    on_corpus (Callable[[str, CorpusSummary], None]): Called when a corpus was read, before
+        training, with "train" or "dev" and how it was read.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the component of the config can't be trained, or not with these options
         and corpora; if something can't be read, or is in the way of the output; or if the trained
@@ -305,20 +315,31 @@ def fit(
 
     # Read the corpora. The development docs are read before training, too, so that errors in them
     # are found at once.
+    corpora: dict[str, CorpusSummary] = {}
+    train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
+    if cache is None:  # otherwise it is read in training
+        corpora["train"] = train_info.summary()
+        on_corpus("train", corpora["train"])
     paths = nlp.config.interpolate().get("paths", {})
     dev_source = str(paths.get("dev") or "development docs")
     dev: list[Example] = []
     notes: list[str] = []
     if dev_corpus is not None:
+        dev_corpus, dev_info = with_info(dev_corpus, ner.annotation.spans_key)
         dev_examples = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
+        corpora["dev"] = dev_info.summary()
+        on_corpus("dev", corpora["dev"])
         # Of several components, the first stands for all: they learn from the same docs.
         notes = find_faults(nlp, ner, dev, dev_source)
 
     # Train, evaluate and save. If somebody stops the evaluation, the pipeline is saved without
     # scores.
     outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
+    if cache is not None:
+        corpora["train"] = train_info.summary()
+        on_corpus("train", corpora["train"])
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
         scores_of_dev = nlp.evaluate(dev)
@@ -335,6 +356,7 @@ def fit(
         has_dev=dev_corpus is not None,
         notes=notes,
         learned=learned,
+        corpora=corpora,
     )
     if fitted.is_interrupted or not is_improved:
         return fitted

@@ -46,7 +46,8 @@ def check_text(checked: Check, n_places: int) -> str:
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])
     rows.append(["tokens", *checked.tokens.values()])
-    lines = [checked.component, "", text_table(rows)]
+    lines = [corpus.as_text(name) for name, corpus in checked.corpora.items()]
+    lines += ["", checked.component, "", text_table(rows)]
     for finding in checked.findings:
         line = f"\n{finding.severity}: {finding.corpus}: {finding.message}"
         if finding.places:

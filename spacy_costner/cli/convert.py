@@ -11,6 +11,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..analysis.conversion import Converted, convert
+from ..readers.context import MAX_LABELS
 from .command_line import command
 from .output import JsonOption, errors_shown, print_result
 
@@ -48,27 +49,24 @@ def convert_cli(
         names = [name.strip() for name in tag_names.split(",")]
     with errors_shown():
         converted = run(input_path, output_path, tag_names=names)
-    print_result(converted, converted_text(converted), print_json, output_path)
+    text = converted_text(converted, input_path.name)
+    print_result(converted, text, print_json, output_path)
 
 
-def converted_text(converted: Converted) -> str:
-    """Say what was read: the formats of the files, the size of the corpus, the number of entities
-    of each label, and what couldn't be read as it stands."""
-    forms: list[str] = []
-    for form, n_files in converted.found.formats.items():
-        if n_files > 1:
-            form = f"{n_files} x {form}"
-        forms.append(form)
-    forms += [f"{scheme} tags" for scheme in converted.found.schemes]
+def converted_text(converted: Converted, name: str) -> str:
+    """Say how the corpus was read, what it has, and what couldn't be read as it stands.
+
+    name (str): The name of the corpus.
+    """
+    corpus = converted.corpus
     lines = [
-        ", ".join(forms),
-        f"{converted.docs:,} docs",
+        corpus.as_text(name),
         f"{converted.sentences:,} sentences",
         f"{converted.tokens:,} tokens",
-        f"{sum(converted.labels.values()):,} entities",
     ]
-    lines += [f"  {label}: {n_spans:,}" for label, n_spans in converted.labels.items()]
     if converted.missing:
         lines.append(f"{converted.missing:,} tokens without annotation")
-    lines += [f"warning: {problem.as_text()}" for problem in converted.found.problems]
+    if len(corpus.labels) > MAX_LABELS:
+        lines += [f"  {label}: {n_spans:,}" for label, n_spans in corpus.labels.items()]
+    lines += [f"warning: {problem.as_text()}" for problem in corpus.problems]
     return "\n".join(lines)

@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
+from tqdm import tqdm
 from typer import Argument, Option
 
-from ..analysis.fitting import Fitted, fit
+from ..analysis.fitting import Fitted, fit, ignore_corpus
+from ..readers import CorpusSummary
 from .command_line import command, words_of_command
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
@@ -27,7 +29,7 @@ from .output import JsonOption, errors_shown, print_result
         "raw_paths": Option("--raw", exists=True, show_default=False),
         "cache": Option("--cache", file_okay=False),
     },
-    without=("overrides", "command"),
+    without=("overrides", "command", "on_corpus"),
 )
 def fit_cli(
     run: partial[Fitted],  # `fit` with the options that `command` adds
@@ -65,5 +67,23 @@ def fit_cli(
         new_config_path = output_path / "config.cfg"
     # spaCy's hint to fill the config first is left out, as `fit` does that.
     with errors_shown(), show_validation_error(config_path or new_config_path, hint_fill=False):
-        fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
+        fitted = run(
+            config_path,
+            output_path,
+            overrides=overrides,
+            command=words_of_command(ctx),
+            # JSON has it in the result.
+            on_corpus=ignore_corpus if print_json else print_corpus,
+        )
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)
+
+
+def print_corpus(name: str, corpus: CorpusSummary) -> None:
+    """Print how a corpus was read, before the model is trained on it.
+
+    name (str): "train" or "dev".
+    """
+    with tqdm.external_write_mode():
+        typer.echo(corpus.as_text(name))
+        if corpus.problems:
+            typer.echo(corpus.problems_text())

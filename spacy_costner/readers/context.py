@@ -1,11 +1,13 @@
 """The `Context` that the reader of a file is given.
 
 It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`. To the latter the
-reader reports the format of the file, and each *problem*: something that the file has but docs
-can't have, such as a span that ends within a token.
+reader reports the format of the file, what it guessed about it, and each *problem*: something that
+the file has but docs can't have, such as a span that ends within a token. Commands print the
+`CorpusSummary` that it makes.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,6 +23,9 @@ as its annotated doc."""
 
 MAX_PLACES = 3
 """The number of places of a problem that are shown. Later places are only counted."""
+
+MAX_LABELS = 12
+"""The number of labels of a corpus that its line shows. Others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +88,118 @@ class Problem(NamedTuple):
         return "\n    ".join([f"{self.message} ({self.n:,})", *self.places])
 
 
-class CorpusInfo:
-    """The formats, tag schemes and problems of a corpus, collected while it is read.
+class CorpusSummary(NamedTuple):
+    """How a corpus was read, and what it has.
 
     formats (dict[str, int]): The number of files of each format.
+    columns (dict[str, int]): The number of files in which the same columns were read, by the
+        sentence that says which.
     schemes (dict[str, int]): The number of files of each tag scheme.
+    docs (int): The number of docs.
+    entities (int): The number of entities, or of spans with the option `spans_key`.
+    labels (dict[str, int]): The number of entities of each label, in alphabetical order.
+    problems (list[Problem]): What was left out or read otherwise than it stands in a file, and why.
+    """
+
+    formats: dict[str, int]
+    columns: dict[str, int]
+    schemes: dict[str, int]
+    docs: int
+    entities: int
+    labels: dict[str, int]
+    problems: list[Problem]
+
+    def as_text(self, name: str) -> str:
+        """One line about the corpus, which begins with its name. Problems aren't part of it."""
+        schemes = {f"{scheme} tags": n for scheme, n in self.schemes.items()}
+        parts = [
+            ", ".join([*with_counts(self.formats), *with_counts(schemes)]),
+            *with_counts(self.columns),
+            f"{self.docs:,} docs",
+            f"{self.entities:,} entities{self._labels_text()}",
+        ]
+        return f"{name}: {'; '.join(parts)}"
+
+    def problems_text(self) -> str:
+        """A line for each problem, and the first place of the first one. "": there are none."""
+        lines = [f"    {problem.message} ({problem.n:,})" for problem in self.problems]
+        for problem in self.problems[:1]:
+            lines[1:1] = [f"        {place}" for place in problem.places[:1]]
+        return "\n".join(lines)
+
+    def _labels_text(self) -> str:
+        """The labels with their numbers of entities in parentheses. "": there are none."""
+        if not self.labels:
+            return ""
+        counts = [f"{label} {n:,}" for label, n in self.labels.items()]
+        if len(counts) > MAX_LABELS:
+            counts[MAX_LABELS:] = [f"{len(counts) - MAX_LABELS} more labels"]
+        return f" ({', '.join(counts)})"
+
+
+def with_counts(n_files: Mapping[str, int]) -> list[str]:
+    """The keys of a count of files, each with its number of files if it has several."""
+    return [key if n == 1 else f"{n:,} x {key}" for key, n in n_files.items()]
+
+
+class CorpusInfo:
+    """What readers report of a corpus, collected while it is read: formats, columns, tag schemes,
+    problems, and the number of docs and entities.
+
+    formats (dict[str, int]): The number of files of each format.
+    columns (dict[str, int]): The number of files in which the same columns were read.
+    schemes (dict[str, int]): The number of files of each tag scheme.
+    labels (dict[str, int]): The number of entities of each label.
+    n_docs (int): The number of docs.
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything, before the corpus is read again."""
         self.formats: dict[str, int] = Counter()
+        self.columns: dict[str, int] = Counter()
         self.schemes: dict[str, int] = Counter()
+        self.labels: dict[str, int] = Counter()
+        self.n_docs = 0
         self._problems: dict[str, Problem] = {}
 
-    def add_file(self, format_name: str, scheme: str = "") -> None:
-        """Count a file of a format and, if it has tags, of a scheme."""
+    def add_file(self, format_name: str, scheme: str = "", columns: str = "") -> None:
+        """Count a file.
+
+        format_name (str): Its format.
+        scheme (str): The scheme of its tags. "": it has no tags.
+        columns (str): Which of its columns are read, if it has columns.
+        """
         self.formats[format_name] += 1
         if scheme:
             self.schemes[scheme] += 1
+        if columns:
+            self.columns[columns] += 1
+
+    def add_doc(self, doc: Doc, spans_key: str | None = None) -> None:
+        """Count a doc and its entities.
+
+        doc (Doc): The doc.
+        spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
+            `doc.ents` count.
+        """
+        self.n_docs += 1
+        for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
+            self.labels[span.label_] += 1
+
+    def summary(self) -> CorpusSummary:
+        """What was read so far."""
+        return CorpusSummary(
+            formats=dict(self.formats),
+            columns=dict(self.columns),
+            schemes=dict(self.schemes),
+            docs=self.n_docs,
+            entities=sum(self.labels.values()),
+            labels=dict(sorted(self.labels.items())),
+            problems=self.problems,
+        )
 
     def add_problem(
         self, message: str, place: FilePlace | None, text: str = "", *, more: int = 0

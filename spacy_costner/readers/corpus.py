@@ -83,7 +83,9 @@ def read_docs(
         docs = _read_nonempty(file, Context(nlp, options, file_info, predicted))
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
-        yield from docs
+        for doc in docs:
+            file_info.add_doc(doc, options.spans_key)
+            yield doc
         if info is None:
             for problem in file_info.problems:
                 warnings.warn(problem.as_text(), stacklevel=2)
@@ -273,8 +275,8 @@ class AnyCorpus(Corpus):
 
     options (ReadOptions): How to read the files, where there are several ways.
     predicted (Predicted): The docs that the tokenizer has made, until an example takes them.
-    info (CorpusInfo | None): Formats, schemes and problems are added to it. None: problems become
-        warnings.
+    info (CorpusInfo | None): What is read and the problems are added to it, after it was cleared.
+        None: problems become warnings.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -292,6 +294,8 @@ class AnyCorpus(Corpus):
         nlp (Language): The pipeline.
         YIELDS (Example): What the augmenter makes of the examples: see `make_reader`.
         """
+        if self.info is not None:
+            self.info.clear()  # of an earlier reading
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
             docs = islice(docs, self.limit)
@@ -378,6 +382,33 @@ def examples_to_measure(
         if file_tokens:
             eg = Example(as_spacy_applies(eg.reference), eg.reference)
         yield eg
+
+
+def with_info(
+    corpus: Callable[[Language], Iterable[Example]], spans_key: str | None = None
+) -> tuple[Callable[[Language], Iterable[Example]], CorpusInfo]:
+    """Let a reader of examples report what it reads.
+
+    corpus (Callable): The reader: our own, or another one, such as spaCy's.
+    spans_key (str | None): The key of `doc.spans` whose spans count as entities, if the reader
+        isn't our own. None: those of `doc.ents` count.
+    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and what it reports. With
+        every reading the report begins anew.
+    """
+    info = CorpusInfo()
+    if isinstance(corpus, AnyCorpus):
+        corpus = copy(corpus)  # training may use the reader, too
+        corpus.info = info
+        return corpus, info
+
+    def read(nlp: Language) -> Iterator[Example]:
+        info.clear()
+        info.add_file("another reader")
+        for eg in corpus(nlp):
+            info.add_doc(eg.reference, spans_key)
+            yield eg
+
+    return read, info
 
 
 def make_reader(
