@@ -27,14 +27,14 @@ from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import begins_sentences
 from ..progress import progress
-from ..readers import CorpusInfo, CorpusSummary, with_info
+from ..readers import DEFAULTS, CorpusInfo, CorpusSummary, ReadOptions, with_info
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
 from ..spans import keep_longest, spans_as_entities
 from ..tags import Tags
 from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
-from .loading import read_config
+from .loading import read_config, with_reading
 from .predictions import get_component
 from .preparation import can_be_fitted, find_corpora
 
@@ -215,6 +215,7 @@ def check(
     *,
     overrides: dict[str, Any] = {},  # noqa: B006
     name: str | None = None,
+    reading: ReadOptions = DEFAULTS,
 ) -> Check:
     """Check the corpora of a config for `spacy train` or `fit`, and whether the config fits them.
     The config may lack a development corpus if `fit` can train it.
@@ -222,11 +223,12 @@ def check(
     config_path (Path): The config.
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
     name (str | None): The name of the component, if the config has several.
+    reading (ReadOptions): How to read the corpora. These options replace those of the config.
     RETURNS (Check): The counts of the corpora, and what was found.
     RAISES (ValueError): If there is no such component or an unknown setting, or the config or a
         corpus can't be read.
     """
-    config = read_config(config_path, overrides)
+    config = with_reading(read_config(config_path, overrides), reading)
     check_settings(config, config_path)
     nlp = load_model_from_config(config, auto_fill=True)
     names = [pipe.name for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]

@@ -39,7 +39,9 @@ def convert(
     output_path: Path,
     *,
     n_sents: int | None = None,
-    column: int | None = None,
+    token_column: int | str | None = None,
+    tag_column: int | str | None = None,
+    scheme: str | None = None,
     tag_names: list[str] | None = None,
     incorrect_spans_key: str | None = None,
     spans_key: str | None = None,
@@ -51,7 +53,11 @@ def convert(
     input_path (Path): Annotated corpus: a file or folder.
     output_path (Path): Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv.
     n_sents (int | None): Sentences per doc, 0 for all of a file.
-    column (int | None): Column of the tags, from 2 or from -1.
+    token_column (int | str | None): Column of the tokens: a number from 1, or from -1 at the end,
+        or a name.
+    tag_column (int | str | None): Column of the tags, given in the same way, or a key of the column
+        MISC.
+    scheme (str | None): Tag scheme, if it isn't to be found from the tags: see docs/data.md.
     tag_names (list[str] | None): The names of tags that are numbers, in their order.
     incorrect_spans_key (str | None): Span group for rejected spans.
     spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
@@ -67,7 +73,9 @@ def convert(
     check_file(output_path, [input_path])
     options = ReadOptions(
         n_sents=n_sents,
-        column=column,
+        token_column=token_column,
+        tag_column=tag_column,
+        scheme=scheme,
         tag_names=tag_names,
         incorrect_spans_key=incorrect_spans_key,
         spans_key=spans_key,

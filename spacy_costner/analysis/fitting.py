@@ -25,14 +25,21 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import progress
-from ..readers import CorpusSummary, copy_without_annotation, examples_to_measure, with_info
+from ..readers import (
+    DEFAULTS,
+    CorpusSummary,
+    ReadOptions,
+    copy_without_annotation,
+    examples_to_measure,
+    with_info,
+)
 from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
 from .initial_config import check_raw_option, check_vectors_option, init
-from .loading import read_config
+from .loading import read_config, with_reading
 from .predictions import (
     DevPredictions,
     evaluate_dev,
@@ -237,6 +244,7 @@ def fit(
     n_seeds: int = 1,
     file_tokens: bool = False,
     cache: Path | None = None,
+    reading: ReadOptions = DEFAULTS,
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
     on_corpus: Callable[[str, CorpusSummary], None] = ignore_corpus,
@@ -261,6 +269,7 @@ def fit(
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
     cache (Path | None): Folder for features and targets, if memory is too small: docs are read
         twice and not kept, and the pipeline is saved after each epoch.
+    reading (ReadOptions): How to read the corpora. These options replace those of the config.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
     on_corpus (Callable[[str, CorpusSummary], None]): Called when a corpus was read, before
@@ -278,7 +287,13 @@ def fit(
     if raw_paths:
         check_raw_option(vectors, "linear")
         learned = learn_for_corpus(
-            raw_paths, output_path, config, overrides, lang=lang, train_path=train_path
+            raw_paths,
+            output_path,
+            config,
+            overrides,
+            lang=lang,
+            train_path=train_path,
+            reading=reading,
         )
         vectors = str(learned.path)
     complete_config = find_config(
@@ -289,6 +304,7 @@ def fit(
         dev_path=dev_path,
         vectors=vectors,
         aim=tune,
+        reading=reading,
         overrides=overrides,
         command=command,
     )
@@ -622,6 +638,7 @@ def learn_for_corpus(
     *,
     lang: str | None,
     train_path: Path | None,
+    reading: ReadOptions,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the training corpus, and save them in the output folder. The
     language and the corpus are those of the config, if there is one. See `fit` for the arguments.
@@ -631,7 +648,7 @@ def learn_for_corpus(
     if config is None:
         if train_path is None:
             raise ValueError(NO_CORPUS)
-        return learn_beside(raw_paths, train_path, output_path, lang or "en")
+        return learn_beside(raw_paths, train_path, output_path, lang or "en", reading)
     if isinstance(config, Path):
         # The vectors don't depend on the development corpus.
         config = read_with_paths(config, overrides, train_path, dev_path=None)
@@ -639,7 +656,7 @@ def learn_for_corpus(
     complete = Config(Language.default_config).merge(config).interpolate()
     corpus_path = complete["paths"].get("train")
     train_path = None if corpus_path is None else Path(corpus_path)
-    return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"])
+    return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"], reading)
 
 
 def find_config(
@@ -651,6 +668,7 @@ def find_config(
     dev_path: Path | None,
     vectors: str | None,
     aim: str | None,
+    reading: ReadOptions,
     overrides: Mapping[str, Any],
     command: str,
 ) -> Config:
@@ -669,11 +687,13 @@ def find_config(
             dev_path=dev_path,
             vectors=vectors,
             aim=aim,
+            reading=reading,
             command=command,
         )
     # A file still needs its settings; a `Config` object already has all of them.
     if isinstance(config, Path):
         config = read_with_paths(config, overrides, train_path, dev_path)
+    config = with_reading(config, reading)
     if vectors is not None:
         config = with_static_vectors(config, vectors)
     return config
@@ -687,6 +707,7 @@ def write_config(
     dev_path: Path | None,
     vectors: str | None,
     aim: str | None,
+    reading: ReadOptions,
     command: str,
 ) -> Path:
     """Let `init` make a config for the corpora, and write it to the output folder. See `fit` for
@@ -707,6 +728,7 @@ def write_config(
         dev_path=dev_path,
         vectors=vectors,
         aim=aim,
+        reading=reading,
         command=command,
     )
     if path.exists() and path.read_text(encoding="utf8") != text:

@@ -11,8 +11,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..analysis.conversion import Converted, convert
+from ..readers import ReadOptions
 from ..readers.context import MAX_LABELS
-from .command_line import command
+from .command_line import command, reads_corpora
 from .output import JsonOption, errors_shown, print_result
 
 
@@ -20,11 +21,11 @@ from .output import JsonOption, errors_shown, print_result
     convert,
     options={
         "n_sents": Option("--n-sents", "-n", min=0),
-        "column": Option(show_default="the last"),
         "lang": Option("--lang", "-l"),
     },
-    without=("tag_names",),
+    without=("token_column", "tag_column", "scheme", "tag_names"),
 )
+@reads_corpora
 def convert_cli(
     run: partial[Converted],  # `convert` with the options that `command` adds
     input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
@@ -32,6 +33,7 @@ def convert_cli(
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")
     ],
     *,
+    reading: ReadOptions,
     tag_names: Annotated[
         str | None, Option("--tag-names", help="Comma-separated names of tags that are numbers")
     ] = None,
@@ -48,7 +50,14 @@ def convert_cli(
     if tag_names:
         names = [name.strip() for name in tag_names.split(",")]
     with errors_shown():
-        converted = run(input_path, output_path, tag_names=names)
+        converted = run(
+            input_path,
+            output_path,
+            token_column=reading.token_column,
+            tag_column=reading.tag_column,
+            scheme=reading.scheme,
+            tag_names=names,
+        )
     text = converted_text(converted, input_path.name)
     print_result(converted, text, print_json, output_path)
 

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from typer import Argument, Option
 
 from ..analysis.fitting import Fitted, fit, ignore_corpus
-from ..readers import CorpusSummary
-from .command_line import command, words_of_command
+from ..readers import CorpusSummary, ReadOptions
+from .command_line import command, reads_corpora, words_of_command
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 
@@ -29,8 +29,9 @@ from .output import JsonOption, errors_shown, print_result
         "raw_paths": Option("--raw", exists=True, show_default=False),
         "cache": Option("--cache", file_okay=False),
     },
-    without=("overrides", "command", "on_corpus"),
+    without=("reading", "overrides", "command", "on_corpus"),
 )
+@reads_corpora
 def fit_cli(
     run: partial[Fitted],  # `fit` with the options that `command` adds
     ctx: typer.Context,
@@ -42,6 +43,7 @@ def fit_cli(
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
     ] = ...,  # type: ignore[assignment]  # required, though it stands after an optional argument
     *,
+    reading: ReadOptions,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
@@ -70,6 +72,7 @@ def fit_cli(
         fitted = run(
             config_path,
             output_path,
+            reading=reading,
             overrides=overrides,
             command=words_of_command(ctx),
             # JSON has it in the result.

@@ -8,14 +8,15 @@ the file has but docs can't have, such as a span that ends within a token. Comma
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from spacy.language import Language
 from spacy.tokens import Doc
 
 from .files import FilePlace
+from .schemes import TagScheme, check_scheme
 
 Predicted = WeakKeyDictionary[Doc, Doc]
 """Maps an annotated doc to the doc that the tokenizer made of the same text. An entry lasts as long
@@ -35,10 +36,19 @@ class ReadOptions:
     n_sents (int | None): The number of sentences of a doc, for formats that have sentences. 0: a
         doc has all sentences up to the next -DOCSTART- line or the end of the file. None: the same
         if there are -DOCSTART- lines; otherwise each sentence is a doc.
-    column (int | None): The number of the column that has the tags, for files of columns: at least
-        2 from the left, where the first column is 1, or negative from the right, where the last
-        column is -1. None: the last column. For WebAnno TSV, the column that has the labels, at
-        least 4 or negative. None: the column of named entities, or the only feature.
+    token_column (int | str | None): The column that has the tokens, for files of columns: its
+        number from the left, where the first column is 1, or from the right, where the last column
+        is -1; or its name, if the file has names of columns. None: the first column that isn't a
+        number of the token, or the column FORM.
+    tag_column (int | str | None): The column that has the tags, given in the same way, or a key of
+        the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
+        labels, or the only key or named column with tags. For WebAnno TSV, the number of the
+        column that has the labels, at least 4 or negative. None: the column of named entities, or
+        the only feature.
+    scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
+        of these with "-suffix" if the prefix stands behind the label; or "labels" if there are no
+        prefixes. None: it is found from the tags.
+    column (int | None): Another name of `tag_column`.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
@@ -49,10 +59,13 @@ class ReadOptions:
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
         of training. False: they don't, and training doesn't cut docs there either.
-    RAISES (ValueError): If a number is out of its range.
+    RAISES (ValueError): If a number is out of its range, or there is no such scheme.
     """
 
     n_sents: int | None = None
+    token_column: int | str | None = None
+    tag_column: int | str | None = None
+    scheme: str | None = None
     column: int | None = None
     tag_names: list[str] | None = None
     incorrect_spans_key: str | None = None
@@ -63,9 +76,26 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.n_sents is not None and self.n_sents < 0:
             raise ValueError(f"n_sents: expected a number of at least 0, got {self.n_sents}")
-        if self.column in (0, 1):
-            expected = "the column of the tags, from 2, or from -1 at the end"
-            raise ValueError(f"column: expected {expected}, got {self.column}")
+        if self.column is not None:
+            if self.tag_column not in (None, self.column):
+                got = f"got {self.column} and {self.tag_column!r}"
+                raise ValueError(f"column: expected it or tag_column, not both, {got}")
+            object.__setattr__(self, "tag_column", self.column)  # the object is frozen
+        for name in ("token_column", "tag_column"):
+            if getattr(self, name) in (0, ""):
+                expected = "expected a number from 1, or from -1 at the end, or a name"
+                raise ValueError(f"{name}: {expected}, got {getattr(self, name)!r}")
+        if self.tag_column is not None and self.tag_column == self.token_column:
+            expected = "expected another column than that of the tokens"
+            raise ValueError(f"tag_column: {expected}, got {self.tag_column!r}")
+        if self.scheme is not None:
+            object.__setattr__(self, "scheme", check_scheme(self.scheme))
+
+    def settings(self) -> dict[str, Any]:
+        """The options that aren't None, as settings of the reader in a config."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        del values["column"]  # it is `tag_column`
+        return {name: value for name, value in values.items() if value is not None}
 
 
 DEFAULTS = ReadOptions()
@@ -234,9 +264,12 @@ class Context(NamedTuple):
     predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
         it, as a spaCy example needs both an annotated doc and one without annotation. None: they
         are not kept.
+    scheme (TagScheme | None): The scheme of the tags in all files of the corpus. None: it is found
+        from the tags of the file.
     """
 
     nlp: Language
     options: ReadOptions
     info: CorpusInfo
     predicted: Predicted | None = None
+    scheme: TagScheme | None = None

@@ -10,7 +10,7 @@ the others in files of their own.
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain, islice
@@ -27,7 +27,7 @@ from spacy.training import Corpus, Example
 from ..spans import entities_as_spans
 from ..validation import require
 from .brat import read_brat
-from .columns import read_columns
+from .columns import read_columns, read_tokens
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_metadata
 from .files import (
@@ -43,6 +43,7 @@ from .files import (
     shown,
 )
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
+from .schemes import TagCounts, TagScheme, find_scheme
 from .sentences import (
     copy_sentences,
     copy_without_annotation,
@@ -78,9 +79,11 @@ def read_docs(
         line.
     RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
-    for file in corpus_files(Path(path)):
+    files = corpus_files(Path(path))
+    scheme = _find_scheme_of_columns(files, options)
+    for file in files:
         file_info = CorpusInfo() if info is None else info
-        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted))
+        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted, scheme))
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
         for doc in docs:
@@ -89,6 +92,31 @@ def read_docs(
         if info is None:
             for problem in file_info.problems:
                 warnings.warn(problem.as_text(), stacklevel=2)
+
+
+def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
+    """Find the scheme of the tags in all files of columns of a corpus, which are read once for
+    this. A file alone may not show it: it may have one tag, such as S-LOC.
+
+    RETURNS (TagScheme | None): The scheme. None: there are fewer than two files of columns, so the
+        scheme is found when the file is read.
+    RAISES (CorpusError): If one of the files can't be read, or the tags aren't of one scheme.
+    """
+    files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
+    if len(files) < 2:
+        return None
+    counts = TagCounts()
+    for file in files:
+        tokens, place_of, *_ = read_tokens(file, options, CorpusInfo())
+        counts.add(tokens.tags, tokens.sent_start, place_of)
+    return find_scheme(counts, options.scheme)
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether `read_file` reads a file as columns."""
+    if path.is_dir() or path.suffix in (DOCBIN, BRAT_ANNOTATION) or is_text_of_brat(path):
+        return False
+    return not (is_webanno(read_head(path)) or is_json(path))
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
@@ -418,6 +446,9 @@ def make_reader(
     limit: int = 0,
     augmenter: Callable[[Language, Example], Iterable[Example]] | None = None,
     n_sents: int | None = None,
+    token_column: int | str | None = None,
+    tag_column: int | str | None = None,
+    scheme: str | None = None,
     column: int | None = None,
     tag_names: list[str] | None = None,
     incorrect_spans_key: str | None = None,
@@ -437,15 +468,19 @@ def make_reader(
     limit (int): The number of docs that are read. 0: all.
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.
-    n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
-        `ReadOptions`.
+    n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
+        doc_id, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
-    RAISES (ValueError): If there is no path, or a number is out of its range.
+    RAISES (ValueError): If there is no path, a number is out of its range, or there is no such
+        scheme.
     """
     if path is None:
         raise ValueError(Errors.E913)
     options = ReadOptions(
         n_sents=n_sents,
+        token_column=token_column,
+        tag_column=tag_column,
+        scheme=scheme,
         column=column,
         tag_names=tag_names,
         incorrect_spans_key=incorrect_spans_key,

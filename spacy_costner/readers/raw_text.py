@@ -13,6 +13,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from .context import DEFAULTS, ReadOptions
 from .files import (
     BOM,
     BRAT_ANNOTATION,
@@ -113,7 +114,12 @@ def can_be_text(path: Path) -> bool:
     return bool(text.strip()) and "\0" not in text and replacement not in text
 
 
-def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> Iterator[ResultT]:
+def map_docs(
+    function: Callable[[Doc], ResultT],
+    nlp: Language,
+    path: Path,
+    options: ReadOptions = DEFAULTS,
+) -> Iterator[ResultT]:
     """Call a function with each doc of a file of raw text, and yield what it returns. The function
     must not keep the doc: it can't be used after the call, so that memory doesn't grow with the
     text.
@@ -122,6 +128,7 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
         a long line several: see `cut_line`.
+    options (ReadOptions): How to read a corpus, where there are several ways.
     YIELDS (ResultT): What the function returns for each doc.
     RAISES (CorpusError): If it can't be read; the message names it and, if there are lines, the
         line.
@@ -133,7 +140,7 @@ def map_docs(function: Callable[[Doc], ResultT], nlp: Language, path: Path) -> I
         with path.open("rb") as file:
             yield from _map_lines(function, nlp, file, path)
     else:
-        yield from map(function, read_texts(nlp, path))
+        yield from map(function, read_texts(nlp, path, options))
 
 
 def _map_lines(
