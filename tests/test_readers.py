@@ -32,7 +32,8 @@ from spacy_costner.readers import (
     write_tasks,
 )
 from spacy_costner.readers.documents import extension_key
-from spacy_costner.readers.schemes import decode_tags
+from spacy_costner.readers.files import FilePlace
+from spacy_costner.readers.schemes import PREFIXES_OF_SCHEME, TagCounts, decode_tags, find_scheme
 from spacy_costner.readers.tasks import TaskToken
 
 from .support.commands import run
@@ -199,31 +200,34 @@ def begin_by_conlleval(tags: list[str]) -> list[bool]:
     for tag in tags:
         prefix, _, label = tag.partition("-")
         start = prefix in "BSU" and label != ""
-        start = start or (before_prefix in "ESLU" and before_label != "" and prefix in "EILB")
-        start = start or (before_prefix == "O" and prefix in "EIL")
+        start = start or (before_prefix in "ESLU" and before_label != "" and prefix in "EILMB")
+        start = start or (before_prefix == "O" and prefix in "EILM")
         start = start or (prefix not in "O" and before_label != label)
         begins.append(start)
         before_prefix, before_label = prefix, label
     return begins
 
 
-PREFIXES = st.sampled_from(["IOB", "BILUO", "BIOES", "IO", "IOE"])
+SCHEMES = st.sampled_from([*PREFIXES_OF_SCHEME])
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_entities_begin_where_conlleval_lets_them_begin(data: st.DataObject) -> None:
     """The tags are in any order. They have the prefixes of a scheme and the labels X and Y."""
-    prefixes = data.draw(PREFIXES)
+    name = data.draw(SCHEMES)
+    prefixes = [*PREFIXES_OF_SCHEME[name], "O"]
     entity_tags = [f"{p}-{label}" for p in prefixes if p != "O" for label in "XY"]
     sentence = st.lists(st.sampled_from([*entity_tags, "O"]), min_size=1, max_size=7)
     sentences = data.draw(st.lists(sentence, min_size=1, max_size=4))
     tags = [tag for sentence in sentences for tag in sentence]
     is_sent_start = [i == 0 for sentence in sentences for i in range(len(sentence))]
 
-    ent_iob, *_ = decode_tags(
-        tags, numpy.asarray(is_sent_start), lambda i, message: AssertionError(message)
-    )
+    sent_start = numpy.asarray(is_sent_start)
+    counts = TagCounts()
+    counts.add(tags, sent_start, lambda token: FilePlace(Path("a"), token))
+    scheme = find_scheme(counts, name)
+    ent_iob, *_ = decode_tags(tags, sent_start, scheme)
 
     begins = [begin for sentence in sentences for begin in begin_by_conlleval(sentence)]
     assert (ent_iob == 3).tolist() == begins  # 3 is B for spaCy
@@ -874,7 +878,11 @@ def test_problems_of_a_corpus_are_warnings_in_training(tmp_path: Path) -> None:
     "options, message",
     [
         ({"n_sents": -1}, "n_sents: expected a number of at least 0, got -1"),
-        ({"column": 1}, "column: expected the column of the tags, from 2"),
+        ({"tag_column": 0}, "tag_column: expected a number from 1, or from -1 at the end"),
+        ({"token_column": ""}, "token_column: expected a number from 1, .* or a name, got ''"),
+        ({"column": 2, "tag_column": 3}, "column: expected it or tag_column, not both"),
+        ({"token_column": 2, "tag_column": 2}, "tag_column: expected another column"),
+        ({"scheme": "IOB"}, "scheme: expected one of IO, IOB1, IOB2, .* or labels, got 'IOB'"),
         ({"path": None}, r"\[E913\] Corpus path can't be None"),  # of spaCy
     ],
 )
@@ -896,8 +904,9 @@ def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path)
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     # WORDS are sentences of 8 and of 3 words.
-    assert lines[0] == "3 columns, separated by blanks, IOB1 tags"
-    assert lines[1:5] == ["1 docs", "2 sentences", "11 tokens", "4 entities"]
+    assert lines[0].startswith("esp.train: 3 columns, separated by blanks, IOB1 tags; ")
+    assert lines[0].endswith("; 1 docs; 4 entities (LOC 1, ORG 2, PER 1)")
+    assert lines[1:3] == ["2 sentences", "11 tokens"]
     (doc,) = read_corpus(output)
     assert entities([doc]) == ENTITIES
     assert len([*doc.sents]) == 2 and doc.has_unknown_spaces
@@ -909,7 +918,7 @@ def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path)
         ("Kim B-PER\nis\n", "b.spacy", [], "a.conll, line 2: expected 2 columns, got 1"),
         ("Kim B-PER\n", "b.xml", [], "expected a name that ends in .spacy, .jsonl"),
         ("Kim B-PER\n", "a.conll", [], "expected another file than the input"),
-        ("Kim B-PER\n", "b.spacy", ["--column", 1], "column: expected the column of the tags"),
+        ("Kim B-PER\n", "b.spacy", ["--tag-column", 1], "tag_column: expected another column"),
     ],
 )
 def test_convert_says_what_is_wrong_and_writes_nothing(

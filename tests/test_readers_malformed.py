@@ -384,11 +384,11 @@ def errors_of_rows(output: Path) -> list[str]:
 
 @pytest.mark.parametrize("column", [3, -2, -5])
 def test_a_column_that_a_file_does_not_have_is_named(column: int, tmp_path: Path) -> None:
-    """The file has two, and tags are never in the first, that of the words."""
+    """The file has two, and the first of them has the words."""
     path = tmp_path / "corpus.conll"
     path.write_text(GOOD_COLUMNS)
 
-    message = rf"column: expected a column .* from 2 to 2, got {column}$"
+    message = rf"line 1: tag_column: expected a.* column .*, got {column}$"
     with pytest.raises(CorpusError, match=message):
         read_corpus(path, column=column)
 

@@ -148,9 +148,11 @@ def test_the_column_of_the_labels_can_be_named(tmp_path: Path) -> None:
         assert entities(doc) == [("Kim", "PER")]
     # Columns count from 1. The first three are the number, the offsets and the token.
     columns = re.escape("{4: 'POS.PosValue', 5: 'Span.kind', 6: 'Span.note'}, got None")
-    with pytest.raises(CorpusError, match=f"note.tsv, line 7: expected .* `column`, .*{columns}"):
+    with pytest.raises(
+        CorpusError, match=f"note.tsv, line 7: expected .* `tag_column`, .*{columns}"
+    ):
         read_corpus(path)
-    with pytest.raises(CorpusError, match=r"note.tsv, line 7: expected .* `column`, .*got 7"):
+    with pytest.raises(CorpusError, match=r"note.tsv, line 7: expected .* `tag_column`, .*got 7"):
         read_corpus(path, column=7)
 
 

@@ -27,15 +27,14 @@ from ..ml import linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import begins_sentences
 from ..progress import progress
-from ..readers import CorpusInfo
-from ..readers.corpus import AnyCorpus
+from ..readers import DEFAULTS, CorpusInfo, CorpusSummary, ReadOptions, with_info
 from ..readers.schemes import IO_WITHOUT_PREFIXES
 from ..settings import check_settings
 from ..spans import keep_longest, spans_as_entities
 from ..tags import Tags
 from ..token_attrs import first_words
 from ..training.eval_frequency import Evaluations, count_evaluations
-from .loading import read_config
+from .loading import read_config, with_reading
 from .predictions import get_component
 from .preparation import can_be_fitted, corpus_path, find_corpora
 from .recurrence import KnownText, note_copies, note_known
@@ -199,6 +198,7 @@ class Check(NamedTuple):
     tokens: dict[str, int]  # the number of tokens of each corpus
     counts: list[tuple[str, int, int]]  # each label, with its number of entities in train and dev
     findings: list[Finding]  # errors first
+    corpora: Mapping[str, CorpusSummary] = {}  # how "train" and "dev" were read
 
     @property
     def has_errors(self) -> bool:
@@ -211,6 +211,7 @@ def check(
     *,
     overrides: dict[str, Any] = {},  # noqa: B006
     name: str | None = None,
+    reading: ReadOptions = DEFAULTS,
 ) -> Check:
     """Check the corpora of a config for `spacy train` or `fit`, and whether the config fits them.
     The config may lack a development corpus if `fit` can train it.
@@ -218,11 +219,12 @@ def check(
     config_path (Path): The config.
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
     name (str | None): The name of the component, if the config has several.
+    reading (ReadOptions): How to read the corpora. These options replace those of the config.
     RETURNS (Check): The counts of the corpora, and what was found.
     RAISES (ValueError): If there is no such component or an unknown setting, or the config or a
         corpus can't be read.
     """
-    config = read_config(config_path, overrides)
+    config = with_reading(read_config(config_path, overrides), reading)
     check_settings(config, config_path)
     nlp = load_model_from_config(config, auto_fill=True)
     names = [pipe.name for _, pipe in nlp.pipeline if isinstance(pipe, CostSensitiveNER)]
@@ -237,15 +239,17 @@ def check(
 
     # Read the corpora.
     corpora: dict[str, list[Example]] = {}
+    summaries: dict[str, CorpusSummary] = {}
     file_findings: list[Finding] = []
     for corpus, read in zip(("train", "dev"), find_corpora(nlp)):
         if read is None:  # There is no development corpus.
             if not can_be_fitted(config):
                 file_findings.append(Finding(ERROR, "config", NO_DEV))
             continue
-        examples, findings_of_corpus = read_corpus(nlp, corpus, read)
+        examples, info = read_corpus(nlp, corpus, read, ner.annotation.spans_key)
         corpora[corpus] = examples
-        file_findings += findings_of_corpus
+        summaries[corpus] = info.summary()
+        file_findings += find_file_problems(corpus, info)
 
     # Check them. The callback `before_init` may make evaluations more frequent.
     labels = init["components"].get(ner.name, {}).get("labels")
@@ -256,27 +260,38 @@ def check(
     vector_findings = check_static_vectors(nlp, ner, init["vectors"], train_docs)
     border_findings = check_sentence_starts(nlp, ner, corpora)
     findings = [*result.findings, *file_findings, *vector_findings, *border_findings]
-    return result._replace(findings=join_findings(findings))
+    return result._replace(findings=join_findings(findings), corpora=summaries)
 
 
 def read_corpus(
-    nlp: Language, corpus: str, read: Callable[[Language], Iterable[Example]]
-) -> tuple[list[Example], list[Finding]]:
-    """Read a corpus of the config. Our own reader also reports what is wrong with its files.
+    nlp: Language,
+    corpus: str,
+    read: Callable[[Language], Iterable[Example]],
+    spans_key: str | None,
+) -> tuple[list[Example], CorpusInfo]:
+    """Read a corpus of the config.
 
     nlp (Language): The pipeline.
     corpus (str): "train" or "dev".
     read (Callable[[Language], Iterable[Example]]): The reader: our own or another one.
-    RETURNS (tuple[list[Example], list[Finding]]): The examples, and what the reader reports.
+    spans_key (str | None): The key of `doc.spans` that has the entities of the component.
+    RETURNS (tuple[list[Example], CorpusInfo]): The examples, and what the reader reports.
     """
-    info = CorpusInfo()
-    if isinstance(read, AnyCorpus):  # our own reader
-        read.info = info
-    examples = list(progress(read(nlp), desc=f"read {corpus}", unit="doc"))
-    findings = [Finding(WARNING, corpus, problem.as_text()) for problem in info.problems]
+    read, info = with_info(read, spans_key)
+    return list(progress(read(nlp), desc=f"read {corpus}", unit="doc")), info
+
+
+def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
+    """What is wrong with the files of a corpus.
+
+    corpus (str): "train" or "dev".
+    info (CorpusInfo): What its reader reports.
+    YIELDS (Finding): The findings.
+    """
+    for problem in info.problems:
+        yield Finding(WARNING, corpus, problem.as_text())
     if IO_WITHOUT_PREFIXES in info.schemes:
-        findings.append(Finding(WARNING, corpus, NO_PREFIXES))
-    return examples, findings
+        yield Finding(WARNING, corpus, NO_PREFIXES)
 
 
 def check_sentence_starts(

@@ -31,13 +31,13 @@ from ..costs.tables import HAMMING
 from ..metrics import Difference, f_score, paired_differences, precision, ratio, recall
 from ..pipeline.scorers import DocCounts, count_docs, select_annotated
 from ..progress import phase
-from ..readers import examples_to_measure, make_reader
+from ..readers import DEFAULTS, ReadOptions, examples_to_measure, make_reader
 from ..saving import as_json, replace_folder, save_file
 from ..settings import check_overrides, check_settings
 from ..training.eval_frequency import CALLBACK, Evaluations, read_evaluations
 from .fitting import train_pipeline
 from .initial_config import make_loss, parse_losses
-from .loading import open_config
+from .loading import open_config, with_reading
 from .predictions import get_component
 from .preparation import FACTORY, can_be_fitted
 from .recurrence import KnownText, note_recurrence, units_of_docs
@@ -82,6 +82,7 @@ class Measure:
     cost: dict[str, Any]  # the block of the cost
     test_path: str  # the test corpus
     file_tokens: bool  # see `compare`
+    reading: ReadOptions  # how the test corpus is read
 
 
 class Variant(NamedTuple):
@@ -175,6 +176,7 @@ def compare(
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
     n_samples: int = 10_000,
     file_tokens: bool = False,
+    reading: ReadOptions = DEFAULTS,
     jobs: int = 1,
     use_gpu: int = -1,
     code_path: Path | None = None,
@@ -199,6 +201,7 @@ def compare(
     n_samples (int): Number of bootstrap samples.
     file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
         Otherwise they are read as `spacy evaluate` does.
+    reading (ReadOptions): How to read the corpora.
     jobs (int): Number of parallel trainings.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
@@ -222,6 +225,7 @@ def compare(
         test_path,
         output_path,
         file_tokens=file_tokens,
+        reading=reading,
         seeds=unique_seeds,
         overrides=overrides,
         sweep=sweep,
@@ -346,6 +350,7 @@ def make_variants(
     *,
     seeds: Sequence[int],
     file_tokens: bool = False,
+    reading: ReadOptions = DEFAULTS,
     overrides: Mapping[str, Any] = SimpleFrozenDict(),
     sweep: Mapping[str, Sequence[Any]] = SimpleFrozenDict(),
 ) -> list[Variant]:
@@ -361,6 +366,7 @@ def make_variants(
     output_path (Path): The folder for the variants.
     seeds (Sequence[int]): Each variant is trained with each of them.
     file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
+    reading (ReadOptions): How to read the corpora.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
     sweep (Mapping[str, Sequence[Any]]): Values of settings, by the names of the settings.
     RETURNS (list[Variant]): The variants.
@@ -370,6 +376,7 @@ def make_variants(
     base = open_config(config_path)
     check_overrides(base, overrides)
     check_settings(base, config_path)
+    base = with_reading(base, reading)
     component = component_name(base, config_path)
     filled_in_base = fill_in(base, overrides)
     component_block = filled_in_base["components"][component]
@@ -383,6 +390,7 @@ def make_variants(
         cost=scorer_cost or HAMMING,
         test_path=str(test_path),
         file_tokens=file_tokens,
+        reading=reading,
     )
     # A name becomes a path as well: `read_losses` tells a name from a file by the suffix.
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
@@ -604,7 +612,7 @@ def count_predictions(variant: Variant) -> Predicted:
     """
     nlp = spacy.load(variant.path / "model-best")
     measure = variant.measure
-    reader = make_reader(Path(measure.test_path))
+    reader = make_reader(Path(measure.test_path), **measure.reading.settings())
     examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
     known = KnownText.of_component(nlp, get_component(nlp, measure.component))
     notes = note_recurrence(known, [eg.reference for eg in examples], measure.test_path)

@@ -1,7 +1,6 @@
 """Convert annotated corpora of any format to .spacy, JSONL or columns (a token and its tag on each
 line)."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +9,15 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from ..ent_iob import MISSING
-from ..readers import CorpusInfo, ReadOptions, doc_to_task, read_docs, write_columns, write_tasks
-from ..readers.context import Problem
+from ..readers import (
+    CorpusInfo,
+    CorpusSummary,
+    ReadOptions,
+    doc_to_task,
+    read_docs,
+    write_columns,
+    write_tasks,
+)
 from ..saving import check_file, save_file
 from ..spans import is_missing
 
@@ -19,22 +25,12 @@ SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 """The suffixes of output files. The last three are columns."""
 
 
-class FilesRead(NamedTuple):
-    """What the files of a corpus are."""
-
-    formats: dict[str, int]  # the number of files of each format
-    schemes: dict[str, int]  # the number of files of each tag scheme
-    problems: list[Problem]  # what couldn't be read as it stands in a file
-
-
 class Converted(NamedTuple):
     """What a converted corpus has."""
 
-    found: FilesRead  # what its files are
-    docs: int
+    corpus: CorpusSummary  # how it was read; its docs and entities
     sentences: int
     tokens: int
-    labels: dict[str, int]  # the number of entities of each label
     missing: int  # the number of tokens without annotation
 
 
@@ -43,7 +39,9 @@ def convert(
     output_path: Path,
     *,
     n_sents: int | None = None,
-    column: int | None = None,
+    token_column: int | str | None = None,
+    tag_column: int | str | None = None,
+    scheme: str | None = None,
     tag_names: list[str] | None = None,
     incorrect_spans_key: str | None = None,
     spans_key: str | None = None,
@@ -55,7 +53,11 @@ def convert(
     input_path (Path): Annotated corpus: a file or folder.
     output_path (Path): Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv.
     n_sents (int | None): Sentences per doc, 0 for all of a file.
-    column (int | None): Column of the tags, from 2 or from -1.
+    token_column (int | str | None): Column of the tokens: a number from 1, or from -1 at the end,
+        or a name.
+    tag_column (int | str | None): Column of the tags, given in the same way, or a key of the column
+        MISC.
+    scheme (str | None): Tag scheme, if it isn't to be found from the tags: see docs/data.md.
     tag_names (list[str] | None): The names of tags that are numbers, in their order.
     incorrect_spans_key (str | None): Span group for rejected spans.
     spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
@@ -71,7 +73,9 @@ def convert(
     check_file(output_path, [input_path])
     options = ReadOptions(
         n_sents=n_sents,
-        column=column,
+        token_column=token_column,
+        tag_column=tag_column,
+        scheme=scheme,
         tag_names=tag_names,
         incorrect_spans_key=incorrect_spans_key,
         spans_key=spans_key,
@@ -87,19 +91,16 @@ def convert(
         # The problem itself counts as one, and `more` is how many there are beside it.
         info.add_problem(message, place=None, more=n_left_out - 1)
 
-    files = FilesRead(info.formats, info.schemes, info.problems)
-    return count_annotation(docs, spans_key, files)
+    return count_tokens(docs, spans_key, info.summary())
 
 
-def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRead) -> Converted:
-    """Count the sentences, tokens, entities and missing values of a corpus.
+def count_tokens(docs: Sequence[Doc], spans_key: str | None, corpus: CorpusSummary) -> Converted:
+    """Count the sentences, the tokens and the missing values of a corpus.
 
     docs (Sequence[Doc]): The docs, none of them empty.
-    spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
-        `doc.ents` count.
-    files (FilesRead): What the files of the corpus are.
+    spans_key (str | None): The key of `doc.spans` that has the entities. None: `doc.ents` has them.
+    corpus (CorpusSummary): How the corpus was read.
     """
-    labels: Counter[str] = Counter()
     n_sentences = 0
     n_tokens = 0
     n_missing = 0
@@ -109,19 +110,10 @@ def count_annotation(docs: Sequence[Doc], spans_key: str | None, files: FilesRea
         begins_sentence = doc.to_array("SENT_START")[1:] == 1
         n_sentences += 1 + int(begins_sentence.sum())
         if spans_key is None:
-            labels.update(ent.label_ for ent in doc.ents)
             n_missing += int((doc.to_array("ENT_IOB") == MISSING).sum())
         else:
-            labels.update(span.label_ for span in doc.spans.get(spans_key, ()))
             n_missing += int(is_missing(doc, spans_key).sum())
-    return Converted(
-        found=files,
-        docs=len(docs),
-        sentences=n_sentences,
-        tokens=n_tokens,
-        labels=dict(sorted(labels.items())),
-        missing=n_missing,
-    )
+    return Converted(corpus, n_sentences, n_tokens, n_missing)
 
 
 def check_suffix(path: Path) -> None:

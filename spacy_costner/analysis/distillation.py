@@ -35,8 +35,8 @@ from ..pipeline.annotations import Confidence
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.scorers import Entity, as_entity
 from ..progress import phase, progress
-from ..readers import read_docs, read_tasks, read_texts, task_to_doc
-from ..readers.context import DEFAULTS, Context, CorpusInfo
+from ..readers import DEFAULTS, ReadOptions, read_docs, read_tasks, read_texts, task_to_doc
+from ..readers.context import Context, CorpusInfo
 from ..readers.files import shown
 from ..readers.sentences import copy_without_annotation
 from ..saving import check_folder, save_file
@@ -117,6 +117,7 @@ def distill(
     gold_path: Path | None = None,
     gold_weight: float = 1.0,
     n_seeds: int = 1,
+    reading: ReadOptions = DEFAULTS,
 ) -> Distilled:
     """Train a student on what teachers predict for unlabelled text, and save it.
 
@@ -134,6 +135,7 @@ def distill(
     gold_path (Path | None): Annotated corpus to learn from, too.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
     n_seeds (int): Train a linear student so many times, and average weights.
+    reading (ReadOptions): How to read the text and the annotated corpus.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments, teachers and the student's config don't go together; if
         something in the output folder must not be replaced; if a text or an answer can't be read.
@@ -159,7 +161,9 @@ def distill(
         first time. Later they are read from where they were saved."""
         if has_file:
             return read_answers(blank, Path(teachers[0]))
-        return save_answers(pipelines, blank.vocab, raw_paths, output_path, soft=soft)
+        return save_answers(
+            pipelines, blank.vocab, raw_paths, output_path, soft=soft, reading=reading
+        )
 
     outside_words: set[str] | None = None  # all words that the teachers don't find are outside
     if incomplete:
@@ -167,7 +171,7 @@ def distill(
     train_path = output_path / "train"
     counts = save_corpus(train_path, read_all(), min_confidence, outside_words)
     if gold_path is not None:
-        save_gold(train_path, read_docs(blank, gold_path), gold_weight)
+        save_gold(train_path, read_docs(blank, gold_path, reading), gold_weight)
 
     # Train the student, and compare it with its teachers
     config = config.copy()
@@ -327,6 +331,7 @@ def save_answers(
     output_path: Path,
     *,
     soft: bool = False,
+    reading: ReadOptions = DEFAULTS,
 ) -> Iterator[Doc]:
     """Have teachers annotate texts, and save their answers: a file for each `DOCS_PER_FILE` docs,
     in a folder with the fingerprint of teachers and text. If an earlier run has saved a file, it is
@@ -337,6 +342,7 @@ def save_answers(
     raw_paths (Sequence[Path]): The files of the texts.
     output_path (Path): The folder to make the folder of answers in.
     soft (bool): Whether answers have soft targets.
+    reading (ReadOptions): How to read the texts.
     YIELDS (Doc): The answers.
     RAISES (ValueError): If answers are to have soft targets, and a teacher can't compute them, or
         teachers have different labels; if a teacher merges or splits tokens; if a text can't be
@@ -350,9 +356,9 @@ def save_answers(
     teacher_paths = [str(teacher.path) for teacher in teachers]
     text_paths = [str(path) for path in raw_paths]
     # The fingerprint also changes with the content of the files under these paths.
-    key = fingerprint(teacher_paths, text_paths, soft)
+    key = fingerprint(teacher_paths, text_paths, soft, *reading.settings().items())
     folder = output_path / f"answers-{key[:12]}"
-    texts = chain.from_iterable(read_texts(teachers[0], path) for path in raw_paths)
+    texts = chain.from_iterable(read_texts(teachers[0], path, reading) for path in raw_paths)
     bar = progress(texts, desc="teacher", unit="doc")
     for i, docs in enumerate(minibatch(bar, DOCS_PER_FILE)):
         path = folder / f"{i:06}.spacy"

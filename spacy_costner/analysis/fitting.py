@@ -5,9 +5,9 @@ the development corpus. Without one, the training docs are divided into folds, a
 predicted by a model that was trained on the others: its docs are held out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -25,14 +25,21 @@ from ..ml import first_pass_of, linear_part
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import phase, progress
-from ..readers import copy_without_annotation, examples_to_measure
+from ..readers import (
+    DEFAULTS,
+    CorpusSummary,
+    ReadOptions,
+    copy_without_annotation,
+    examples_to_measure,
+    with_info,
+)
 from ..readers.sentences import copy_sentences
 from ..saving import as_json, check_folder, save_text
 from ..training.online import INTERRUPTED, Trained
 from .calibration import Calibration, calibrate_on
 from .fitness import find_faults
 from .initial_config import check_raw_option, check_vectors_option, init
-from .loading import read_config
+from .loading import read_config, with_reading
 from .predictions import (
     DevPredictions,
     evaluate_dev,
@@ -99,6 +106,7 @@ class Fitted:
     notes (Sequence[str]): What may make the scores on the development corpus misleading, and
         whether training docs are copies of each other.
     learned (LearnedVectors | None): The vectors that were learned from raw text, if there is any.
+    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read, and what they have.
     """
 
     path: Path
@@ -112,6 +120,7 @@ class Fitted:
     held_out: dict[str, Any] | None = None
     notes: Sequence[str] = ()
     learned: LearnedVectors | None = None
+    corpora: Mapping[str, CorpusSummary] = field(default_factory=dict)
 
     @property
     def is_interrupted(self) -> bool:
@@ -188,6 +197,7 @@ class Fitted:
             "tuning": self.tuning,
             "held_out": self.held_out,
             "notes": self.notes,
+            "corpora": {name: corpus._asdict() for name, corpus in self.corpora.items()},
         }
 
     def as_text(self) -> str:
@@ -218,6 +228,10 @@ class Fitted:
         return text
 
 
+def ignore_corpus(name: str, corpus: CorpusSummary) -> None:
+    """Do nothing when a corpus was read: the default of `fit`."""
+
+
 def fit(
     config: Config | Path | None,
     output_path: Path,
@@ -232,8 +246,10 @@ def fit(
     n_seeds: int = 1,
     file_tokens: bool = False,
     cache: Path | None = None,
+    reading: ReadOptions = DEFAULTS,
     overrides: Mapping[str, Any] = {},
     command: str = "python -m spacy costner fit",
+    on_corpus: Callable[[str, CorpusSummary], None] = ignore_corpus,
 ) -> Fitted:
     """Train a linear model: see `train_linear`. Calibrate and tune it if asked, and save the
     pipeline. The model is evaluated only at the end.
@@ -255,8 +271,11 @@ def fit(
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
     cache (Path | None): Folder for features and targets, if memory is too small: docs are read
         twice and not kept, and the pipeline is saved after each epoch.
+    reading (ReadOptions): How to read the corpora. These options replace those of the config.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
     command (str): The command, for the head of the config that is written.
+    on_corpus (Callable[[str, CorpusSummary], None]): Called when a corpus was read, before
+        training, with "train" or "dev" and how it was read.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the component of the config can't be trained, or not with these options
         and corpora; if something can't be read, or is in the way of the output; or if the trained
@@ -270,7 +289,13 @@ def fit(
     if raw_paths:
         check_raw_option(vectors, "linear")
         learned = learn_for_corpus(
-            raw_paths, output_path, config, overrides, lang=lang, train_path=train_path
+            raw_paths,
+            output_path,
+            config,
+            overrides,
+            lang=lang,
+            train_path=train_path,
+            reading=reading,
         )
         vectors = str(learned.path)
     complete_config = find_config(
@@ -281,6 +306,7 @@ def fit(
         dev_path=dev_path,
         vectors=vectors,
         aim=tune,
+        reading=reading,
         overrides=overrides,
         command=command,
     )
@@ -307,14 +333,22 @@ def fit(
 
     # Read the corpora. The development docs are read before training, too, so that errors in them
     # are found at once.
+    corpora: dict[str, CorpusSummary] = {}
+    train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
+    if cache is None:  # otherwise it is read in training
+        corpora["train"] = train_info.summary()
+        on_corpus("train", corpora["train"])
     paths = nlp.config.interpolate().get("paths", {})
     dev_source = str(paths.get("dev") or "development docs")
     dev: list[Example] = []
     notes: list[str] = []
     if dev_corpus is not None:
+        dev_corpus, dev_info = with_info(dev_corpus, ner.annotation.spans_key)
         dev_examples = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
+        corpora["dev"] = dev_info.summary()
+        on_corpus("dev", corpora["dev"])
         # Of several components, the first stands for all: they learn from the same docs.
         notes = find_faults(nlp, ner, dev, dev_source)
     if cache is None:  # the docs are in memory
@@ -325,6 +359,9 @@ def fit(
     # scores.
     with phase("train"):
         outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
+    if cache is not None:
+        corpora["train"] = train_info.summary()
+        on_corpus("train", corpora["train"])
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt), phase("evaluate") if dev else nullcontext():
         scores_of_dev = nlp.evaluate(dev)
@@ -341,6 +378,7 @@ def fit(
         has_dev=dev_corpus is not None,
         notes=notes,
         learned=learned,
+        corpora=corpora,
     )
     if fitted.is_interrupted or not is_improved:
         return fitted
@@ -606,6 +644,7 @@ def learn_for_corpus(
     *,
     lang: str | None,
     train_path: Path | None,
+    reading: ReadOptions,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the training corpus, and save them in the output folder. The
     language and the corpus are those of the config, if there is one. See `fit` for the arguments.
@@ -615,7 +654,7 @@ def learn_for_corpus(
     if config is None:
         if train_path is None:
             raise ValueError(NO_CORPUS)
-        return learn_beside(raw_paths, train_path, output_path, lang or "en")
+        return learn_beside(raw_paths, train_path, output_path, lang or "en", reading)
     if isinstance(config, Path):
         # The vectors don't depend on the development corpus.
         config = read_with_paths(config, overrides, train_path, dev_path=None)
@@ -623,7 +662,7 @@ def learn_for_corpus(
     complete = Config(Language.default_config).merge(config).interpolate()
     corpus_path = complete["paths"].get("train")
     train_path = None if corpus_path is None else Path(corpus_path)
-    return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"])
+    return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"], reading)
 
 
 def find_config(
@@ -635,6 +674,7 @@ def find_config(
     dev_path: Path | None,
     vectors: str | None,
     aim: str | None,
+    reading: ReadOptions,
     overrides: Mapping[str, Any],
     command: str,
 ) -> Config:
@@ -653,11 +693,13 @@ def find_config(
             dev_path=dev_path,
             vectors=vectors,
             aim=aim,
+            reading=reading,
             command=command,
         )
     # A file still needs its settings; a `Config` object already has all of them.
     if isinstance(config, Path):
         config = read_with_paths(config, overrides, train_path, dev_path)
+    config = with_reading(config, reading)
     if vectors is not None:
         config = with_static_vectors(config, vectors)
     return config
@@ -671,6 +713,7 @@ def write_config(
     dev_path: Path | None,
     vectors: str | None,
     aim: str | None,
+    reading: ReadOptions,
     command: str,
 ) -> Path:
     """Let `init` make a config for the corpora, and write it to the output folder. See `fit` for
@@ -691,6 +734,7 @@ def write_config(
         dev_path=dev_path,
         vectors=vectors,
         aim=aim,
+        reading=reading,
         command=command,
     )
     if path.exists() and path.read_text(encoding="utf8") != text:

@@ -16,7 +16,7 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from inspect import signature
 from itertools import combinations_with_replacement
@@ -35,7 +35,7 @@ from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..costs.tables import HAMMING
 from ..docstrings import parameter_texts, summary_text
-from ..readers import ReadOptions, read_docs
+from ..readers import DEFAULTS, ReadOptions, read_docs
 from ..rendering import get_template
 from ..saving import save_text
 from ..settings import check_settings
@@ -168,6 +168,7 @@ class Plan:
     train_path: Path | None
     dev_path: Path | None
     corpus: TrainingCorpus
+    reading: Mapping[str, Any]  # the settings of the readers
 
     # The pipeline
     lang: str
@@ -238,6 +239,7 @@ def init(
     transformer: str | None = None,
     vectors: str | None = None,
     raw_paths: list[Path] | None = None,
+    reading: ReadOptions = DEFAULTS,
     force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
@@ -271,6 +273,7 @@ def init(
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from --train,
         to the folder vectors beside the config. See `costner vectors`.
+    reading (ReadOptions): How to read the corpora, also in training.
     force (bool): Overwrite the file of the tree and the folder of the vectors.
     command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
@@ -297,7 +300,7 @@ def init(
         spans_key = "sc"  # the default of spaCy's SpanCategorizer
     if tree_path is None and tree_by_prefix is not None:
         tree_path = output_path.with_name("tree.json")
-    corpus = measure_corpus(train_path, lang, spans_key)
+    corpus = measure_corpus(train_path, lang, spans_key, reading)
     groups: dict[str, list[str]] = {}
     if spans_key is not None:
         groups = choose_groups(corpus, groups_path)
@@ -335,13 +338,15 @@ def init(
         write_tree(tree_path, sorted(corpus.label_counts), tree_by_prefix)
     if raw_paths:
         # Learn vectors, and save them in a folder beside the config.
-        vectors = str(learn_beside(raw_paths, train_path, output_path.parent, lang).path)
+        learned = learn_beside(raw_paths, train_path, output_path.parent, lang, reading)
+        vectors = str(learned.path)
     plan = Plan(
         config_path=output_path,
         command=command,
         train_path=train_path,
         dev_path=dev_path,
         corpus=corpus,
+        reading=replace(reading, spans_key=None).settings(),  # the template has `spans_key`
         lang=lang,
         model=model,
         transformer=transformer,
@@ -470,7 +475,10 @@ def render_config(plan: Plan, settings: Settings) -> str:
 
 
 def measure_corpus(
-    path: Path | None, lang: str = "en", spans_key: str | None = None
+    path: Path | None,
+    lang: str = "en",
+    spans_key: str | None = None,
+    reading: ReadOptions = DEFAULTS,
 ) -> TrainingCorpus:
     """Measure a training corpus.
 
@@ -478,6 +486,7 @@ def measure_corpus(
     lang (str): Code of the language.
     spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
         `doc.ents` are counted.
+    reading (ReadOptions): How to read the corpus.
     RAISES (ValueError): If the corpus can't be read, or has no such spans.
     """
     if path is None:
@@ -488,7 +497,8 @@ def measure_corpus(
     n_sentences = 0
     word_forms: set[int] = set()  # the hashes of the norms of tokens
     filled_keys: set[str] = set()  # the keys of `doc.spans` that have spans in any doc
-    for doc in read_docs(spacy.blank(lang), path, ReadOptions(spans_key=spans_key)):
+    options = replace(reading, spans_key=spans_key)
+    for doc in read_docs(spacy.blank(lang), path, options):
         doc_lengths.append(len(doc))
         n_sentences += count_sentences(doc)
         word_forms.update(token.norm for token in doc)

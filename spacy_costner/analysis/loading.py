@@ -10,11 +10,15 @@ from spacy.language import Language
 from spacy.util import load_config, load_model
 from thinc.api import Config, ConfigValidationError
 
+from ..readers import ReadOptions
 from ..saving import clear
 from ..settings import check_overrides
 
 META = "meta.json"
 """The file by which the folder of a pipeline is known."""
+
+READER = "spacy_costner.read.v1"
+"""The registered name of `readers.make_reader`."""
 
 
 def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
@@ -48,6 +52,29 @@ def find_config_file(path: str | Path) -> Path:
     if not file.is_file():
         raise ValueError(f"{path}: expected a config, got a folder without one{did_you_mean(path)}")
     return file
+
+
+def with_reading(config: Config, reading: ReadOptions) -> Config:
+    """Let the corpora of a config be read with other options.
+
+    config (Config): The config.
+    reading (ReadOptions): The options. They replace the settings of our readers in [corpora].
+    RETURNS (Config): A copy with these settings, or the config itself if there are none.
+    RAISES (ValueError): If the config has none of our readers.
+    """
+    settings = reading.settings()
+    if not settings:
+        return config
+    changed_config = config.copy()
+    n_readers = 0
+    for block in changed_config.get("corpora", {}).values():
+        if block.get("@readers") == READER:
+            block.update(settings)
+            n_readers += 1
+    if n_readers == 0:
+        names = " and ".join(settings)
+        raise ValueError(f"{names}: expected a config with the reader {READER}, got none")
+    return changed_config
 
 
 def open_config(path: str | Path) -> Config:

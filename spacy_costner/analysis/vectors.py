@@ -19,6 +19,7 @@ from spacy.vectors import Vectors
 from thinc.types import Floats2d
 
 from ..progress import phase, progress
+from ..readers import DEFAULTS, ReadOptions
 from ..readers.raw_text import BoundedPipeline, find_raw_files, map_docs
 from ..saving import check_folder, save_folder
 from ..training.known_text import sentence_ids
@@ -96,6 +97,7 @@ def learn_vectors(
     dim: int = 100,
     min_count: int = 3,
     seed: int = 0,
+    reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
     """Learn static vectors of words from raw text, and save a pipeline that has them: see
     `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
@@ -108,6 +110,7 @@ def learn_vectors(
     dim (int): Length of the vectors: less if there are fewer words.
     min_count (int): Minimum number of times that a word occurs.
     seed (int): Random seed.
+    reading (ReadOptions): How to read corpora.
     RETURNS (LearnedVectors): The folder, and what was learned.
     RAISES (ValueError): If `dim` is below 1, something can't be read, the text has too few words,
         or the folder must not be replaced: see `check_folder`.
@@ -119,7 +122,7 @@ def learn_vectors(
     began = time.perf_counter()
     pipeline = BoundedPipeline(partial(spacy.blank, lang))
     files = find_raw_files(raw_paths)
-    text = RawText(pipeline, files.paths)
+    text = RawText(pipeline, files.paths, reading)
     sentences = progress(text, desc="vectors", unit="sent")
     with phase("vectors"):
         vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
@@ -150,16 +153,21 @@ class RawText:
 
     pipeline (BoundedPipeline): A pipeline, for its tokenizer.
     paths (Iterable[Path]): The files.
+    reading (ReadOptions): How to read corpora.
     """
 
-    def __init__(self, pipeline: BoundedPipeline, paths: Iterable[Path]) -> None:
+    def __init__(
+        self, pipeline: BoundedPipeline, paths: Iterable[Path], reading: ReadOptions = DEFAULTS
+    ) -> None:
         self.pipeline = pipeline
         self.paths = paths
+        self.reading = reading
         self.sentence_ids = array("L")  # unsigned integers, which take less memory than a list
 
     def __iter__(self) -> Iterator[list[str]]:
         for path in self.paths:
-            for sentences, ids in map_docs(words_and_sentence_ids, self.pipeline, path):
+            docs = map_docs(words_and_sentence_ids, self.pipeline, path, self.reading)
+            for sentences, ids in docs:
                 self.sentence_ids.extend(ids)
                 yield from sentences
 
@@ -183,7 +191,11 @@ def words_of_sentences(doc: Doc) -> list[list[str]]:
 
 
 def learn_beside(
-    raw_paths: Sequence[Path], train_path: Path | None, folder: Path, lang: str
+    raw_paths: Sequence[Path],
+    train_path: Path | None,
+    folder: Path,
+    lang: str,
+    reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the text of a training corpus, and save them in the folder
     `vectors`, beside the output of another command. Vectors that were learned before are replaced.
@@ -192,6 +204,7 @@ def learn_beside(
     train_path (Path | None): The training corpus, if there is one.
     folder (Path): The output folder of the other command, which the folder `vectors` is in.
     lang (str): Code of the language.
+    reading (ReadOptions): How to read the training corpus.
     RAISES (ValueError): If there is already such a folder that doesn't have learned vectors. See
         also `learn_vectors`.
     """
@@ -204,7 +217,7 @@ def learn_beside(
     texts = [*raw_paths]
     if train_path is not None:
         texts.append(train_path)
-    return learn_vectors(texts, path, lang=lang)
+    return learn_vectors(texts, path, lang=lang, reading=reading)
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:

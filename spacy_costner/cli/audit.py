@@ -26,9 +26,16 @@ from ..analysis.reporting import UNPREDICTABLE, excerpt
 from ..analysis.runs import local_processes, ray_cluster
 from ..pages import render
 from ..pipeline.scorers import Entity, as_entity
-from ..readers import Task, check_task_form, read_docs, task_to_json, write_tasks
+from ..readers import (
+    ReadOptions,
+    Task,
+    check_task_form,
+    read_docs,
+    task_to_json,
+    write_tasks,
+)
 from ..saving import check_file, save_file, save_text
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 from .tables import text_table
@@ -47,6 +54,7 @@ N_PRINTED = 10
     },
     without=("make_executor",),
 )
+@reads_corpora
 def audit_cli(
     run: partial[Audit],  # `audit` with the options that `command` adds
     ctx: typer.Context,
@@ -71,6 +79,7 @@ def audit_cli(
     ] = LEAVE,
     n_places: Annotated[int, Option("--places", "-n", help="Number of places", min=1)] = 200,
     *,
+    reading: ReadOptions,
     jobs: Annotated[int, Option("--jobs", "-j", help="Folds at a time", min=1)] = 1,
     address: AddressOption = None,
     print_json: JsonOption = False,
@@ -96,7 +105,7 @@ def audit_cli(
         config = read_config(config_path, overrides)
         # This pipeline isn't trained. It is needed for its language and its tokenizer.
         nlp = load_model_from_config(config, auto_fill=True)
-        docs = list(read_docs(nlp, corpus_path))
+        docs = list(read_docs(nlp, corpus_path, reading))
         if apply_path is not None:
             save_corrected(docs, apply_path, output_path, unanswered, print_json)
             return

@@ -8,9 +8,10 @@ from typing import Any
 
 from ..analysis.calibration import Calibration, calibrate
 from ..analysis.saved_strings import save_pipeline
+from ..readers import ReadOptions
 from ..readers.files import encodable
 from ..saving import check_folder
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import (
     CodeOption,
     DevArg,
@@ -25,12 +26,14 @@ from .tables import text_table
 
 
 @command(calibrate, without=("file_tokens", "source"))
+@reads_corpora
 def calibrate_cli(
     run: partial[Calibration],  # `calibrate` with the options that `command` adds
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
     *,
+    reading: ReadOptions,
     file_tokens: FileTokensOption = False,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
@@ -43,7 +46,9 @@ def calibrate_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
+        nlp, examples = load(
+            model, dev_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
+        )
         # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
         docs_name = encodable(dev_path)
         calibration = run(nlp, examples, file_tokens=file_tokens, source=docs_name)

@@ -9,11 +9,14 @@ from spacy.cli._util import import_code
 from typer import Argument, Option
 
 from ..analysis.checks import ERROR, WARNING, Check, check
+from ..readers import ReadOptions
+from .command_line import reads_corpora
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 
+@reads_corpora
 def check_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
@@ -21,6 +24,8 @@ def check_cli(
     n_places: Annotated[int, Option("--places", "-n", help="Docs to show per finding")] = 3,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
+    *,
+    reading: ReadOptions,
 ) -> None:
     """
     Check your data and config before training: entities per label, annotation that can't be
@@ -30,7 +35,7 @@ def check_cli(
     overrides = read_overrides(ctx)
     with errors_shown():
         import_code(code_path)
-        checked = check(config_path, overrides=overrides, name=name)
+        checked = check(config_path, overrides=overrides, name=name, reading=reading)
     print_result(checked, check_text(checked, n_places), print_json)
     if checked.has_errors:
         raise typer.Exit(1)
@@ -46,7 +51,8 @@ def check_text(checked: Check, n_places: int) -> str:
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])
     rows.append(["tokens", *checked.tokens.values()])
-    lines = [checked.component, "", text_table(rows)]
+    lines = [corpus.as_text(name) for name, corpus in checked.corpora.items()]
+    lines += ["", checked.component, "", text_table(rows)]
     for finding in checked.findings:
         line = f"\n{finding.severity}: {finding.corpus}: {finding.message}"
         if finding.places:

@@ -6,6 +6,7 @@ text. What neither can say, such as a short name, a range or that a file has to 
 table `options` of the command.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
@@ -18,7 +19,9 @@ from typer import Option
 from typer.models import OptionInfo
 
 from ..docstrings import parameter_texts
-from .output import OPTION_OF_PARAMETER
+from ..readers import ReadOptions
+from ..readers.schemes import SCHEME_NAMES
+from .output import OPTION_OF_PARAMETER, errors_shown
 
 ResultT = TypeVar("ResultT")
 
@@ -95,6 +98,74 @@ def command(
         return run_command
 
     return decorate
+
+
+def reads_corpora(body: Command) -> Command:
+    """Give a command the options that say how files of columns are read. The body gets them as its
+    keyword-only parameter `reading`."""
+    parameters = [
+        parameter
+        for parameter in signature(body, eval_str=True).parameters.values()
+        if parameter.name != "reading"
+    ]
+    options_of_reading = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_, option])
+        for name, type_, option in READING_OPTIONS
+    ]
+
+    @wraps(body)
+    def run_with_reading(*arguments: Any, **values: Any) -> None:
+        """Run the command. Typer gives the values of its arguments and of all options."""
+        options = {name: values.pop(name) for name, *_ in READING_OPTIONS}
+        with errors_shown():
+            reading = ReadOptions(**options)
+        body(*arguments, reading=reading, **values)
+
+    full_signature = Signature([*parameters, *options_of_reading])
+    run_with_reading.__signature__ = full_signature  # type: ignore[attr-defined]
+    return run_with_reading
+
+
+def as_column(text: str) -> int | str:
+    """Read an option that gives a column by its number or its name."""
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
+
+
+READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
+    (
+        "token_column",
+        str | None,
+        Option(
+            "--token-column",
+            parser=as_column,
+            metavar="COLUMN",
+            help="Files of columns: column of the tokens, from 1, or from -1 at the end, or its "
+            "name",
+            show_default="the first that doesn't number tokens",
+        ),
+    ),
+    (
+        "tag_column",
+        str | None,
+        Option(
+            "--tag-column",
+            parser=as_column,
+            metavar="COLUMN",
+            help="Files of columns: column of the tags, given in the same way, or a key of MISC",
+            show_default="the last",
+        ),
+    ),
+    (
+        "scheme",
+        str | None,
+        Option(
+            "--scheme",
+            help=f"Scheme of the tags: {SCHEME_NAMES}",
+            show_default="found from the tags",
+        ),
+    ),
+]
+"""The name, type and option of the fields of `ReadOptions` that commands have."""
 
 
 def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo:

@@ -14,7 +14,8 @@ from typer import Argument, BadParameter, Option
 
 from ..analysis.comparison import UNTRAINED, ComparedLoss, Finished, compare, read_seeds
 from ..analysis.runs import Ended, Failed, ray_cluster
-from .command_line import command
+from ..readers import ReadOptions
+from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 from .tables import markdown_table, mean_and_deviation
@@ -28,8 +29,9 @@ from .tables import markdown_table, mean_and_deviation
         "use_gpu": Option("--gpu-id", "-g"),
         "code_path": Option("--code", "-c"),
     },
-    without=("seeds", "overrides", "sweep", "make_executor", "on_end"),
+    without=("reading", "seeds", "overrides", "sweep", "make_executor", "on_end"),
 )
+@reads_corpora
 def compare_cli(
     run: partial[list[ComparedLoss]],  # `compare` with the options that `command` adds
     ctx: typer.Context,
@@ -50,6 +52,7 @@ def compare_cli(
     ] = [],  # noqa: B006
     seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
     *,
+    reading: ReadOptions,
     address: AddressOption = None,
     print_json: JsonOption = False,
 ) -> None:
@@ -79,6 +82,7 @@ def compare_cli(
             test_path,
             output_path,
             seeds=read_seeds(seeds),
+            reading=reading,
             overrides=read_overrides(ctx),
             sweep=read_sweeps(sweeps),
             make_executor=ray_cluster(address, run.keywords["use_gpu"]),

@@ -11,7 +11,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..analysis.conversion import Converted, convert
-from .command_line import command
+from ..readers import ReadOptions
+from ..readers.context import MAX_LABELS
+from .command_line import command, reads_corpora
 from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
 
 
@@ -19,11 +21,11 @@ from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
     convert,
     options={
         "n_sents": Option("--n-sents", "-n", min=0),
-        "column": Option(show_default="the last"),
         "lang": Option("--lang", "-l"),
     },
-    without=("tag_names",),
+    without=("token_column", "tag_column", "scheme", "tag_names"),
 )
+@reads_corpora
 def convert_cli(
     run: partial[Converted],  # `convert` with the options that `command` adds
     input_path: Annotated[Path, Argument(help="Annotated corpus: a file or folder", exists=True)],
@@ -31,6 +33,7 @@ def convert_cli(
         Path, Argument(help="Output file: .spacy, .jsonl or, for columns, .conll, .iob or .tsv")
     ],
     *,
+    reading: ReadOptions,
     tag_names: Annotated[
         str | None, Option("--tag-names", help="Comma-separated names of tags that are numbers")
     ] = None,
@@ -47,28 +50,32 @@ def convert_cli(
     if tag_names:
         names = [name.strip() for name in tag_names.split(",")]
     with errors_shown(language_setting=LANGUAGE_OPTION):
-        converted = run(input_path, output_path, tag_names=names)
-    print_result(converted, converted_text(converted), print_json, output_path)
+        converted = run(
+            input_path,
+            output_path,
+            token_column=reading.token_column,
+            tag_column=reading.tag_column,
+            scheme=reading.scheme,
+            tag_names=names,
+        )
+    text = converted_text(converted, input_path.name)
+    print_result(converted, text, print_json, output_path)
 
 
-def converted_text(converted: Converted) -> str:
-    """Say what was read: the formats of the files, the size of the corpus, the number of entities
-    of each label, and what couldn't be read as it stands."""
-    forms: list[str] = []
-    for form, n_files in converted.found.formats.items():
-        if n_files > 1:
-            form = f"{n_files} x {form}"
-        forms.append(form)
-    forms += [f"{scheme} tags" for scheme in converted.found.schemes]
+def converted_text(converted: Converted, name: str) -> str:
+    """Say how the corpus was read, what it has, and what couldn't be read as it stands.
+
+    name (str): The name of the corpus.
+    """
+    corpus = converted.corpus
     lines = [
-        ", ".join(forms),
-        f"{converted.docs:,} docs",
+        corpus.as_text(name),
         f"{converted.sentences:,} sentences",
         f"{converted.tokens:,} tokens",
-        f"{sum(converted.labels.values()):,} entities",
     ]
-    lines += [f"  {label}: {n_spans:,}" for label, n_spans in converted.labels.items()]
     if converted.missing:
         lines.append(f"{converted.missing:,} tokens without annotation")
-    lines += [f"warning: {problem.as_text()}" for problem in converted.found.problems]
+    if len(corpus.labels) > MAX_LABELS:
+        lines += [f"  {label}: {n_spans:,}" for label, n_spans in corpus.labels.items()]
+    lines += [f"warning: {problem.as_text()}" for problem in corpus.problems]
     return "\n".join(lines)

@@ -15,8 +15,9 @@ from spacy.cli._util import import_code, setup_gpu, show_validation_error
 from typer import Argument, Option
 
 from ..analysis.distillation import Distilled, distill
-from ..analysis.loading import read_config
-from .command_line import command
+from ..analysis.loading import read_config, with_reading
+from ..readers import ReadOptions
+from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
@@ -30,7 +31,9 @@ from .tables import text_table
         "gold_weight": Option("--gold-weight", min=0),
         "n_seeds": Option("--seeds", min=1),
     },
+    without=("reading",),
 )
+@reads_corpora
 def distill_cli(
     run: partial[Distilled],  # `distill` with the options that `command` adds
     ctx: typer.Context,
@@ -49,6 +52,7 @@ def distill_cli(
         list[str] | None, Option("--teacher", "-t", help="Another teacher. Repeatable")
     ] = None,
     *,
+    reading: ReadOptions,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -68,8 +72,8 @@ def distill_cli(
     setup_gpu(use_gpu, silent=True)
     import_code(code_path)
     with errors_shown(), show_validation_error(config_path, hint_fill=False):
-        config = read_config(config_path, overrides)
-        distilled = run(teachers, config, raw_paths, output_path)
+        config = with_reading(read_config(config_path, overrides), reading)
+        distilled = run(teachers, config, raw_paths, output_path, reading=reading)
     print_result(distilled, distilled_text(distilled), print_json, distilled.path)
 
 

@@ -19,11 +19,11 @@ from ..analysis.drawing import DrawnDoc, draw
 from ..analysis.estimation import Estimate, LabelEstimate, Measure, estimate
 from ..analysis.loading import load_pipeline
 from ..progress import progress
-from ..readers import CorpusInfo, check_task_form, read_docs, read_texts, save_tasks
+from ..readers import CorpusInfo, ReadOptions, check_task_form, read_docs, read_texts, save_tasks
 from ..readers.files import shown
 from ..readers.task_docs import NOT_ACCEPTED
 from ..saving import check_file
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result
 from .plots import draw_estimates, require_matplotlib, save
@@ -37,6 +37,7 @@ MEASURES = ("entities", "precision", "recall", "f")
 
 
 @command(estimate, options={"name": Option("--name")}, without=["n_left_out"])
+@reads_corpora
 def estimate_cli(
     run: partial[Estimate],  # `estimate` with the options that `command` adds
     model: ModelArg,
@@ -76,6 +77,7 @@ def estimate_cli(
         Path | None, Option("--plot", help="Plot the estimates (requires matplotlib)")
     ] = None,
     *,
+    reading: ReadOptions,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -94,7 +96,7 @@ def estimate_cli(
             check_file(output_path, inputs=[model, docs_path])
             check_task_form(form, output_path)
             nlp = load_pipeline(model, code_path, use_gpu)
-            texts = progress(read_texts(nlp, docs_path), desc="draw", unit="doc")
+            texts = progress(read_texts(nlp, docs_path, reading), desc="draw", unit="doc")
             component = run.keywords["name"]  # the option --name, which `command` adds
             drawn_docs = draw(nlp, texts, n=n_drawn, seed=seed, name=component)
             tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
@@ -111,7 +113,7 @@ def estimate_cli(
             check_file(plot_path, inputs=[model, docs_path, texts_path])
             require_matplotlib()
         nlp = load_pipeline(model, code_path, use_gpu)
-        result = read_and_estimate(run, nlp, docs_path, texts_path)
+        result = read_and_estimate(run, nlp, docs_path, texts_path, reading)
         if plot_path is not None:
             save(draw_estimates(result), plot_path)
     print_result(result, estimate_text(result), print_json, plot_path)
@@ -135,7 +137,11 @@ def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Pa
 
 
 def read_and_estimate(
-    run: partial[Estimate], nlp: Language, docs_path: Path, texts_path: Path
+    run: partial[Estimate],
+    nlp: Language,
+    docs_path: Path,
+    texts_path: Path,
+    reading: ReadOptions,
 ) -> Estimate:
     """Read the annotated docs and the texts from files, and estimate. Errors name the file of the
     annotated docs.
@@ -144,9 +150,10 @@ def read_and_estimate(
     nlp (Language): The pipeline.
     docs_path (Path): The annotated docs.
     texts_path (Path): The texts.
+    reading (ReadOptions): How to read both.
     """
     info = CorpusInfo()
-    drawn_docs = list(read_docs(nlp, docs_path, info=info))
+    drawn_docs = list(read_docs(nlp, docs_path, reading, info))
     # The reader leaves out docs that annotators have skipped. Other problems get a warning.
     n_left_out = 0
     for problem in info.problems:
@@ -154,7 +161,7 @@ def read_and_estimate(
             n_left_out += problem.n
         else:
             warnings.warn(problem.as_text(), stacklevel=2)
-    texts = progress(read_texts(nlp, texts_path), desc="estimate", unit="doc")
+    texts = progress(read_texts(nlp, texts_path, reading), desc="estimate", unit="doc")
     try:
         return run(nlp, drawn_docs, texts, n_left_out=n_left_out)
     except ValueError as error:

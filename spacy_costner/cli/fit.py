@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
+from tqdm import tqdm
 from typer import Argument, Option
 
-from ..analysis.fitting import Fitted, fit
-from .command_line import command, words_of_command
+from ..analysis.fitting import Fitted, fit, ignore_corpus
+from ..readers import CorpusSummary, ReadOptions
+from .command_line import command, reads_corpora, words_of_command
 from .options import CodeOption, read_overrides
 from .output import (
     LANGUAGE_OF_PIPELINE,
@@ -33,8 +35,9 @@ from .output import (
         "raw_paths": Option("--raw", exists=True, show_default=False),
         "cache": Option("--cache", file_okay=False),
     },
-    without=("overrides", "command"),
+    without=("reading", "overrides", "command", "on_corpus"),
 )
+@reads_corpora
 def fit_cli(
     run: partial[Fitted],  # `fit` with the options that `command` adds
     ctx: typer.Context,
@@ -46,6 +49,7 @@ def fit_cli(
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
     ] = ...,  # type: ignore[assignment]  # required, though it stands after an optional argument
     *,
+    reading: ReadOptions,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
 ) -> None:
@@ -72,7 +76,28 @@ def fit_cli(
         new_config_path = output_path / "config.cfg"
         language_setting = LANGUAGE_OPTION
     # spaCy's hint to fill the config first is left out, as `fit` does that.
-    errors = errors_shown(language_setting=language_setting)
-    with errors, show_validation_error(config_path or new_config_path, hint_fill=False):
-        fitted = run(config_path, output_path, overrides=overrides, command=words_of_command(ctx))
+    with (
+        errors_shown(language_setting=language_setting),
+        show_validation_error(config_path or new_config_path, hint_fill=False),
+    ):
+        fitted = run(
+            config_path,
+            output_path,
+            reading=reading,
+            overrides=overrides,
+            command=words_of_command(ctx),
+            # JSON has it in the result.
+            on_corpus=ignore_corpus if print_json else print_corpus,
+        )
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)
+
+
+def print_corpus(name: str, corpus: CorpusSummary) -> None:
+    """Print how a corpus was read, before the model is trained on it.
+
+    name (str): "train" or "dev".
+    """
+    with tqdm.external_write_mode():
+        typer.echo(corpus.as_text(name))
+        if corpus.problems:
+            typer.echo(corpus.problems_text())

@@ -8,9 +8,10 @@ from typer import Option
 from ..analysis.guarantees import Guarantee, guarantee
 from ..analysis.saved_strings import save_pipeline
 from ..pipeline.promises import Terms
+from ..readers import ReadOptions
 from ..readers.files import encodable
 from ..saving import check_folder
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import (
     CodeOption,
     DevArg,
@@ -33,6 +34,7 @@ from .tables import number_or_dash, text_table
     },
     without=("name", "file_tokens", "source"),
 )
+@reads_corpora
 def guarantee_cli(
     run: partial[Guarantee],  # `guarantee` with the options that `command` adds
     model: ModelArg,
@@ -40,6 +42,7 @@ def guarantee_cli(
     output_path: OutputOption,
     name: NameOption = "ner",
     *,
+    reading: ReadOptions,
     file_tokens: FileTokensOption = False,
     print_json: JsonOption = False,
     use_gpu: GpuOption = -1,
@@ -54,7 +57,9 @@ def guarantee_cli(
         check_folder(output_path)
         # This checks the options, so that an error in them is found before the model is loaded.
         Terms.from_arguments(run.keywords)
-        nlp, examples = load(model, docs_path, use_gpu, code_path, file_tokens=file_tokens)
+        nlp, examples = load(
+            model, docs_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
+        )
         # The docs are named in the promise. That is saved as JSON, which can't hold every path.
         docs_name = encodable(docs_path)
         result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)

@@ -9,8 +9,9 @@ import typer
 from typer import Argument, Option
 
 from ..analysis.initial_config import init, refuse_existing
+from ..readers import ReadOptions
 from ..saving import save_text
-from .command_line import command, words_of_command
+from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 
 COST = Option(show_default="1, or 0 with --tree or --cost")
@@ -41,8 +42,9 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
         "transformer": Option(show_default="as `spacy init config`"),
         "raw_paths": Option("--raw", exists=True, show_default=False),
     },
-    without=("force", "command"),
+    without=("reading", "force", "command"),
 )
+@reads_corpora
 @errors_shown(language_setting=LANGUAGE_OPTION)
 def init_cli(
     run: partial[str],  # `init` with the options that `command` adds
@@ -51,6 +53,7 @@ def init_cli(
         Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
     ],
     *,
+    reading: ReadOptions,
     force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
 ) -> None:
     """
@@ -62,12 +65,12 @@ def init_cli(
     if output_path == Path("-"):  # the terminal
         if run.keywords["raw_paths"]:
             raise ValueError("--raw: expected a file for the config, beside which vectors are")
-        text = run(force=force, command=words_of_command(ctx))
+        text = run(reading=reading, force=force, command=words_of_command(ctx))
         typer.echo(text, nl=False)
         return
     if not force:
         refuse_existing(output_path)
-    text = run(output_path, force=force, command=words_of_command(ctx))
+    text = run(output_path, reading=reading, force=force, command=words_of_command(ctx))
     save_text(output_path, text)
     # The config begins with a comment, which ends with the commands to run next. Print it without
     # the signs "#".

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from ..analysis.loading import load_pipeline
 from ..analysis.predictions import find_components
 from ..progress import progress
-from ..readers import examples_to_measure, make_reader
+from ..readers import DEFAULTS, ReadOptions, examples_to_measure, make_reader
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 
@@ -69,6 +69,7 @@ def load(
     use_gpu: int,
     code_path: Path | None,
     *,
+    reading: ReadOptions = DEFAULTS,
     file_tokens: bool = False,
 ) -> tuple[Language, list[Example]]:
     """Load a pipeline, and the annotated docs to measure it on.
@@ -78,6 +79,7 @@ def load(
         pipeline have theirs: from a key of `doc.spans` or, without one, from `doc.ents`.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
+    reading (ReadOptions): How to read the docs.
     file_tokens (bool): Whether docs have the tokens and sentence starts of their file: see
         `FileTokensOption`.
     RETURNS (tuple[Language, list[Example]]): The pipeline and the docs.
@@ -88,6 +90,6 @@ def load(
     spans_key = None
     if len(spans_keys) == 1:
         spans_key = spans_keys.pop()
-    reader = make_reader(dev_path, spans_key=spans_key)
+    reader = make_reader(dev_path, spans_key=spans_key, **reading.settings())
     examples = examples_to_measure(nlp, reader, file_tokens=file_tokens)
     return nlp, list(progress(examples, desc="read", unit="doc"))

@@ -16,10 +16,11 @@ from typer import Argument, Option
 
 from ..analysis.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report
 from ..pages import percent, render
+from ..readers import ReadOptions
 from ..saving import check_file, save_text
 from ..tags import OUTSIDE
 from . import plots
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
 from .output import errors_shown
 
@@ -37,12 +38,14 @@ whole numbers."""
     options={"n_mistakes": Option("--mistakes", "-n", min=0)},
     without=("source", "corpus"),
 )
+@reads_corpora
 def report_cli(
     run: partial[Report],  # `report` with the options that `command` adds
     model: ModelArg,
     test_path: Annotated[Path, Argument(help="Test corpus: see `costner convert`", exists=True)],
     output_path: Annotated[Path, Option("--output", "-o", help="Output HTML file")],
     *,
+    reading: ReadOptions,
     file_tokens: FileTokensOption = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -56,7 +59,9 @@ def report_cli(
     with errors_shown():
         check_file(output_path, inputs=[model, test_path])
         plots.require_matplotlib()
-        nlp, examples = load(model, test_path, use_gpu, code_path, file_tokens=file_tokens)
+        nlp, examples = load(
+            model, test_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
+        )
         result = run(nlp, examples, source=model, corpus=str(test_path))
         save_text(output_path, report_page(result))
     if "labels" in result.facts:  # only if annotation and component have no label in common

@@ -20,10 +20,11 @@ from ..analysis.loading import load_pipeline
 from ..analysis.predictions import get_component
 from ..analysis.saved_strings import save_pipeline
 from ..progress import progress
-from ..readers import read_texts
+from ..readers import ReadOptions, read_texts
 from ..readers.files import SURROGATE, encodable
 from ..saving import check_folder, locked
 from ..validation import require
+from .command_line import reads_corpora
 from .options import CodeOption, GpuOption
 from .output import errors_shown
 
@@ -34,6 +35,7 @@ GO_ON = "All answers are saved: the same command goes on."
 """The text that is printed after Ctrl-C."""
 
 
+@reads_corpora
 def serve_cli(
     folder: Annotated[
         Path, Argument(help="Folder of the session: texts, answers, models", file_okay=False)
@@ -73,6 +75,8 @@ def serve_cli(
     ] = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
+    *,
+    reading: ReadOptions,
 ) -> None:
     """
     Annotate texts in the browser. A linear model learns from your answers while you work, proposes
@@ -92,7 +96,7 @@ def serve_cli(
                 )
             store = AnnotationStore(folder)
             label_list, lang = keep_settings(store, labels, lang, needs_labels=not has_label_studio)
-            add_texts(store, texts_path, lang, needs_texts=not has_label_studio)
+            add_texts(store, texts_path, lang, reading, needs_texts=not has_label_studio)
             if final_path is not None:
                 train_final(AnnotationSession(store, labels=label_list, lang=lang), final_path)
                 return
@@ -167,18 +171,26 @@ def keep_settings(
     return label_list, lang
 
 
-def add_texts(store: AnnotationStore, path: Path | None, lang: str, *, needs_texts: bool) -> None:
+def add_texts(
+    store: AnnotationStore,
+    path: Path | None,
+    lang: str,
+    reading: ReadOptions,
+    *,
+    needs_texts: bool,
+) -> None:
     """Add the texts of a file to a session, and print how many texts the session has. Repeated
     texts and empty ones are left out. Their number is printed, too.
 
     store (AnnotationStore): The folder of the session.
     path (Path | None): The file. None: there are no new texts.
     lang (str): Code of the language.
+    reading (ReadOptions): How to read the file.
     needs_texts (bool): Whether it is an error if the session has no texts even then.
     RAISES (ValueError): If it has none, and needs some.
     """
     if path is not None:
-        docs = progress(read_texts(spacy.blank(lang), path), desc="read", unit="doc")
+        docs = progress(read_texts(spacy.blank(lang), path, reading), desc="read", unit="doc")
         texts = [doc.text for doc in docs]
         n_added = store.add_texts(texts)
         line = f"{n_added:,} texts added from {path}"

@@ -12,10 +12,10 @@ from typer import Argument, Option
 from ..analysis.loading import load_pipeline
 from ..analysis.suggestions import NoDocsError, Suggestion, suggest, suggest_first
 from ..progress import progress
-from ..readers import check_task_form, read_texts, save_tasks
+from ..readers import ReadOptions, check_task_form, read_texts, save_tasks
 from ..readers.files import shown
 from ..saving import check_file
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
@@ -29,6 +29,7 @@ N_PRINTED = 10
     options={"n": Option("--n", "-n", min=1), "name": Option("--name")},
     without=("annotated",),
 )
+@reads_corpora
 def suggest_cli(
     run: partial[list[Suggestion]],  # `suggest` with the options that `command` adds
     output_path: Annotated[
@@ -53,6 +54,7 @@ def suggest_cli(
         Option("--annotated", help="Annotated corpus: its texts are left out", exists=True),
     ] = None,
     *,
+    reading: ReadOptions,
     start_path: Annotated[
         Path | None,
         Option(
@@ -94,8 +96,8 @@ def suggest_cli(
             choose = partial(run, nlp)
         annotated: Iterable[Doc] = ()
         if annotated_path is not None:
-            annotated = read_texts(nlp, annotated_path)
-        pool = progress(read_texts(nlp, pool_path), desc="suggest", unit="doc")
+            annotated = read_texts(nlp, annotated_path, reading)
+        pool = progress(read_texts(nlp, pool_path, reading), desc="suggest", unit="doc")
         try:
             suggestions = choose(pool, annotated=annotated)
         except NoDocsError as error:

@@ -10,9 +10,10 @@ from typer import Option
 
 from ..analysis.saved_strings import save_pipeline
 from ..analysis.tuning import Tuning, tune
+from ..readers import ReadOptions
 from ..readers.files import encodable
 from ..saving import check_folder
-from .command_line import command
+from .command_line import command, reads_corpora
 from .options import (
     CodeOption,
     DevArg,
@@ -37,12 +38,14 @@ N_ROWS = 10
     },
     without=("file_tokens", "source"),
 )
+@reads_corpora
 def tune_cli(
     run: partial[Tuning],  # `tune` with the options that `command` adds
     model: ModelArg,
     dev_path: DevArg,
     output_path: OutputOption,
     *,
+    reading: ReadOptions,
     file_tokens: FileTokensOption = False,
     show_all: Annotated[bool, Option("--all", help="Show all values, not ten")] = False,
     print_json: JsonOption = False,
@@ -57,7 +60,9 @@ def tune_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        nlp, examples = load(model, dev_path, use_gpu, code_path, file_tokens=file_tokens)
+        nlp, examples = load(
+            model, dev_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
+        )
         # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
         docs_name = encodable(dev_path)
         tuning = run(nlp, examples, file_tokens=file_tokens, source=docs_name)

@@ -7,7 +7,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..analysis.vectors import LearnedVectors, learn_vectors
-from .command_line import command
+from ..readers import ReadOptions
+from .command_line import command, reads_corpora
 from .output import JsonOption, errors_shown, print_result
 
 
@@ -18,7 +19,9 @@ from .output import JsonOption, errors_shown, print_result
         "dim": Option("--dim", min=1),
         "min_count": Option("--min-count", min=1),
     },
+    without=("reading",),
 )
+@reads_corpora
 def vectors_cli(
     run: partial[LearnedVectors],  # `learn_vectors` with the options that `command` adds
     raw_paths: Annotated[
@@ -35,6 +38,7 @@ def vectors_cli(
         Path, Option("--output", "-o", help="Output folder for the pipeline with the vectors")
     ],
     *,
+    reading: ReadOptions,
     print_json: JsonOption = False,
 ) -> None:
     """

@@ -25,8 +25,8 @@ How a new format is added is in docs/develop.md.
 """
 
 from .columns import write_columns
-from .context import DEFAULTS, Context, CorpusInfo, ReadOptions
-from .corpus import examples_to_measure, make_copies, make_reader, read_docs
+from .context import DEFAULTS, Context, CorpusInfo, CorpusSummary, ReadOptions
+from .corpus import examples_to_measure, make_copies, make_reader, read_docs, with_info
 from .files import CorpusError, corpus_files
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_without_annotation
@@ -50,6 +50,7 @@ __all__ = [
     "Context",
     "CorpusError",
     "CorpusInfo",
+    "CorpusSummary",
     "ReadOptions",
     "Task",
     "TaskSpan",
@@ -69,6 +70,7 @@ __all__ = [
     "task_from_json",
     "task_to_doc",
     "task_to_json",
+    "with_info",
     "write_columns",
     "write_tasks",
 ]

@@ -7,7 +7,7 @@ sentence, is a comment if it isn't a token and its tag.
 
 A *field* is the text of a line in one column. For speed, the fields of all lines with a token stand
 in one list, line after line. So in a file with n columns, every n-th field is of the same column:
-`fields[column::n]`.
+`fields[column::n]`. `layout` finds out which column has what.
 """
 
 import re
@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy
 from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Span, Token
-from thinc.types import Ints1d
+from thinc.types import Array1d, Ints1d
 
 from ..ent_iob import BEGIN, MISSING
-from .context import Context, CorpusInfo
+from .context import Context, CorpusInfo, ReadOptions
 from .files import FilePlace, read_text, shown
-from .schemes import NOT_ANNOTATED, PREFIXED
+from .layout import Table, find_columns, is_tag, tags_of_key
+from .schemes import NOT_ANNOTATED
 from .sentences import TaggedTokens, make_docs
 
 DOCSTART = "-DOCSTART-"
@@ -41,20 +42,39 @@ ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
 """Matches a label that would be read otherwise than it is written."""
 
 
+COLUMN_NAMES = re.compile(r"# *global\.columns *= *(\S.*)")
+"""The line with the names of columns with which a file of CoNLL-U Plus begins."""
+
+NO_TOKENS = "multiword tokens and empty nodes are left out: their words have lines of their own"
+
+
 class Layout(NamedTuple):
-    """The columns of a file.
+    """How the lines of a file are split into fields.
 
     split (Callable[[str], list[str]]): Splits a line into its fields. A line of white space has
         none.
     separator (str): The name of what separates columns: "TABs" or "blanks".
     n_columns (int): The number of columns.
-    tag_column (int): The index of the column of the tags.
     """
 
     split: Callable[[str], list[str]]
     separator: str
     n_columns: int
-    tag_column: int
+
+
+class ColumnsFile(NamedTuple):
+    """What a file of columns has.
+
+    tokens (TaggedTokens): Its tokens and tags.
+    place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
+    format_name (str): Its format.
+    columns (str): Which columns were read.
+    """
+
+    tokens: TaggedTokens
+    place_of: Callable[[int], FilePlace]
+    format_name: str
+    columns: str
 
 
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
@@ -65,7 +85,21 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If the file isn't text in UTF-8, has no tokens, has lines with different
         numbers of columns, or has something other than tags of one scheme in the column of the
-        tags.
+        tags; or if it isn't sure which columns have tokens and tags.
+    """
+    file = read_tokens(path, context.options, context.info)
+    n_sents = context.options.n_sents
+    return make_docs(file.tokens, file.place_of, file.format_name, context, n_sents, file.columns)
+
+
+def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFile:
+    """Read the tokens and tags of a file of columns: see `read_columns`.
+
+    path (Path): The file.
+    options (ReadOptions): Which columns have tokens and tags.
+    info (CorpusInfo): The problems are added to it.
+    RETURNS (ColumnsFile): The tokens and tags.
+    RAISES (CorpusError): If the file can't be read.
     """
     text = read_text(path)
     lines = text.split("\n")
@@ -73,54 +107,87 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     for i in numpy.flatnonzero(is_docstart).tolist():
         lines[i] = ""  # a -DOCSTART- line ends a sentence, as an empty line does
 
-    layout = _find_layout(path, text, lines, context.options.column)
-    _remove_comments(path, lines, layout, context.info)
-    fields, line_of_token = _split_lines(path, lines, layout)
+    names = _take_column_names(lines)
+    layout = _find_layout(path, text, lines)
+    if names and len(names) != layout.n_columns:
+        expected = f"expected {len(names)} columns, as `global.columns` names"
+        raise FilePlace(path, 1).refuse(f"{expected}, got {layout.n_columns}")
+    _remove_comments(path, lines, layout, options.tag_column, info)
+    fields, line_of_row = _split_lines(path, lines, layout)
     if not fields:  # all lines are comments, also the one that looked like the first token
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
-    words = fields[:: layout.n_columns]
-    tags = fields[layout.tag_column :: layout.n_columns]
+
+    # A row begins a sentence if there is a line without a token above it: if its line is not the
+    # one after that of the row before. The first row always does: the row before it is said to be
+    # on line -2. Shape: (number of rows,)
+    begins_sentence = numpy.diff(line_of_row, prepend=-2) > 1
+    place = FilePlace(path, int(line_of_row[0]) + 1)
+    has_tabs = layout.separator == "TABs"
+    table = Table(fields, layout.n_columns, names, begins_sentence, has_tabs, place)
+    columns = find_columns(table, options)
+
+    line_of_token = line_of_row
+    sent_start = begins_sentence
+    if columns.number is not None:
+        is_token = numpy.asarray([number.isdigit() for number in table.column(columns.number)])
+        if not is_token.all():
+            # A sentence may begin with a row that is no token. So the sentences are numbered first.
+            # Shape: (number of tokens,)
+            sentence_of_token = numpy.cumsum(begins_sentence)[is_token]
+            sent_start = numpy.diff(sentence_of_token, prepend=0) > 0
+            line_of_token = line_of_row[is_token]
+            table = table._replace(fields=_keep_rows(fields, layout.n_columns, is_token))
+            first_line = int(line_of_row[numpy.argmin(is_token)])
+            n_others = int((~is_token).sum()) - 1
+            place = FilePlace(path, first_line + 1)
+            info.add_problem(NO_TOKENS, place, lines[first_line], more=n_others)
+    words = table.column(columns.token)
+    tags = table.column(columns.tag)
 
     def place_of(token: int) -> FilePlace:
         return FilePlace(path, int(line_of_token[token]) + 1)
 
+    if not words:
+        raise place.refuse("expected tokens and their tags, got none")
     if "" in words:  # the line begins with a TAB
         token = words.index("")
         got = shown(lines[line_of_token[token]])
         raise place_of(token).refuse(f"expected a token, got {got}")
-    _check_tag_column(fields, layout, place=place_of(token=0))
+    if columns.key is not None:
+        tags = tags_of_key(tags, columns.key)
+        if "-" in tags:
+            message = f"tokens without {columns.key}= are missing annotation"
+            first_token = tags.index("-")
+            n_others = tags.count("-") - 1
+            info.add_problem(message, place_of(first_token), words[first_token], more=n_others)
+    pos = None
+    if columns.pos is not None:
+        column = table.column(columns.pos)
+        pos = ["" if text in NOT_ANNOTATED else text for text in column]
 
-    # A token begins a sentence if there is a line without a token above it: if its line is not the
-    # one after that of the token before. The first token always does: the token before it is said
-    # to be on line -2. Shape: (N,)
-    sent_start = numpy.diff(line_of_token, prepend=-2) > 1
     n_docstarts_up_to_line = numpy.cumsum(is_docstart)
-    tokens = TaggedTokens(
-        words,
-        tags,
-        sent_start,
-        n_docstarts=n_docstarts_up_to_line[line_of_token],
-        pos=_find_parts_of_speech(fields, layout),
-    )
+    n_docstarts = n_docstarts_up_to_line[line_of_token]
+    tokens = TaggedTokens(words, tags, sent_start, n_docstarts, pos)
     format_name = f"{layout.n_columns} columns, separated by {layout.separator}"
-    return make_docs(tokens, place_of, format_name, context, context.options.n_sents)
+    return ColumnsFile(tokens, place_of, format_name, columns.text)
 
 
-def _check_tag_column(fields: list[str], layout: Layout, place: FilePlace) -> None:
-    """Check that the column of the tags has tags of entities. A file of two columns always passes:
-    its second column has the tags, whatever they are.
+def _take_column_names(lines: list[str]) -> list[str]:
+    """Read the names of columns from the first line of CoNLL-U Plus, and make the line empty. An
+    empty list: the file doesn't begin with such a line."""
+    match = COLUMN_NAMES.fullmatch(lines[0].rstrip())
+    if match is None:
+        return []
+    lines[0] = ""
+    return match[1].split()
 
-    fields (list[str]): The fields of all tokens.
-    layout (Layout): The columns of the file.
-    place (FilePlace): The place of the first token, for the error.
-    RAISES (CorpusError): If it has none.
-    """
-    tags = fields[layout.tag_column :: layout.n_columns]
-    if layout.n_columns == 2 or _has_tags(tags):
-        return
-    hint = _hint_at_tags(fields, layout.n_columns)
-    expected = f"column {layout.tag_column + 1}: expected tags of entities"
-    raise place.refuse(f"{expected}, got only such as {tags[0]!r}: {hint}")
+
+def _keep_rows(fields: list[str], n_columns: int, is_kept: Array1d) -> list[str]:
+    """The fields of some of the rows. `is_kept` has the shape (number of rows,)."""
+    kept_fields: list[str] = []
+    for row in numpy.flatnonzero(is_kept).tolist():
+        kept_fields += fields[row * n_columns : (row + 1) * n_columns]
+    return kept_fields
 
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
@@ -151,22 +218,19 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
     return fields, numpy.flatnonzero(has_token)
 
 
-def _find_layout(path: Path, text: str, lines: list[str], column: int | None) -> Layout:
-    """Find how the lines of a file are split into columns, and which column has the tags. The first
-    line with a token shows it.
+def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
+    """Find how the lines of a file are split into columns. The first line with a token shows it.
 
     path (Path): The file, for errors.
     text (str): The text of the file.
     lines (list[str]): Its lines.
-    column (int | None): The user's option for the column of the tags: see `_tag_column`.
-    RETURNS (Layout): The columns of the file.
-    RAISES (CorpusError): If there is no token, only one column, or no such column of tags.
+    RETURNS (Layout): How they are split.
+    RAISES (CorpusError): If there is no token, or only one column.
     """
     first_row = _find_first_row(lines)
     if first_row is None:
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
     line = lines[first_row]
-    place = FilePlace(path, first_row + 1)
 
     split: Callable[[str], list[str]]
     if "\t" in line.strip():
@@ -181,29 +245,9 @@ def _find_layout(path: Path, text: str, lines: list[str], column: int | None) ->
 
     n_columns = len(split(line))
     if n_columns < 2:
+        place = FilePlace(path, first_row + 1)
         raise place.refuse(f"expected a token and its tag, got one column: {shown(line)}")
-    return Layout(split, separator, n_columns, _tag_column(column, n_columns, place))
-
-
-def _tag_column(column: int | None, n_columns: int, place: FilePlace) -> int:
-    """Find the index of the column of the tags.
-
-    column (int | None): The user's option: the number of the column, where the first column is 1
-        and the last is -1. None: the last.
-    n_columns (int): The number of columns.
-    place (FilePlace): The place of the first token, for the error.
-    RETURNS (int): The index, from 0.
-    RAISES (CorpusError): If there is no such column, or it is the first, which has the tokens.
-    """
-    if column is None:
-        return n_columns - 1
-    number = column
-    if column < 0:
-        number = column + n_columns + 1  # so that -1 becomes n_columns
-    if not 1 < number <= n_columns:
-        expected = f"expected a column of tags from 2 to {n_columns}"
-        raise place.refuse(f"column: {expected}, got {column}")
-    return number - 1
+    return Layout(split, separator, n_columns)
 
 
 def _find_first_row(lines: list[str]) -> int | None:
@@ -214,7 +258,7 @@ def _find_first_row(lines: list[str]) -> int | None:
         if line.strip() and not line.startswith("#"):
             return i
     for i, line in enumerate(lines):
-        if _is_tag(line.split("\t")[-1]) or _is_tag(line.split(" ")[-1]):
+        if is_tag(line.split("\t")[-1]) or is_tag(line.split(" ")[-1]):
             return i
     return None
 
@@ -244,71 +288,31 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
     return [field.strip(" ") or field for field in fields]
 
 
-def _remove_comments(path: Path, lines: list[str], layout: Layout, info: CorpusInfo) -> None:
+def _remove_comments(
+    path: Path, lines: list[str], layout: Layout, tag_column: int | str | None, info: CorpusInfo
+) -> None:
     """Replace the comments of a file by empty lines, and report them as a problem. A comment is a
     line at the beginning of a sentence that begins with "#", unless it is a token and its tag.
 
     path (Path): The file, for the report.
     lines (list[str]): Its lines, which are changed.
-    layout (Layout): Its columns.
+    layout (Layout): How they are split.
+    tag_column (int | str | None): The user's option: see `ReadOptions`.
     info (CorpusInfo): The problem is added to it.
     """
+    index = -1  # of the field with the tag, which is nearly always the last
+    if isinstance(tag_column, int) and abs(tag_column) <= layout.n_columns:
+        index = tag_column - 1 if tag_column > 0 else tag_column
     for i, line in enumerate(lines):
         if not line.startswith("#"):
             continue
         # A comment on the line before is empty by now.
         begins_sentence = i == 0 or not lines[i - 1].strip()
         fields = layout.split(line)
-        is_token = len(fields) == layout.n_columns and _is_tag(fields[layout.tag_column])
+        is_token = len(fields) == layout.n_columns and is_tag(fields[index])
         if begins_sentence and not is_token:
             lines[i] = ""
             info.add_problem("comments are left out", FilePlace(path, i + 1), line)
-
-
-def _is_tag(field: str) -> bool:
-    """Whether a field may be a tag of entities: O, a prefix and a label, such as B-PER, or "-" or
-    "_", which stand for missing annotation."""
-    return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
-
-
-def _has_tags(column: list[str]) -> bool:
-    """Whether a column has tags of entities. "_" doesn't count, as in CoNLL-U any empty field has
-    it."""
-    return any(_is_tag(field) for field in set(column) - {"_"})
-
-
-def _hint_at_tags(fields: list[str], n_columns: int) -> str:
-    """Say which column has tags of entities, for the error that the column of the tags has none.
-
-    fields (list[str]): The fields of all tokens.
-    n_columns (int): The number of columns.
-    RETURNS (str): The end of the message.
-    """
-    for column in range(1, n_columns):
-        for field in fields[column::n_columns]:
-            if PREFIXED.fullmatch(field):
-                return f"column {column + 1} has tags such as {field!r}"
-    return "no column has entities"
-
-
-def _find_parts_of_speech(fields: list[str], layout: Layout) -> list[str] | None:
-    """Read parts of speech from the second column, as `spacy convert -c ner` does.
-
-    fields (list[str]): The fields of all tokens.
-    layout (Layout): The columns of the file.
-    RETURNS (list[str] | None): The part of speech of each token, "" where it is missing. None:
-        there are none, as the second column has the tags of entities, or other tags with prefixes,
-        such as those of chunks.
-    """
-    if layout.tag_column == 1:  # always so with two columns
-        return None
-    column = fields[1 :: layout.n_columns]
-    pos_of_text: dict[str, str] = {}
-    for text in set(column):
-        if PREFIXED.fullmatch(text):
-            return None
-        pos_of_text[text] = "" if text in NOT_ANNOTATED else text
-    return [pos_of_text[text] for text in column]
 
 
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:

@@ -1,13 +1,15 @@
 """The `Context` that the reader of a file is given.
 
 It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`. To the latter the
-reader reports the format of the file, and each *problem*: something that the file has but docs
-can't have, such as a span that ends within a token.
+reader reports the format of the file, what it guessed about it, and each *problem*: something that
+the file has but docs can't have, such as a span that ends within a token. Commands print the
+`CorpusSummary` that it makes.
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from spacy.language import Language
@@ -15,6 +17,7 @@ from spacy.tokens import Doc
 
 from .alignment import Alignment
 from .files import FilePlace
+from .schemes import TagScheme, check_scheme
 
 Predicted = WeakKeyDictionary[Doc, Doc]
 """Maps an annotated doc to the doc that the tokenizer made of the same text. An entry lasts as long
@@ -22,6 +25,9 @@ as its annotated doc."""
 
 MAX_PLACES = 3
 """The number of places of a problem that are shown. Later places are only counted."""
+
+MAX_LABELS = 12
+"""The number of labels of a corpus that its line shows. Others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,19 @@ class ReadOptions:
     n_sents (int | None): The number of sentences of a doc, for formats that have sentences. 0: a
         doc has all sentences up to the next -DOCSTART- line or the end of the file. None: the same
         if there are -DOCSTART- lines; otherwise each sentence is a doc.
-    column (int | None): The number of the column that has the tags, for files of columns: at least
-        2 from the left, where the first column is 1, or negative from the right, where the last
-        column is -1. None: the last column. For WebAnno TSV, the column that has the labels, at
-        least 4 or negative. None: the column of named entities, or the only feature.
+    token_column (int | str | None): The column that has the tokens, for files of columns: its
+        number from the left, where the first column is 1, or from the right, where the last column
+        is -1; or its name, if the file has names of columns. None: the first column that isn't a
+        number of the token, or the column FORM.
+    tag_column (int | str | None): The column that has the tags, given in the same way, or a key of
+        the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
+        labels, or the only key or named column with tags. For WebAnno TSV, the number of the
+        column that has the labels, at least 4 or negative. None: the column of named entities, or
+        the only feature.
+    scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
+        of these with "-suffix" if the prefix stands behind the label; or "labels" if there are no
+        prefixes. None: it is found from the tags.
+    column (int | None): Another name of `tag_column`.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
@@ -45,10 +60,13 @@ class ReadOptions:
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
         of training. False: they don't, and training doesn't cut docs there either.
-    RAISES (ValueError): If a number is out of its range.
+    RAISES (ValueError): If a number is out of its range, or there is no such scheme.
     """
 
     n_sents: int | None = None
+    token_column: int | str | None = None
+    tag_column: int | str | None = None
+    scheme: str | None = None
     column: int | None = None
     tag_names: list[str] | None = None
     incorrect_spans_key: str | None = None
@@ -59,9 +77,26 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.n_sents is not None and self.n_sents < 0:
             raise ValueError(f"n_sents: expected a number of at least 0, got {self.n_sents}")
-        if self.column in (0, 1):
-            expected = "the column of the tags, from 2, or from -1 at the end"
-            raise ValueError(f"column: expected {expected}, got {self.column}")
+        if self.column is not None:
+            if self.tag_column not in (None, self.column):
+                got = f"got {self.column} and {self.tag_column!r}"
+                raise ValueError(f"column: expected it or tag_column, not both, {got}")
+            object.__setattr__(self, "tag_column", self.column)  # the object is frozen
+        for name in ("token_column", "tag_column"):
+            if getattr(self, name) in (0, ""):
+                expected = "expected a number from 1, or from -1 at the end, or a name"
+                raise ValueError(f"{name}: {expected}, got {getattr(self, name)!r}")
+        if self.tag_column is not None and self.tag_column == self.token_column:
+            expected = "expected another column than that of the tokens"
+            raise ValueError(f"tag_column: {expected}, got {self.tag_column!r}")
+        if self.scheme is not None:
+            object.__setattr__(self, "scheme", check_scheme(self.scheme))
+
+    def settings(self) -> dict[str, Any]:
+        """The options that aren't None, as settings of the reader in a config."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        del values["column"]  # it is `tag_column`
+        return {name: value for name, value in values.items() if value is not None}
 
 
 DEFAULTS = ReadOptions()
@@ -84,23 +119,118 @@ class Problem(NamedTuple):
         return "\n    ".join([f"{self.message} ({self.n:,})", *self.places])
 
 
-class CorpusInfo:
-    """The formats, tag schemes and problems of a corpus, collected while it is read.
+class CorpusSummary(NamedTuple):
+    """How a corpus was read, and what it has.
 
     formats (dict[str, int]): The number of files of each format.
+    columns (dict[str, int]): The number of files in which the same columns were read, by the
+        sentence that says which.
     schemes (dict[str, int]): The number of files of each tag scheme.
+    docs (int): The number of docs.
+    entities (int): The number of entities, or of spans with the option `spans_key`.
+    labels (dict[str, int]): The number of entities of each label, in alphabetical order.
+    problems (list[Problem]): What was left out or read otherwise than it stands in a file, and why.
+    """
+
+    formats: dict[str, int]
+    columns: dict[str, int]
+    schemes: dict[str, int]
+    docs: int
+    entities: int
+    labels: dict[str, int]
+    problems: list[Problem]
+
+    def as_text(self, name: str) -> str:
+        """One line about the corpus, which begins with its name. Problems aren't part of it."""
+        schemes = {f"{scheme} tags": n for scheme, n in self.schemes.items()}
+        parts = [
+            ", ".join([*with_counts(self.formats), *with_counts(schemes)]),
+            *with_counts(self.columns),
+            f"{self.docs:,} docs",
+            f"{self.entities:,} entities{self._labels_text()}",
+        ]
+        return f"{name}: {'; '.join(parts)}"
+
+    def problems_text(self) -> str:
+        """A line for each problem, and the first place of the first one. "": there are none."""
+        lines = [f"    {problem.message} ({problem.n:,})" for problem in self.problems]
+        for problem in self.problems[:1]:
+            lines[1:1] = [f"        {place}" for place in problem.places[:1]]
+        return "\n".join(lines)
+
+    def _labels_text(self) -> str:
+        """The labels with their numbers of entities in parentheses. "": there are none."""
+        if not self.labels:
+            return ""
+        counts = [f"{label} {n:,}" for label, n in self.labels.items()]
+        if len(counts) > MAX_LABELS:
+            counts[MAX_LABELS:] = [f"{len(counts) - MAX_LABELS} more labels"]
+        return f" ({', '.join(counts)})"
+
+
+def with_counts(n_files: Mapping[str, int]) -> list[str]:
+    """The keys of a count of files, each with its number of files if it has several."""
+    return [key if n == 1 else f"{n:,} x {key}" for key, n in n_files.items()]
+
+
+class CorpusInfo:
+    """What readers report of a corpus, collected while it is read: formats, columns, tag schemes,
+    problems, and the number of docs and entities.
+
+    formats (dict[str, int]): The number of files of each format.
+    columns (dict[str, int]): The number of files in which the same columns were read.
+    schemes (dict[str, int]): The number of files of each tag scheme.
+    labels (dict[str, int]): The number of entities of each label.
+    n_docs (int): The number of docs.
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything, before the corpus is read again."""
         self.formats: dict[str, int] = Counter()
+        self.columns: dict[str, int] = Counter()
         self.schemes: dict[str, int] = Counter()
+        self.labels: dict[str, int] = Counter()
+        self.n_docs = 0
         self._problems: dict[str, Problem] = {}
 
-    def add_file(self, format_name: str, scheme: str = "") -> None:
-        """Count a file of a format and, if it has tags, of a scheme."""
+    def add_file(self, format_name: str, scheme: str = "", columns: str = "") -> None:
+        """Count a file.
+
+        format_name (str): Its format.
+        scheme (str): The scheme of its tags. "": it has no tags.
+        columns (str): Which of its columns are read, if it has columns.
+        """
         self.formats[format_name] += 1
         if scheme:
             self.schemes[scheme] += 1
+        if columns:
+            self.columns[columns] += 1
+
+    def add_doc(self, doc: Doc, spans_key: str | None = None) -> None:
+        """Count a doc and its entities.
+
+        doc (Doc): The doc.
+        spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
+            `doc.ents` count.
+        """
+        self.n_docs += 1
+        for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
+            self.labels[span.label_] += 1
+
+    def summary(self) -> CorpusSummary:
+        """What was read so far."""
+        return CorpusSummary(
+            formats=dict(self.formats),
+            columns=dict(self.columns),
+            schemes=dict(self.schemes),
+            docs=self.n_docs,
+            entities=sum(self.labels.values()),
+            labels=dict(sorted(self.labels.items())),
+            problems=self.problems,
+        )
 
     def add_problem(
         self, message: str, place: FilePlace | None, text: str = "", *, more: int = 0
@@ -137,6 +267,8 @@ class Context(NamedTuple):
         are not kept.
     alignment (Alignment | None): The reader counts spans that fit the tokens, and spans that don't,
         for all files of the corpus. None: they are not counted.
+    scheme (TagScheme | None): The scheme of the tags in all files of the corpus. None: it is found
+        from the tags of the file.
     """
 
     nlp: Language
@@ -144,3 +276,4 @@ class Context(NamedTuple):
     info: CorpusInfo
     predicted: Predicted | None = None
     alignment: Alignment | None = None
+    scheme: TagScheme | None = None

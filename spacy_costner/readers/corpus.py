@@ -10,7 +10,7 @@ the others in files of their own.
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain, islice
@@ -28,7 +28,7 @@ from ..spans import entities_as_spans
 from ..validation import require
 from .alignment import Alignment
 from .brat import read_brat
-from .columns import read_columns
+from .columns import read_columns, read_tokens
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .documents import join_documents, with_metadata
 from .files import (
@@ -44,6 +44,7 @@ from .files import (
     shown,
 )
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
+from .schemes import TagCounts, TagScheme, find_scheme
 from .sentences import (
     copy_sentences,
     copy_without_annotation,
@@ -79,17 +80,47 @@ def read_docs(
         line. After the last doc: if most spans don't begin and end with tokens.
     RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
+    files = corpus_files(Path(path))
+    scheme = _find_scheme_of_columns(files, options)
     alignment = Alignment()
-    for file in corpus_files(Path(path)):
+    for file in files:
         file_info = CorpusInfo() if info is None else info
-        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted, alignment))
+        context = Context(nlp, options, file_info, predicted, alignment, scheme)
+        docs = _read_nonempty(file, context)
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
-        yield from docs
+        for doc in docs:
+            file_info.add_doc(doc, options.spans_key)
+            yield doc
         if info is None:
             for problem in file_info.problems:
                 warnings.warn(problem.as_text(), stacklevel=2)
     alignment.check(nlp.lang)
+
+
+def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
+    """Find the scheme of the tags in all files of columns of a corpus, which are read once for
+    this. A file alone may not show it: it may have one tag, such as S-LOC.
+
+    RETURNS (TagScheme | None): The scheme. None: there are fewer than two files of columns, so the
+        scheme is found when the file is read.
+    RAISES (CorpusError): If one of the files can't be read, or the tags aren't of one scheme.
+    """
+    files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
+    if len(files) < 2:
+        return None
+    counts = TagCounts()
+    for file in files:
+        tokens, place_of, *_ = read_tokens(file, options, CorpusInfo())
+        counts.add(tokens.tags, tokens.sent_start, place_of)
+    return find_scheme(counts, options.scheme)
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether `read_file` reads a file as columns."""
+    if path.is_dir() or path.suffix in (DOCBIN, BRAT_ANNOTATION) or is_text_of_brat(path):
+        return False
+    return not (is_webanno(read_head(path)) or is_json(path))
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
@@ -276,8 +307,8 @@ class AnyCorpus(Corpus):
 
     options (ReadOptions): How to read the files, where there are several ways.
     predicted (Predicted): The docs that the tokenizer has made, until an example takes them.
-    info (CorpusInfo | None): Formats, schemes and problems are added to it. None: problems become
-        warnings.
+    info (CorpusInfo | None): What is read and the problems are added to it, after it was cleared.
+        None: problems become warnings.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -295,6 +326,8 @@ class AnyCorpus(Corpus):
         nlp (Language): The pipeline.
         YIELDS (Example): What the augmenter makes of the examples: see `make_reader`.
         """
+        if self.info is not None:
+            self.info.clear()  # of an earlier reading
         docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         if self.limit >= 1:
             docs = islice(docs, self.limit)
@@ -383,6 +416,33 @@ def examples_to_measure(
         yield eg
 
 
+def with_info(
+    corpus: Callable[[Language], Iterable[Example]], spans_key: str | None = None
+) -> tuple[Callable[[Language], Iterable[Example]], CorpusInfo]:
+    """Let a reader of examples report what it reads.
+
+    corpus (Callable): The reader: our own, or another one, such as spaCy's.
+    spans_key (str | None): The key of `doc.spans` whose spans count as entities, if the reader
+        isn't our own. None: those of `doc.ents` count.
+    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and what it reports. With
+        every reading the report begins anew.
+    """
+    info = CorpusInfo()
+    if isinstance(corpus, AnyCorpus):
+        corpus = copy(corpus)  # training may use the reader, too
+        corpus.info = info
+        return corpus, info
+
+    def read(nlp: Language) -> Iterator[Example]:
+        info.clear()
+        info.add_file("another reader")
+        for eg in corpus(nlp):
+            info.add_doc(eg.reference, spans_key)
+            yield eg
+
+    return read, info
+
+
 def make_reader(
     path: Path | None,
     gold_preproc: bool = False,
@@ -390,6 +450,9 @@ def make_reader(
     limit: int = 0,
     augmenter: Callable[[Language, Example], Iterable[Example]] | None = None,
     n_sents: int | None = None,
+    token_column: int | str | None = None,
+    tag_column: int | str | None = None,
+    scheme: str | None = None,
     column: int | None = None,
     tag_names: list[str] | None = None,
     incorrect_spans_key: str | None = None,
@@ -409,15 +472,19 @@ def make_reader(
     limit (int): The number of docs that are read. 0: all.
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.
-    n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
-        `ReadOptions`.
+    n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
+        doc_id, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
-    RAISES (ValueError): If there is no path, or a number is out of its range.
+    RAISES (ValueError): If there is no path, a number is out of its range, or there is no such
+        scheme.
     """
     if path is None:
         raise ValueError(Errors.E913)
     options = ReadOptions(
         n_sents=n_sents,
+        token_column=token_column,
+        tag_column=tag_column,
+        scheme=scheme,
         column=column,
         tag_names=tag_names,
         incorrect_spans_key=incorrect_spans_key,

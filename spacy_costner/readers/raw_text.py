@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from .context import DEFAULTS, ReadOptions
 from .files import (
     BOM,
     BRAT_ANNOTATION,
@@ -134,7 +135,10 @@ class BoundedPipeline:
 
 
 def map_docs(
-    function: Callable[[Doc], ResultT], pipeline: BoundedPipeline, path: Path
+    function: Callable[[Doc], ResultT],
+    pipeline: BoundedPipeline,
+    path: Path,
+    options: ReadOptions = DEFAULTS,
 ) -> Iterator[ResultT]:
     """Call a function with each doc of a file of raw text, and yield what it returns. The function
     should not keep the doc, so that memory doesn't grow with the text.
@@ -143,6 +147,7 @@ def map_docs(
     pipeline (BoundedPipeline): The pipeline. Its tokenizer is used for texts without tokens.
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
         a long line several: see `cut_line`.
+    options (ReadOptions): How to read a corpus, where there are several ways.
     YIELDS (ResultT): What the function returns for each doc.
     RAISES (CorpusError): If it can't be read; the message names it and, if there are lines, the
         line.
@@ -156,7 +161,7 @@ def map_docs(
             texts = _read_lines(file, path)
             yield from (function(pipeline.nlp.make_doc(text)) for text in texts)
     else:
-        yield from map(function, read_texts(pipeline.nlp, path))
+        yield from map(function, read_texts(pipeline.nlp, path, options))
 
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:

@@ -1,31 +1,45 @@
-"""Find the entities that tags stand for, in any scheme: IOB1, IOB2, BILUO, IOBES, IOE or IO. The
-scheme is found from the tags.
+"""Find the entities that tags stand for, in any scheme.
 
 A tag of an entity consists of a prefix and a label, such as B-PER. A prefix *opens* an entity if it
-says that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S).
+says that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S). The
+prefix may also stand behind the label (PER-B), and in IO without prefixes the tag is the label.
 
-An entity begins at a token whose tag opens one, where the label changes, and after a tag that
-closes one. These are the rules of conlleval (Tjong Kim Sang & De Meulder, 2003), and they are right
-for every scheme. Tags that the scheme doesn't allow are called *irregular*: they are read by the
-same rules, and reported.
+`find_scheme` finds out which scheme the tags of a corpus are of. It looks at all of them: a label
+may look like a prefix and a label (E-MAIL), so it takes E or S for a prefix only if other tags of
+the corpus confirm it. What no scheme explains, or several schemes do, is refused.
+
+`decode_tags` finds the entities. An entity begins at a token whose tag opens one, where the label
+changes, and after a tag that closes one. These are the rules of conlleval (Tjong Kim Sang & De
+Meulder, 2003), and they are right for every scheme. Tags that the scheme doesn't allow are called
+*irregular*: they are read by the same rules, and reported.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy
 from thinc.types import Array1d, Ints1d
 
 from ..ent_iob import BEGIN, INSIDE, MISSING, OUTSIDE
-from .files import shown
+from .files import CorpusError, FilePlace, shown
 
 NOT_ANNOTATED = frozenset(["-", "_"])
 """Tags of tokens that nobody has annotated."""
 
 PREFIXES = frozenset("BILUES")
-PREFIXED = re.compile(r"([BILUES])([-_])(.+)")
-"""Matches a tag of an entity. The groups are its prefix, its separator and its label."""
+"""The prefixes that can't be labels. (M is the prefix of one scheme, and may be a label.)"""
+
+PREFIXED = re.compile(r"(?P<prefix>[BILUESM])(?P<separator>[-_])(?P<label>.+)")
+"""Matches a tag of an entity."""
+
+SUFFIXED = re.compile(r"(?P<label>.+)(?P<separator>[-_])(?P<prefix>[BILUESM])")
+"""Matches a tag of an entity whose prefix stands behind the label."""
+
+LIKE_PREFIXED = re.compile(r"(?P<prefix>[BILUESM])[-_.:/|](?P<label>.+)")
+LIKE_SUFFIXED = re.compile(r"(?P<label>.+)[-_.:/|](?P<prefix>[BILUESM])")
+"""Match a tag in upper case that looks like one with a prefix, but may be of no scheme."""
 
 OPENING = frozenset("BUS")
 """The prefixes that open an entity."""
@@ -36,22 +50,46 @@ CLOSING = frozenset("LEUS")
 IO_WITHOUT_PREFIXES = "IO without prefixes"
 """The name of the scheme in which the tag of an entity is its label alone."""
 
+CONFLICTS = [("E", "LU"), ("S", "LU"), ("M", "ILU")]
+"""Prefixes, each with those that aren't in any scheme with it."""
 
-class DecodedTags(NamedTuple):
-    """The entities of N tokens, as their tags say.
+PREFIXES_OF_SCHEME = {
+    "IO": "I",
+    "IOB1": "BI",
+    "IOB2": "BI",
+    "IOE": "IE",
+    "BILUO": "BILU",
+    "IOBES": "BIES",
+    "BMES": "BMES",
+}
+"""The prefixes of each scheme that has some."""
 
-    iob (Ints1d): spaCy's ENT_IOB of each token. Shape: (N,)
-    label (Ints1d): The label of each token as an index in `labels`; -1 for none. Shape: (N,)
-    labels (list[str]): The labels.
-    scheme (str): The name of the scheme; "" if there are no entities.
-    irregular (Ints1d): The indices of the tokens whose tags the scheme doesn't allow.
-    """
+SUFFIX = "-suffix"
+"""The end of the name of a scheme whose prefixes stand behind the label, such as "IOB2-suffix"."""
 
-    iob: Ints1d
-    label: Ints1d
-    labels: list[str]
-    scheme: str
-    irregular: Ints1d
+LABELS = "labels"
+"""A short name of `IO_WITHOUT_PREFIXES`, for the setting."""
+
+OTHER_NAMES = {
+    "BIO": "IOB2",
+    "BIO2": "IOB2",
+    "BIO1": "IOB1",
+    "IOE1": "IOE",
+    "IOE2": "IOE",
+    "BILOU": "BILUO",
+    "BIOLU": "BILUO",
+    "BIOES": "IOBES",
+    "BIOSE": "IOBES",
+    "BMESO": "BMES",
+    "BMEOS": "BMES",
+}
+"""Other names of schemes, which the setting may have, too."""
+
+SCHEME_NAMES = f"{', '.join(PREFIXES_OF_SCHEME)}, one of these with {SUFFIX}, or {LABELS}"
+"""The values of the setting `scheme`, for messages."""
+
+HINT = f"the setting `scheme` says how tags are read ({SCHEME_NAMES})"
+"""The end of a message about tags that aren't understood."""
 
 
 class SplitTag(NamedTuple):
@@ -59,6 +97,32 @@ class SplitTag(NamedTuple):
 
     prefix: str
     label: str
+
+
+class TagScheme(NamedTuple):
+    """How the tags of a corpus are read.
+
+    name (str): The name of the scheme; "" if there are no entities.
+    split_tags (Mapping[str, SplitTag]): The prefix and the label of each tag of an entity.
+    """
+
+    name: str
+    split_tags: Mapping[str, SplitTag]
+
+
+class DecodedTags(NamedTuple):
+    """The entities of N tokens, as their tags say.
+
+    iob (Ints1d): spaCy's ENT_IOB of each token. Shape: (N,)
+    label (Ints1d): The label of each token as an index in `labels`; -1 for none. Shape: (N,)
+    labels (list[str]): The labels.
+    irregular (Ints1d): The indices of the tokens whose tags the scheme doesn't allow.
+    """
+
+    iob: Ints1d
+    label: Ints1d
+    labels: list[str]
+    irregular: Ints1d
 
 
 class TokenTags(NamedTuple):
@@ -76,27 +140,114 @@ class TokenTags(NamedTuple):
     is_missing: Array1d
 
 
-def decode_tags(
-    tags: Sequence[str], sent_start: Array1d, refuse: Callable[[int, str], Exception]
-) -> DecodedTags:
-    """Find the scheme of tags, and the entities that they stand for.
+class TagCounts:
+    """The tags of a corpus: where each stands first, and how often tags follow each other.
+
+    places (dict[str, FilePlace]): The place of the first token with each tag.
+    pairs (Counter[tuple[str, str]]): How often a tag (second) follows another (first). For the
+        first token of a sentence the first one is "".
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[str, FilePlace] = {}
+        self.pairs: Counter[tuple[str, str]] = Counter()
+
+    def add(
+        self, tags: Sequence[str], sent_start: Array1d, place_of: Callable[[int], FilePlace]
+    ) -> None:
+        """Count the tags of a file.
+
+        tags (Sequence[str]): The tag of each token, at least one.
+        sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
+        place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
+        """
+        # The K different tags, after the empty one that stands before a sentence.
+        tag_set = ["", *dict.fromkeys(tags)]
+        id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
+        tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
+        for tag in tag_set[1:]:
+            if tag not in self.places:
+                self.places[tag] = place_of(int(numpy.argmax(tag_ids == id_of_tag[tag])))
+
+        ids_before = numpy.zeros_like(tag_ids)  # (N,)
+        ids_before[1:] = numpy.where(sent_start[1:], 0, tag_ids[:-1])
+        # A pair of tags is one number: its row and its column in a table of K + 1 tags.
+        pair_ids, counts = numpy.unique(ids_before * len(tag_set) + tag_ids, return_counts=True)
+        for pair_id, count in zip(pair_ids.tolist(), counts.tolist()):
+            before, tag_id = divmod(pair_id, len(tag_set))
+            self.pairs[tag_set[before], tag_set[tag_id]] += count
+
+    def refuse(self, tag: str, message: str) -> CorpusError:
+        """Make an error at the first place of a tag. The caller raises it."""
+        return self.places[tag].refuse(message)
+
+
+def check_scheme(name: str) -> str:
+    """Find the scheme that a user has named. Upper and lower case are the same.
+
+    name (str): The name, or another name of the scheme, such as BIO.
+    RETURNS (str): Its name as readers report it, such as "IOB2".
+    RAISES (ValueError): If there is no such scheme.
+    """
+    if name.lower() in (LABELS, IO_WITHOUT_PREFIXES.lower()):
+        return IO_WITHOUT_PREFIXES
+    suffix = SUFFIX if name.lower().endswith(SUFFIX) else ""
+    upper_name = name[: len(name) - len(suffix)].upper()
+    scheme = OTHER_NAMES.get(upper_name, upper_name)
+    if scheme not in PREFIXES_OF_SCHEME:
+        raise ValueError(f"scheme: expected one of {SCHEME_NAMES}, got {name!r}")
+    return scheme + suffix
+
+
+def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
+    """Find out how the tags of a corpus are read.
+
+    counts (TagCounts): All tags of the corpus.
+    name (str | None): The scheme that the user has named: see `check_scheme`. None: it is found
+        from the tags.
+    RETURNS (TagScheme): The scheme.
+    RAISES (CorpusError): If something isn't a tag of this scheme, no scheme has all of the tags, or
+        the scheme isn't sure.
+    """
+    tags = [tag for tag in counts.places if tag != "O" and tag not in NOT_ANNOTATED]
+    if name is not None:
+        return _split_as_told(counts, tags, name)
+    if not tags:
+        return TagScheme("", {})
+
+    for tag in tags:
+        if tag.rstrip("-_") in PREFIXES:  # such as "B", "B-" and "B_"
+            expected = "expected a tag with a label, such as B-PER"
+            raise counts.refuse(tag, f"{expected}, got {tag!r}: {HINT}")
+    refusals: list[CorpusError] = []
+    for pattern, suffix in ((PREFIXED, ""), (SUFFIXED, SUFFIX)):
+        split_tags = _split(tags, pattern)
+        if len(split_tags) < len(tags) or _are_labels(split_tags, pattern):
+            continue
+        refusal = _find_contradiction(counts, tags, pattern)
+        if refusal is None:
+            return TagScheme(_name_scheme(counts, split_tags) + suffix, split_tags)
+        refusals.append(refusal)
+    if refusals:
+        # If tags have prefixes in front as well as behind, the former is the usual case.
+        raise refusals[0]
+    _check_labels(counts, tags)
+    return TagScheme(IO_WITHOUT_PREFIXES, _as_labels(tags))
+
+
+def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> DecodedTags:
+    """Find the entities that tags stand for.
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    refuse (Callable[[int, str], Exception]): Makes an error for a token, from its index and a
-        message.
+    scheme (TagScheme): Their scheme.
     RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
-    RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
     tag_set = list(dict.fromkeys(tags))  # the K different tags
     id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
     tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
 
-    def refuse_tag(tag: str, message: str) -> Exception:
-        first_token = int(numpy.argmax(tag_ids == id_of_tag[tag]))  # that has the tag
-        return refuse(first_token, message)
-
-    split_tags = _split_tags(tag_set, refuse_tag)
+    split_tags = {tag: scheme.split_tags[tag] for tag in tag_set if tag in scheme.split_tags}
     labels = list(dict.fromkeys(split_tag.label for split_tag in split_tags.values()))
     token_tags = _look_up(tag_set, tag_ids, split_tags, labels)
     follows_label, begins = _find_begins(token_tags, sent_start)
@@ -106,10 +257,9 @@ def decode_tags(
     iob[begins] = BEGIN
     iob[token_tags.is_missing] = MISSING
 
-    prefixes = {split_tag.prefix for split_tag in split_tags.values()}
-    scheme, is_irregular = _find_scheme(prefixes, token_tags, begins, follows_label)
+    is_irregular = _find_irregular(scheme.name, token_tags, begins, follows_label)
     irregular = numpy.flatnonzero(is_irregular & is_entity)
-    return DecodedTags(iob, token_tags.label, labels, scheme, irregular)
+    return DecodedTags(iob, token_tags.label, labels, irregular)
 
 
 def _look_up(
@@ -168,116 +318,218 @@ def _find_begins(token_tags: TokenTags, sent_start: Array1d) -> tuple[Array1d, A
     return follows_label, begins
 
 
-def _split_tags(
-    tag_set: Sequence[str], refuse_tag: Callable[[str, str], Exception]
-) -> dict[str, SplitTag]:
-    """Split the tags of entities into prefix and label. Other tags are left out: O, and "-" or "_"
-    for missing annotation.
+def _as_labels(tags: Collection[str]) -> dict[str, SplitTag]:
+    """Read tags as labels, without prefixes."""
+    return {tag: SplitTag(prefix="", label=tag) for tag in tags}
 
-    tag_set (Sequence[str]): The different tags of a file.
-    refuse_tag (Callable[[str, str], Exception]): Makes an error from a tag and a message.
-    RETURNS (dict[str, SplitTag]): The prefix and the label of each tag of an entity.
-    RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
+
+def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTag]:
+    """Split tags into prefix and label. Tags that the pattern doesn't match are left out.
+
+    pattern (re.Pattern[str]): `PREFIXED` or `SUFFIXED`.
     """
-    matches: dict[str, re.Match[str]] = {}
-    without_prefix: list[str] = []
-    for tag in tag_set:
-        if tag == "O" or tag in NOT_ANNOTATED:
-            continue
-        if tag.rstrip("-_") in PREFIXES:  # such as "B", "B-" and "B_"
-            raise refuse_tag(tag, f"expected a tag with a label, such as B-PER, got {tag!r}")
-        match = PREFIXED.fullmatch(tag)
-        if match is None:
-            without_prefix.append(tag)
-        else:
-            matches[tag] = match
-    if not without_prefix:
-        _check_prefixes(matches, refuse_tag)
-        split_tags: dict[str, SplitTag] = {}
-        for tag, match in matches.items():
-            prefix, _separator, label = match.groups()
-            split_tags[tag] = SplitTag(prefix, label)
-        return split_tags
-
-    tag = without_prefix[0]
-    if matches:
-        with_prefix = next(iter(matches))
-        raise refuse_tag(tag, f"expected a tag such as {with_prefix!r}, got {shown(tag)}")
-    # Any column of words could be tags of IO without prefixes. Without an O, they are taken for
-    # something else, such as parts of speech.
-    if "O" not in tag_set:
-        raise refuse_tag(tag, f"expected tags, O among them, got only such as {shown(tag)}")
-    return {tag: SplitTag(prefix="", label=tag) for tag in without_prefix}
+    split_tags: dict[str, SplitTag] = {}
+    for tag in tags:
+        match = pattern.fullmatch(tag)
+        if match is not None:
+            split_tags[tag] = SplitTag(match["prefix"], match["label"])
+    return split_tags
 
 
-def _check_prefixes(
-    matches: Mapping[str, re.Match[str]], refuse_tag: Callable[[str, str], Exception]
-) -> None:
-    """Check that all tags have the same separator, "-" or "_", and prefixes of one scheme.
+def _are_labels(split_tags: Mapping[str, SplitTag], pattern: re.Pattern[str]) -> bool:
+    """Whether the letters behind labels are a part of these, as no tag ends with B or I: SIZE-S,
+    SIZE-L."""
+    if pattern is not SUFFIXED:
+        return False
+    return not any(split_tag.prefix in "BI" for split_tag in split_tags.values())
 
-    matches (Mapping[str, re.Match[str]]): The match of `PREFIXED` with each tag.
-    refuse_tag (Callable[[str, str], Exception]): Makes an error from a tag and a message.
-    RAISES (CorpusError): If two tags contradict each other.
+
+def _split_as_told(counts: TagCounts, tags: Sequence[str], name: str) -> TagScheme:
+    """Split the tags of entities as the scheme does that the user has named: see `find_scheme`."""
+    if name == IO_WITHOUT_PREFIXES:
+        return TagScheme(name, _as_labels(tags))
+    prefixes = PREFIXES_OF_SCHEME[name.removesuffix(SUFFIX)]
+    split_tags = _split(tags, SUFFIXED if name.endswith(SUFFIX) else PREFIXED)
+    for tag in tags:
+        split_tag = split_tags.get(tag)
+        if split_tag is None or split_tag.prefix not in prefixes:
+            expected = f"scheme: expected tags of {name} with the prefixes {', '.join(prefixes)}"
+            raise counts.refuse(tag, f"{expected}, got {shown(tag)}")
+        if split_tag.label == "O":
+            raise counts.refuse(tag, f"scheme: expected tags of {name}, got {tag!r}: O is no label")
+    return TagScheme(name, split_tags)
+
+
+def _find_contradiction(
+    counts: TagCounts, tags: Sequence[str], pattern: re.Pattern[str]
+) -> CorpusError | None:
+    """Find out why tags may be no tags of one scheme, though all of them have a prefix.
+
+    counts (TagCounts): All tags of the corpus.
+    tags (Sequence[str]): The tags of entities.
+    pattern (re.Pattern[str]): The pattern that matches all of them.
+    RETURNS (CorpusError | None): The error, for the caller to raise. None: they are of one scheme.
     """
     tag_of_separator: dict[str, str] = {}  # an example of a tag with each separator
-    # For the last and the only token of an entity BILUO has the prefixes L and U, IOBES E and S.
-    biluo_tags: list[str] = []
-    iobes_tags: list[str] = []
-    for tag, match in matches.items():
-        prefix, separator, _ = match.groups()
-        tag_of_separator[separator] = tag
-        if prefix in ("L", "U"):
-            biluo_tags.append(tag)
-        elif prefix in ("E", "S"):
-            iobes_tags.append(tag)
-
+    tag_of_prefix: dict[str, str] = {}
+    prefixes_of_label: dict[str, set[str]] = defaultdict(set)
+    for tag in tags:
+        match = pattern.fullmatch(tag)
+        assert match is not None
+        tag_of_separator.setdefault(match["separator"], tag)
+        tag_of_prefix.setdefault(match["prefix"], tag)
+        prefixes_of_label[match["label"]].add(match["prefix"])
     if len(tag_of_separator) > 1:
-        expected = tag_of_separator["-"]
         tag = tag_of_separator["_"]
-        raise refuse_tag(tag, f"expected a tag such as {expected!r}, got {tag!r}")
-    if biluo_tags and iobes_tags:
-        got = f"{iobes_tags[0]!r} (IOBES) beside {biluo_tags[0]!r} (BILUO)"
-        raise refuse_tag(iobes_tags[0], f"expected one scheme, got {got}")
+        expected = f"expected a tag such as {tag_of_separator['-']!r}"
+        return counts.refuse(tag, f"{expected}, got {shown(tag)}: {HINT}")
+    for prefix, others in CONFLICTS:
+        for other in others:
+            if prefix in tag_of_prefix and other in tag_of_prefix:
+                tag = tag_of_prefix[prefix]
+                got = f"got {shown(tag)} and {shown(tag_of_prefix[other])}"
+                return counts.refuse(tag, f"expected one scheme, {got}: {HINT}")
+
+    is_confirmed = _confirm_prefixes(set(tag_of_prefix), prefixes_of_label)
+    for tag in tags:
+        match = pattern.fullmatch(tag)
+        assert match is not None
+        prefix, label = match["prefix"], match["label"]
+        if label == "O" or (PREFIXED.fullmatch(label) and prefixes_of_label[label] == {label[0]}):
+            got = f"got {shown(tag)}, whose label would be the tag {shown(label)}"
+            return counts.refuse(tag, f"expected a prefix and a label, {got}: {HINT}")
+        if not is_confirmed(prefix, label):
+            got = f"got {shown(tag)}, which may be a label, or a prefix and a label"
+            return counts.refuse(tag, f"expected tags of one scheme, {got}: {HINT}")
+    if pattern is SUFFIXED and not any(
+        len(prefixes) > 1 for prefixes in prefixes_of_label.values()
+    ):
+        got = f"got {shown(tags[0])}, which may be a label, or a label and a prefix"
+        return counts.refuse(tags[0], f"expected tags of one scheme, {got}: {HINT}")
+    return None
 
 
-def _find_scheme(
-    prefixes: set[str], token_tags: TokenTags, begins: Array1d, follows_label: Array1d
-) -> tuple[str, Array1d]:
-    """Find the scheme that uses these prefixes, and the tokens whose tags it doesn't allow. All
-    arrays have the shape (N,).
+def _confirm_prefixes(
+    prefixes: Collection[str], prefixes_of_label: Mapping[str, Collection[str]]
+) -> Callable[[str, str], bool]:
+    """Make a function that takes a prefix and a label, and returns whether other tags confirm that
+    the prefix is one. If they don't, the tag may be a label as a whole, such as E-MAIL.
 
-    prefixes (set[str]): All prefixes of the file. "" stands for tags that are labels alone.
+    B, I and U are always taken for prefixes. E, S and M are confirmed if some label has B and E,
+    and E if its own label has B, I or M, too. (L is the E of BILUO.) Without B there is only IOE,
+    in which some label has I and E.
+
+    prefixes (Collection[str]): The prefixes of all tags.
+    prefixes_of_label (Mapping[str, Collection[str]]): The prefixes of each label.
+    """
+    some_has_b_and_e = any({"B", "E"}.issubset(few) for few in prefixes_of_label.values())
+    some_has_i_and_e = any({"I", "E"}.issubset(few) for few in prefixes_of_label.values())
+
+    def is_confirmed(prefix: str, label: str) -> bool:
+        if prefix in "BIU":
+            return True
+        if "B" not in prefixes and prefix == "E":
+            return some_has_i_and_e
+        is_continued = not {"B", "I", "M"}.isdisjoint(prefixes_of_label[label])
+        if prefix == "L":
+            return is_continued
+        return some_has_b_and_e and (prefix == "S" or is_continued)
+
+    return is_confirmed
+
+
+def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
+    """Check that tags can be labels without prefixes.
+
+    counts (TagCounts): All tags of the corpus.
+    tags (Sequence[str]): The tags of entities, some of which have no prefix.
+    RAISES (CorpusError): If they look like tags of a scheme, or of something else than entities.
+    """
+    split_tags = _split(tags, PREFIXED)
+    without_prefix = next(tag for tag in tags if tag not in split_tags)
+    for tag, split_tag in split_tags.items():
+        if split_tag.prefix in "BI":
+            expected = f"expected a tag such as {tag!r}"
+            raise counts.refuse(without_prefix, f"{expected}, got {shown(without_prefix)}: {HINT}")
+    # Any column of words could be tags of IO without prefixes. Without an O, they are taken for
+    # something else, such as parts of speech.
+    if "O" not in counts.places:
+        expected = "expected tags, O among them"
+        got = f"got only such as {shown(without_prefix)}"
+        raise counts.refuse(without_prefix, f"{expected}, {got}: {HINT}")
+
+    for pattern in (LIKE_PREFIXED, LIKE_SUFFIXED):
+        tags_of_label: dict[str, dict[str, str]] = defaultdict(dict)  # by their prefixes
+        n_with_begin_or_inside = 0
+        for tag in tags:
+            match = pattern.fullmatch(tag.upper())
+            if match is not None:
+                tags_of_label[match["label"]][match["prefix"]] = tag
+                n_with_begin_or_inside += match["prefix"] in "BI"
+        for similar in tags_of_label.values():
+            if len(similar) > 1 and not {"B", "I"}.isdisjoint(similar):
+                tag, other, *_ = similar.values()
+                got = f"got {shown(tag)} and {shown(other)}, which may have prefixes"
+                raise counts.refuse(tag, f"expected labels, {got}: {HINT}")
+        if n_with_begin_or_inside == len(tags):
+            got = f"got {shown(tags[0])}, which may have a prefix"
+            raise counts.refuse(tags[0], f"expected labels, {got}: {HINT}")
+
+
+def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
+    """Find the name of the scheme that uses the prefixes of these tags."""
+    prefixes = {split_tag.prefix for split_tag in split_tags.values()}
+    if prefixes <= {"I"}:
+        return "IO"
+    if prefixes <= {"I", "E"}:
+        return "IOE"
+    if "M" in prefixes:
+        return "BMES"
+    if prefixes & {"L", "U"}:
+        return "BILUO"
+    if prefixes & {"E", "S"}:
+        return "IOBES"
+
+    # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
+    # same label. As a few tags may be wrong, the scheme is the one that contradicts fewer tags.
+    n_needless = 0  # tags with B that aren't allowed in IOB1
+    n_unopened = 0  # tags with I that aren't allowed in IOB2
+    no_tag = SplitTag(prefix="", label="")
+    for (tag_before, tag), n_tokens in counts.pairs.items():
+        prefix, label = split_tags.get(tag, no_tag)
+        _, label_before = split_tags.get(tag_before, no_tag)
+        if label and label != label_before:
+            if prefix == "B":
+                n_needless += n_tokens
+            else:
+                n_unopened += n_tokens
+    return "IOB1" if n_needless < n_unopened else "IOB2"
+
+
+def _find_irregular(
+    scheme: str, token_tags: TokenTags, begins: Array1d, follows_label: Array1d
+) -> Array1d:
+    """Find the tokens whose tags a scheme doesn't allow. All arrays have the shape (N,).
+
+    scheme (str): The name of the scheme.
     token_tags (TokenTags): What the tag of each token says.
     begins (Array1d): True for the first tokens of entities.
     follows_label (Array1d): True for tokens that may continue the entity of the token before: see
         `_find_begins`.
-    RETURNS (tuple[str, Array1d]): The name of the scheme, "" if there are no entities; and a mask
-        of the tokens whose tags it doesn't allow. Tokens outside of entities may be in the mask,
-        too, and don't count.
+    RETURNS (Array1d): A mask. Tokens outside of entities may be in it, too, and don't count.
     """
-    # In these schemes no prefix says that an entity begins, so every tag is allowed.
-    no_token = numpy.zeros(len(begins), dtype=bool)
-    if not prefixes:
-        return "", no_token
-    if prefixes == {""}:
-        return IO_WITHOUT_PREFIXES, no_token
-    if prefixes == {"I"}:
-        return "IO", no_token
-    if prefixes <= {"I", "E"}:
-        return "IOE", no_token
-
-    begins_unopened = begins & ~token_tags.opens
-    if prefixes & {"L", "U", "E", "S"}:
+    name = scheme.removesuffix(SUFFIX)
+    if name == "IOB1":
+        opens_needlessly: Array1d = token_tags.opens & ~follows_label
+        return opens_needlessly
+    begins_unopened: Array1d = begins & ~token_tags.opens
+    if name == "IOB2":
+        return begins_unopened
+    if name in ("BILUO", "IOBES", "BMES"):
         # A token is the last of its entity if the next token begins another or can't continue it.
         # The last token of the file has no next one.
         is_last = numpy.ones(len(begins), dtype=bool)
         is_last[:-1] = ~follows_label[1:] | begins[1:]
-        scheme = "BILUO" if prefixes & {"L", "U"} else "IOBES"
-        return scheme, begins_unopened | (is_last & ~token_tags.closes)
-
-    # IOB2 has B at the beginning of each entity, IOB1 only directly after another entity with the
-    # same label. As a few tags may be wrong, the scheme is the one that contradicts fewer tags.
-    opens_needlessly = token_tags.opens & ~follows_label  # irregular in IOB1
-    if opens_needlessly.sum() < begins_unopened.sum():
-        return "IOB1", opens_needlessly
-    return "IOB2", begins_unopened
+        return begins_unopened | (is_last & ~token_tags.closes)
+    # In the other schemes no prefix says that an entity begins, so every tag is allowed.
+    return numpy.zeros(len(begins), dtype=bool)

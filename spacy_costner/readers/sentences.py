@@ -20,7 +20,7 @@ from thinc.types import Array1d, Ints1d
 from .context import Context
 from .documents import with_metadata
 from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
-from .schemes import decode_tags
+from .schemes import TagCounts, decode_tags, find_scheme
 
 TAG_KEYS = ("ner_tags", "tags", "ner", "labels")
 """The keys under which a row may have its tags. The first one that it has counts."""
@@ -48,12 +48,20 @@ class TaggedTokens(NamedTuple):
     pos: Sequence[str] | None = None
 
 
+def count_tags(tokens: TaggedTokens, place_of: Callable[[int], FilePlace]) -> TagCounts:
+    """Count the tags of a file: see `make_docs` for the arguments."""
+    counts = TagCounts()
+    counts.add(tokens.tags, tokens.sent_start, place_of)
+    return counts
+
+
 def make_docs(
     tokens: TaggedTokens,
     place_of: Callable[[int], FilePlace],
     format_name: str,
     context: Context,
     n_sents: int | None,
+    columns: str = "",
 ) -> Iterator[Doc]:
     """Make docs of the tokens of a file, with the entities that their tags say. Nobody knows
     whether there were spaces between the tokens, so `doc.has_unknown_spaces` is true.
@@ -64,19 +72,21 @@ def make_docs(
     context (Context): What the reader needs. The format and the scheme are added to its info, and
         tags that don't fit the scheme as a problem.
     n_sents (int | None): The number of sentences of a doc: see `ReadOptions`.
+    columns (str): Which columns of the file are read, if it has columns.
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
 
-    def refuse(token: int, message: str) -> Exception:
-        return place_of(token).refuse(message)
-
-    decoded = decode_tags(tokens.tags, tokens.sent_start, refuse)
-    context.info.add_file(format_name, decoded.scheme)
+    # Rows of JSON don't have the scheme of columns, even in the same folder.
+    scheme = context.scheme if columns else None
+    if scheme is None:
+        scheme = find_scheme(count_tags(tokens, place_of), context.options.scheme)
+    decoded = decode_tags(tokens.tags, tokens.sent_start, scheme)
+    context.info.add_file(format_name, scheme.name if decoded.labels else "", columns)
     n_irregular = len(decoded.irregular)
     if n_irregular:  # show the first tag, and count the others
         first_irregular = int(decoded.irregular[0])
-        message = f"tags don't fit {decoded.scheme}: they are read as conlleval does"
+        message = f"tags don't fit {scheme.name}: they are read as conlleval does"
         text = f"{tokens.words[first_irregular]} {tokens.tags[first_irregular]}"
         place = place_of(first_irregular)
         context.info.add_problem(message, place, text, more=n_irregular - 1)
@@ -230,7 +240,7 @@ def read_tagged(
     context (Context): What the reader needs.
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If a row doesn't have a list of words and one of as many tags, there are
-        no words in any row, or the tags belong to several schemes.
+        no words in any row, or the tags aren't of one scheme.
     """
     words: list[str] = []
     tags: list[str] = []

@@ -15,6 +15,7 @@ is one text of a part. Files that can be divided:
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
 from ..validation import require
-from .context import DEFAULTS, Context, CorpusInfo, Predicted
+from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .corpus import read_docbin, read_file
 from .documents import with_metadata
 from .files import (
@@ -44,6 +45,7 @@ from .files import (
     shown,
 )
 from .inputs import as_spacy_applies, as_spacy_evaluates
+from .schemes import LABELS
 from .task_docs import task_to_doc
 from .tasks import task_from_json
 from .webanno import is_webanno
@@ -74,13 +76,14 @@ MakeInput = Callable[[Doc], Doc]
 """Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
 
 
-def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
+def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS) -> Iterator[Doc]:
     """Read texts for a pipeline. The docs have no annotation except for the sentence starts that a
     corpus has.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
     path (str | Path): A file of text, each line of which becomes a doc, or any corpus: see
         `read_docs`.
+    options (ReadOptions): How to read a corpus, where there are several ways.
     YIELDS (Doc): The docs, without empty ones.
     RAISES (CorpusError): If a file can't be read; the message names it and, if there are lines, the
         line.
@@ -90,7 +93,7 @@ def read_texts(nlp: Language, path: str | Path) -> Iterator[Doc]:
         if is_text(file):
             yield from _read_lines_of_text(nlp, file)
         else:
-            yield from _read_without_annotation(nlp, file)
+            yield from _read_without_annotation(nlp, file, options)
 
 
 def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
@@ -107,11 +110,13 @@ def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
         yield doc
 
 
-def _read_without_annotation(nlp: Language, path: Path) -> Iterator[Doc]:
+def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) -> Iterator[Doc]:
     """Read the docs of a corpus as `spacy apply` does: their tokens and sentence starts, without
     entities."""
     predicted = Predicted()
-    context = Context(nlp, options=DEFAULTS, info=CorpusInfo(), predicted=predicted)
+    # The scheme of tags doesn't matter, so nothing is refused for it.
+    options = replace(options, scheme=LABELS)
+    context = Context(nlp, options=options, info=CorpusInfo(), predicted=predicted)
     for doc in read_file(path, context):
         if len(doc):
             # `read_file` has put docs of the tokenizer in `predicted`, for those docs of the corpus

@@ -110,8 +110,8 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     missing annotation, and are reported.
 
     path (Path): The file.
-    context (Context): What the reader needs. The option `column` is the column of the labels. None:
-        that of named entities or, without these, the only feature.
+    context (Context): What the reader needs. The option `tag_column` is the column of the labels.
+        None: that of named entities or, without these, the only feature.
     RETURNS (Iterator[Doc]): The doc.
     RAISES (CorpusError): If the file is of another version, a line isn't of the format, or it isn't
         clear which column has labels.
@@ -122,7 +122,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     if version != VERSION:
         raise begin.refuse(f"expected WebAnno TSV {VERSION}, got {shown(version)}")
     context.info.add_file(f"WebAnno TSV {VERSION}")
-    sentences = list(_read_sentences(path, lines, context.options.column))
+    sentences = list(_read_sentences(path, lines, context.options.tag_column))
     text = _join_texts(sentences)
 
     ends = utf16_ends(text)  # the end of each character, in code units
@@ -150,12 +150,12 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     return tasks_to_docs([AnnotatedTask(begin, text_key=None, task=task)], context)
 
 
-def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterator[Sentence]:
+def _read_sentences(path: Path, lines: list[str], column: int | str | None) -> Iterator[Sentence]:
     """Read the sentences of a file.
 
     path (Path): The file, for errors.
     lines (list[str]): Its lines.
-    column (int | None): The user's option for the column of the labels: see `_find_column`.
+    column (int | str | None): The user's option for the column of the labels: see `_find_column`.
     RAISES (CorpusError): If a line isn't of the format.
     """
     features: list[str] = []  # the name of each column after the first three
@@ -180,13 +180,15 @@ def _read_sentences(path: Path, lines: list[str], column: int | None) -> Iterato
             tokens.append(_read_token(place, line, features, column))
 
 
-def _read_token(place: FilePlace, line: str, features: list[str], column: int | None) -> TokenLine:
+def _read_token(
+    place: FilePlace, line: str, features: list[str], column: int | str | None
+) -> TokenLine:
     """Read the line of a token, which ends with a TAB.
 
     place (FilePlace): The place of the line.
     line (str): The line.
     features (list[str]): The features of the file, one for each column after the token.
-    column (int | None): The user's option for the column of the labels: see `_find_column`.
+    column (int | str | None): The user's option for the column of the labels: see `_find_column`.
     RAISES (CorpusError): If it isn't the line of a token with these features.
     """
     match = TOKEN.fullmatch(line)
@@ -207,16 +209,21 @@ def _read_token(place: FilePlace, line: str, features: list[str], column: int | 
     )
 
 
-def _find_column(place: FilePlace, features: list[str], column: int | None) -> int:
+def _find_column(place: FilePlace, features: list[str], column: int | str | None) -> int:
     """The index of the column with the labels of entities. `place` is the line of a token, for the
     error.
 
-    column (int | None): The user's option: the number of the column, where the first column is 1
-        and the last is -1. None: the column of `ENTITY_FEATURE` or, without it, the only feature.
+    column (int | str | None): The user's option: the number of the column, where the first column
+        is 1 and the last is -1, or the name of the feature. None: the column of `ENTITY_FEATURE`
+        or, without it, the only feature.
     RAISES (CorpusError): If there is no such column.
     """
     n_columns = N_BEFORE_FEATURES + len(features)
-    if column is not None:
+    if isinstance(column, str):
+        names = [name.upper() for name in features]
+        if column.upper() in names:
+            return N_BEFORE_FEATURES + names.index(column.upper())
+    elif column is not None:
         index = column - 1 if column > 0 else n_columns + column
         if N_BEFORE_FEATURES <= index < n_columns:
             return index
@@ -225,7 +232,7 @@ def _find_column(place: FilePlace, features: list[str], column: int | None) -> i
     elif len(features) == 1:
         return N_BEFORE_FEATURES
     columns = {i: name for i, name in enumerate(features, start=N_BEFORE_FEATURES + 1)}
-    expected = f"expected the column of the labels in the option `column`, one of {columns}"
+    expected = f"expected the column of the labels in the option `tag_column`, one of {columns}"
     raise place.refuse(f"{expected}, got {column}")
 
 

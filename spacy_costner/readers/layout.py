@@ -1,0 +1,353 @@
+"""Find out what the columns of a file have: tokens, tags, parts of speech, or numbers of tokens.
+
+What the user says counts first, and then what the file says: names of columns, as in CoNLL-U Plus,
+or ten columns as in CoNLL-U. Otherwise the content decides. A column that counts the tokens of each
+sentence has no tokens. The last column has the tags, as in the CoNLL shared tasks, or a key of a
+column of keys and values: "name=B-PER|SpaceAfter=No". Readers report what was found, and what else
+has tags.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from thinc.types import Array1d
+
+from .context import ReadOptions
+from .files import CorpusError, FilePlace, shown
+from .schemes import NOT_ANNOTATED, PREFIXED
+
+CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+"""The names of the columns of CoNLL-U."""
+
+NUMBER = re.compile(r"(\d{1,9})(?:([-.])\d{1,9})?")
+"""The number of a token or, in CoNLL-U, of a multiword token (1-2) or an empty node (1.1)."""
+
+
+class Table(NamedTuple):
+    """The fields of a file of columns.
+
+    fields (list[str]): The fields of all N rows, row after row. A row is a line with a token.
+    n_columns (int): The number of columns.
+    names (Sequence[str]): The names of the columns. Empty: they are not known.
+    sent_start (Array1d): True for the first row of a sentence. Shape: (N,)
+    has_tabs (bool): Whether TABs separate columns.
+    place (FilePlace): The place of the first row.
+    """
+
+    fields: list[str]
+    n_columns: int
+    names: Sequence[str]
+    sent_start: Array1d
+    has_tabs: bool
+    place: FilePlace
+
+    def column(self, index: int) -> list[str]:
+        """The fields of a column, by its index from 0."""
+        return self.fields[index :: self.n_columns]
+
+    def name(self, index: int) -> str:
+        """What messages call a column, by its index from 0."""
+        name = f"column {index + 1}"
+        return f"{name} ({self.names[index]})" if self.names else name
+
+
+class Columns(NamedTuple):
+    """What the columns of a file have. Columns are indices from 0.
+
+    token (int): The column of the tokens.
+    tag (int): The column of the tags.
+    key (str | None): The key before each tag, if the column has keys and values.
+    number (int | None): The column that numbers the tokens of a sentence. None: no column does.
+    pos (int | None): The column of the parts of speech. None: there are none.
+    text (str): All of this, for people.
+    """
+
+    token: int
+    tag: int
+    key: str | None
+    number: int | None
+    pos: int | None
+    text: str
+
+
+def find_columns(table: Table, options: ReadOptions) -> Columns:
+    """Find out what the columns of a file have.
+
+    table (Table): The fields of the file.
+    options (ReadOptions): The user's options `token_column` and `tag_column`.
+    RETURNS (Columns): The columns.
+    RAISES (CorpusError): If no column has tags, it isn't sure which column has tokens, or there
+        is no such column as the user says.
+    """
+    number = _find_numbers(table, is_told=options.token_column is not None)
+    if number is not None and not table.names and table.has_tabs and table.n_columns == len(CONLLU):
+        table = table._replace(names=CONLLU)
+    token = _find_tokens(table, number, options.token_column)
+    if token == number:
+        number = None
+    tag_columns = [i for i in range(table.n_columns) if i != token and _has_only_tags(table, i)]
+    tag, key = _find_tags(table, token, tag_columns, options.tag_column)
+    pos = _find_parts_of_speech(table, token, tag, number)
+
+    text = f"token in {table.name(token)}, "
+    if pos is not None:
+        text += f"part of speech in {table.name(pos)}, "
+    text += f"tag in {table.name(tag)}"
+    if key is not None:
+        text += f" after {key}="
+    if number is not None:
+        text += f"; {table.name(number)} numbers tokens"
+    others = [table.name(i) for i in tag_columns if i != tag]
+    others += [f"{other}=" for other in _find_keys(table, tag) if key not in (None, other)]
+    if others:
+        have = "has tags, too" if len(others) == 1 else "have tags, too"
+        text += f"; {', '.join(others)} {have} (tag_column)"
+    return Columns(token, tag, key, number, pos, text)
+
+
+def is_tag(field: str) -> bool:
+    """Whether a field may be a tag of entities: O, a prefix and a label, such as B-PER, or "-" or
+    "_", which stand for missing annotation."""
+    return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
+
+
+def _find_numbers(table: Table, *, is_told: bool) -> int | None:
+    """Find the column that numbers tokens: the column ID, or the first if it counts.
+
+    is_told (bool): Whether the user says which column has the tokens.
+    RETURNS (int | None): Its index. None: there is none.
+    RAISES (CorpusError): If the first column has numbers, but it isn't sure that they count tokens.
+    """
+    if table.names:
+        names = [name.upper() for name in table.names]
+        return names.index("ID") if "ID" in names else None
+    numbers = table.column(0)
+    # With two columns, the first has the tokens.
+    if table.n_columns < 3 or not all(map(NUMBER.fullmatch, set(numbers))):
+        return None
+    if _count_tokens(numbers, table.sent_start):
+        return 0
+    is_other_number = len(numbers) == 1 and numbers[0] not in ("0", "1")
+    if is_told or is_other_number:
+        return None
+    expected = "expected a column of tokens first, or one that numbers the tokens of each sentence"
+    raise _refuse_tokens(table, expected, numbers)
+
+
+def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
+    """Whether numbers count the tokens of each sentence or of the whole file, from 1 or from 0, and
+    some sentence has two tokens, so that this is sure. In CoNLL-U, the number of a multiword token
+    stands before its first token, and that of an empty node after a token."""
+    first = int(numbers[0].partition("-")[0].partition(".")[0])
+    is_sure = False
+    begins = False  # whether a sentence has begun, and had no token since
+    last = first - 1
+    for number, starts_sentence in zip(numbers, sent_start.tolist()):
+        match = NUMBER.fullmatch(number)
+        assert match is not None
+        value = int(match[1])
+        begins = begins or starts_sentence
+        if match[2] == ".":  # an empty node; one before the first token has the number 0.1
+            if value != (0 if begins else last):
+                return False
+            continue
+        if value != last + 1 and not (begins and value == first):
+            return False
+        if match[2] != "-":
+            is_sure = is_sure or (not begins) or value > first
+            last = value
+            begins = False
+    return is_sure and first <= 1
+
+
+def _find_tokens(table: Table, number: int | None, told: int | str | None) -> int:
+    """Find the column of the tokens: the one that the user says, the column FORM, or the first that
+    doesn't number tokens.
+
+    number (int | None): The column that numbers tokens.
+    told (int | str | None): The user's option `token_column`.
+    RAISES (CorpusError): If there is no such column, or the first can't have tokens.
+    """
+    if told is not None:
+        return _resolve(table, "token_column", told)
+    if table.names:
+        names = [name.upper() for name in table.names]
+        if "FORM" in names:
+            return names.index("FORM")
+    token = 0 if number != 0 else 1
+    words = table.column(token)
+    # A column with the same text on each line of a sentence has the names of docs or sentences.
+    pairs = zip(words, words[1:], table.sent_start[1:].tolist())
+    within = [word == other for word, other, starts_sentence in pairs if not starts_sentence]
+    if table.n_columns > 2 and len(within) > 1 and all(within):
+        raise _refuse_tokens(table, f"expected tokens in {table.name(token)}", words)
+    return token
+
+
+def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusError:
+    """Make the error that a column may have no tokens."""
+    got = ", ".join(map(shown, words[:3]))
+    hint = "the setting `token_column` says which column has the tokens (the first is 1)"
+    return table.place.refuse(f"{expected}, got {got}: {hint}")
+
+
+def _resolve(table: Table, option: str, told: int | str) -> int:
+    """The index of a column that the user has given by its number or its name.
+
+    option (str): The name of the user's option, for errors.
+    told (int | str): Its value.
+    RAISES (CorpusError): If there is no such column.
+    """
+    if isinstance(told, str):
+        names = [name.upper() for name in table.names]
+        if told.upper() in names:
+            return names.index(told.upper())
+        expected = (
+            f"one of {', '.join(table.names)}" if names else "a number: columns have no names"
+        )
+        raise table.place.refuse(f"{option}: expected {expected}, got {told!r}")
+    index = told - 1 if told > 0 else table.n_columns + told
+    if not 0 <= index < table.n_columns:
+        expected = f"expected a column from 1 to {table.n_columns}, or from -1 at the end"
+        raise table.place.refuse(f"{option}: {expected}, got {told}")
+    return index
+
+
+def _find_tags(
+    table: Table, token: int, tag_columns: Sequence[int], told: int | str | None
+) -> tuple[int, str | None]:
+    """Find the column of the tags and, in a column of keys and values, their key.
+
+    token (int): The column of the tokens.
+    tag_columns (Sequence[int]): The columns that have only tags.
+    told (int | str | None): The user's option `tag_column`.
+    RETURNS (tuple[int, str | None]): The column and the key, or None.
+    RAISES (CorpusError): If there is no such column, or it has no tags.
+    """
+    last = table.n_columns - 1
+    if told is None:
+        tag = last
+        if last in tag_columns:
+            tag = _find_outer_layer(table, tag_columns)
+        elif table.n_columns > 2 and not _has_tags(table, last):
+            for column in range(table.n_columns):
+                keys = _find_keys(table, column)
+                if keys:
+                    return column, keys[0]
+            if table.names and len(tag_columns) == 1:
+                tag = tag_columns[0]
+    else:
+        names = [name.upper() for name in table.names]
+        if isinstance(told, str) and told.upper() not in names:
+            for column in range(table.n_columns):
+                if told in _find_keys(table, column):
+                    return column, told
+        tag = _resolve(table, "tag_column", told)
+        keys = _find_keys(table, tag)
+        if keys:
+            return tag, keys[0]
+    if tag == token:
+        expected = "expected another column than that of the tokens (token_column)"
+        raise table.place.refuse(f"tag_column: {expected}, got {told or tag + 1}")
+    # A file of two columns has tags in the second, whatever they are.
+    if table.n_columns > 2 and not _has_tags(table, tag):
+        expected = f"{table.name(tag)}: expected tags of entities"
+        got = f"got only such as {table.column(tag)[0]!r}: {_hint_at_tags(table, token)}"
+        raise table.place.refuse(f"{expected}, {got}")
+    return tag, None
+
+
+def _find_outer_layer(table: Table, tag_columns: Sequence[int]) -> int:
+    """Find the column of the tags if the last column has tags. Columns before it with some of the
+    same labels are other layers of the same annotation, as in GermEval 2014: the first of them has
+    the outer entities, which are many more. (Tags of chunks have other labels.)"""
+    tag = table.n_columns - 1
+    labels = _labels_of(table, tag)
+    while tag - 1 in tag_columns and labels & _labels_of(table, tag - 1):
+        tag -= 1
+    return tag
+
+
+def _labels_of(table: Table, column: int) -> set[str]:
+    """The labels of the tags of a column."""
+    matches = map(PREFIXED.fullmatch, set(table.column(column)))
+    return {match["label"] for match in matches if match is not None}
+
+
+def _has_only_tags(table: Table, column: int) -> bool:
+    """Whether a column has tags of entities and nothing else."""
+    fields = set(table.column(column))
+    return all(map(is_tag, fields)) and not fields.issubset(NOT_ANNOTATED)
+
+
+def _has_tags(table: Table, column: int) -> bool:
+    """Whether a column has tags of entities. "_" doesn't count, as in CoNLL-U any empty field has
+    it."""
+    return any(is_tag(field) for field in set(table.column(column)) - {"_"})
+
+
+def _find_keys(table: Table, column: int) -> list[str]:
+    """Find the keys of a column of keys and values whose values are tags, in the order in which
+    they stand first. Empty: there are none, or the column has something else."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for field in dict.fromkeys(table.column(column)):
+        if field == "_":
+            continue
+        if "=" not in field:
+            return []
+        for part in field.split("|"):
+            key, _, value = part.partition("=")
+            values[key].add(value)
+    return [key for key, tags in values.items() if all(map(is_tag, tags - {"_"})) and tags != {"_"}]
+
+
+def tags_of_key(column: Sequence[str], key: str) -> list[str]:
+    """The tags of a column of keys and values. Where the key is missing, the tag is "-", which
+    stands for missing annotation.
+
+    column (Sequence[str]): The fields of the column.
+    key (str): The key.
+    """
+    tag_of_field: dict[str, str] = {}
+    for field in set(column):
+        tag_of_field[field] = "-"
+        for part in field.split("|"):
+            name, _, value = part.partition("=")
+            if name == key:
+                tag_of_field[field] = value
+    return [tag_of_field[field] for field in column]
+
+
+def _hint_at_tags(table: Table, token: int) -> str:
+    """Say which column has tags of entities, for the error that the column of the tags has none."""
+    for column in range(table.n_columns):
+        if column == token:
+            continue
+        for field in table.column(column):
+            if PREFIXED.fullmatch(field):
+                return f"{table.name(column)} has tags such as {field!r} (tag_column)"
+    return "no column has entities"
+
+
+def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None) -> int | None:
+    """Find the column of the parts of speech: the column XPOS or UPOS, or without names the one
+    behind the tokens, as `spacy convert -c ner` does. If tokens have numbers, there may be lemmas
+    or other fields behind them, so it must be the only column before the tags.
+
+    RETURNS (int | None): The column. None: there is none, as the column has the tags of entities,
+        or other tags with prefixes, such as those of chunks.
+    """
+    if table.names:
+        names = [name.upper() for name in table.names]
+        for name in ("XPOS", "UPOS"):
+            if name in names and set(table.column(names.index(name))) != {"_"}:
+                return names.index(name)
+        return None
+    pos = token + 1
+    if pos in (tag, table.n_columns) or (number is not None and pos + 1 != tag):
+        return None
+    if any(map(PREFIXED.fullmatch, set(table.column(pos)))):
+        return None
+    return pos
