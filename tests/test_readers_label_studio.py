@@ -103,9 +103,17 @@ def iob_letters(doc: Doc) -> str:
         ("a\r\nb\rc", "a\nb\nc"),
         ("<!-- no --><p>\n  a\n</p>\n", "\n  a\n\n"),
         ("<p>a<style>b {}</style><script>c</script></p>", "ab {}"),
-        ("<select><option>a<option>b</select><textarea>c</textarea>d<iframe>e</iframe>", "d"),
-        ("<pre>\na\n</pre>", "a\n"),
-        ("a < b", "a < b"),
+        ("<select><option>a<option>b</select>c<iframe>d</iframe>", "abc"),
+        ("<pre>\na\n</pre><textarea>\n&lt;b></textarea>", "a\n<b>"),
+        ("a < b <3 &lt", "a < b <3 <"),
+        # Wrong HTML, as browsers read it
+        ("a<!b>c<?d>e</>f</ g>h", "acefh"),
+        ("a<![CDATA[b>c]]>d", "ac]]>d"),
+        ("a<!-->b<!--c--!>d<!--e", "abd"),
+        ("a<b c='>' d=\">\" e=f>g", "ag"),
+        ("a<b c='>", "a"),
+        ("a<B\n/>b<BR/>c", "ab\nc"),
+        ("<p>a<noscript><i>b</i></noscript><script>'</p>'</script >c", "a<i>b</i>c"),
         # What is before the body counts nothing, and white space in the body does. These offsets
         # are those of issue 6446 of Label Studio.
         (
@@ -133,6 +141,7 @@ def test_a_part_of_a_page_has_no_head() -> None:
         ("Kim<div>Lee</div>Ann", "Kim\nLee\nAnn"),
         ("K<b>i</b>m", "Kim"),
         ("<p>a<style>b {}</style>c</p>", "ac"),
+        ("<select><option>a<option>b</select>", "a\nb"),
     ],
 )
 def test_blocks_of_html_are_separated_and_style_sheets_left_out(html: str, text: str) -> None:

@@ -56,6 +56,13 @@ ANSWER_TYPES = (
 CLOSING_TAG = re.compile(r"</[a-z][a-z0-9]*>", re.IGNORECASE)
 """Matches a closing tag of HTML."""
 
+NAME_OF_KIND: dict[Kind, str] = {
+    "text": "a text",
+    "html": "HTML",
+    "dialogue": "a list of utterances",
+}
+"""What error messages call the text of a kind."""
+
 UNLABELED = "regions have no label: their tokens are missing annotation"
 WITHOUT_OFFSETS = (
     "regions of HTML have no globalOffsets: all other tokens of their text are missing annotation"
@@ -338,7 +345,7 @@ class _TextReader:
         self._info = info
         value = data.get(field.key)
         if field.reading not in readings_of(value, field.kind):
-            expected = f"a {field.kind} under {field.key!r}, as in other tasks"
+            expected = f"{NAME_OF_KIND[field.kind]} under {field.key!r}, as in other tasks"
             raise place.refuse(f"data: expected {expected}, got {shown(value)}")
         self.text: StudioText = read_text(value, field.kind, field.reading)
         if not field.is_sure:

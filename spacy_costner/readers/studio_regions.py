@@ -230,16 +230,17 @@ def _places_in_dialogue(
     """
     places: list[tuple[int, int]] = []
     for number_key, offset_key in (("start", "startOffset"), ("end", "endOffset")):
-        number, offset = value.get(number_key), value.get(offset_key)
+        number: Any = value.get(number_key)
+        offset: Any = value.get(offset_key)
         if isinstance(number, str) and UTTERANCE_NUMBER.fullmatch(number):
             number = int(number)
         # `type`, as True is an instance of int, too.
-        is_place = type(number) is int and type(offset) is int and 0 <= number < len(utterances)
-        if not is_place or not 0 <= offset <= utf16_length(utterances[number]):
-            expected = (
-                f"{number_key} and {offset_key} in a dialogue of {len(utterances)} utterances"
-            )
+        is_utterance = type(number) is int and 0 <= number < len(utterances)
+        is_offset = is_utterance and type(offset) is int
+        if not is_offset or not 0 <= offset <= utf16_length(utterances[number]):
+            dialogue = f"a dialogue of {len(utterances)} utterances"
             got = f"{shown(value.get(number_key))} and {shown(offset)}"
-            raise place.refuse(f"annotations: expected {expected}, got {got}")
+            message = f"expected {number_key} and {offset_key} in {dialogue}, got {got}"
+            raise place.refuse(f"annotations: {message}")
         places.append((number, offset))
     return places[0], places[1]

@@ -130,9 +130,10 @@ def _is_about_one_span(task: Task) -> bool:
 def _with_rejected_span(task: Task) -> Task:
     """Reject the span of a task that was rejected. The task doesn't say which entities the text has
     instead, so all annotation of the text is missing."""
-    (span,) = task.spans or ()
-    rejected_span = span._replace(extra={**span.extra, "answer": "reject"})
-    return task._replace(spans=[rejected_span], missing=((0, len(task.text)),))
+    rejected_spans: list[TaskSpan] = []
+    for span in task.spans or ():
+        rejected_spans.append(span._replace(extra={**span.extra, "answer": "reject"}))
+    return task._replace(spans=rejected_spans, missing=((0, len(task.text)),))
 
 
 def _merge_tasks(
