@@ -125,14 +125,27 @@ def test_offsets_count_both_characters_of_a_line_end(tmp_path: Path) -> None:
     assert entities(docs) == [("Kim Lee", "PER"), ("West London", "LOC")] and not info.problems
 
 
-def test_an_entity_that_is_not_where_its_text_is_makes_the_annotation_missing(
+def test_an_entity_that_is_not_where_its_text_is_is_missing_annotation_or_read_nearby(
     tmp_path: Path,
 ) -> None:
-    """The text has "Lee" at 4 to 7."""
-    (doc,), info = read_corpus(write_pair(tmp_path, "T1\tPER 4 7\tKim\n"))
-    assert not doc.ents and not any(token.ent_iob for token in doc)
-    (problem,) = info.problems
-    assert "not where their own text is" in problem.message
+    """The text has "Lee" at 4 to 7, "Kim" at 0, and "West London" elsewhere."""
+    annotation = f"T1\tPER 4 7\tKim\nT2\tMOVE 8 12\tLondon\n{LONDON}"
+    (doc,), info = read_corpus(write_pair(tmp_path, annotation))
+
+    assert entities([doc]) == [("Kim", "PER"), ("West London", "LOC")]
+    assert [token.text for token in doc if not token.ent_iob] == ["left"]
+    shifted, misplaced = info.problems
+    assert "away from their own text: they are read there" in shifted.message
+    assert "not where their own text is: their tokens are missing" in misplaced.message
+
+
+def test_fragments_that_overlap_are_one_entity(tmp_path: Path) -> None:
+    """brat writes the text of both fragments (its issue 956)."""
+    text = "Both the erbA IRES and the erbA/myb IRES virus constructs transformed"
+    annotation = "T40\tORG 27 46;41 46\terbA/myb IRES virus virus\nT41\tORG 9 18\terbA IRES\n"
+    docs, info = read_corpus(write_pair(tmp_path, annotation, text))
+    assert entities(docs) == [("erbA IRES", "ORG"), ("erbA/myb IRES virus", "ORG")]
+    assert not info.problems
 
 
 @given(

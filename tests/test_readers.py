@@ -421,8 +421,12 @@ def accepted_one_by_one(*spans: Any) -> list[Any]:
 EMOJI = "\U0001f600 Kim met \U0001f600\U0001f600 Ann"
 BY_UTF_16 = [{"start": 16, "end": 19, "label": "P", "text": "Ann"}]
 """Ann begins at 13. JavaScript counts each emoji twice."""
+WRONG_TEXT = {"start": 3, "end": 6, "label": "P", "text": "Bob"}
+"""The code units of Kim."""
 
 OUTSIDE_TOKENS = "spans don't begin and end with tokens"
+MISPLACED = "spans are not where their own text is"
+SHIFTED = "spans are at most 10 characters away from their own text"
 SEVERAL_WAYS = "texts were annotated in several ways"
 
 
@@ -440,8 +444,15 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         ([prodigy([(0, 4, "PER")])], "BOOOOO", "spans begin or end with white space", 1),
         ([prodigy([(3, 4, "PER")])], "OOOOOO", "spans are only white space", 1),
         ([prodigy([(0, 3, "PER")] * 2)], "BOOOOO", "", 0),
-        ([prodigy([(0, 3, "P", "Ann")])], "------", "spans are not where their own text is", 1),
+        ([prodigy([(0, 3, "P", "Oslo"), SPANS[1]])], "-OBOOO", MISPLACED, 1),
+        ([prodigy([(0, 3, "P", "Ann")])], "OOBOOO", SHIFTED, 1),
+        ([prodigy([(0, 3, "P", "Ann   in")])], "OOBIOO", SHIFTED, 1),
+        # The letter n stands at 9, 10 and 13.
+        ([prodigy([(4, 7, "P", "n")])], "O-OOOO", MISPLACED, 1),
+        ([prodigy([(4, 7, "P", "Os")])], "O-OOOO", MISPLACED, 1),
+        ([prodigy([(4, 7, "P", "")])], "OBOOOO", "", 0),
         ([{"text": EMOJI, "spans": BY_UTF_16}], "OOOOOB", "", 0),
+        ([{"text": EMOJI, "spans": [*BY_UTF_16, WRONG_TEXT]}], "O-OOOB", MISPLACED, 1),
         ([{"text": TEXT}], "------", "texts without annotation", 1),
         ([{"text": TEXT, "spans": []}, {"text": ""}], "OOOOOO", "texts are empty", 1),
         ([{"text": TEXT, "answer": "accept"}], "OOOOOO", "", 0),
@@ -458,7 +469,9 @@ SEVERAL_WAYS = "texts were annotated in several ways"
     ids=[
         "one of two ends within a word", "begins and ends within words", "one within another",
         "two within one", "two labels", "chain of overlaps", "ends with a blank", "only a blank",
-        "the same twice", "another text than its own", "offsets of JavaScript", "no annotation",
+        "the same twice", "another text than its own", "its own text is near", "two words",
+        "its own text stands three times", "its own text is within a word", "empty own text",
+        "offsets of JavaScript", "and one with another text", "no annotation",
         "an empty text", "accepted without spans", "rejected and ignored", "yes to one span each",
         "yes to another span", "two equal tasks", "a task with more spans",
         "a task with another span",

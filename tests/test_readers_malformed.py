@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,9 @@ TASK_LINES: dict[str, tuple[str, str]] = {
      "expected one list of spans, got spans and label"),
     "unknown answer": ('{"text": "Kim is", "spans": [], "answer": "yes"}',
      "answer: expected accept"),
+    "unknown answer to a span": (
+     '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER", "answer": "no"}]}',
+     "spans: answer: expected accept, reject, ignore, got 'no'"),
     "words lost": ('{"text": "Kim is", "spans": [], "tokens": [{"start": 0, "end": 3}]}',
      "tokens: expected all words of the text, once each, got ' is'"),
     "words in other order": (
@@ -115,7 +119,22 @@ def studio_span(**fields: Any) -> dict[str, Any]:
     return {"value": {"start": 0, "end": 3, "labels": ["PER"], **fields}, "type": "labels"}
 
 
-# What is wrong with a task of Label Studio: the task, a part of the message.
+def html_task(offsets: Any) -> dict[str, Any]:
+    """A task of Label Studio with HTML, whose region has these globalOffsets."""
+    value = {"globalOffsets": offsets, "hypertextlabels": ["PER"]}
+    return studio_task({"value": value, "type": "hypertextlabels"}, data={"text": "<p>Kim</p>"})
+
+
+def dialogue_task(start: Any, end: Any, **data: Any) -> dict[str, Any]:
+    """A task of Label Studio with a dialogue. Its region begins and ends at offsets in utterances;
+    `data` replaces its data."""
+    value = {"start": start[0], "startOffset": start[1], "end": end[0], "endOffset": end[1]}
+    result = {"value": {**value, "paragraphlabels": ["PER"]}, "type": "paragraphlabels"}
+    return studio_task(result, data=data or {"turns": [{"text": "Hi"}, {"text": "Kim"}]})
+
+
+# What is wrong with a task of Label Studio: the task, a part of the message. All tasks of a file
+# have texts of one kind.
 STUDIO: dict[str, tuple[Any, str]] = {
     "no task": (3, "expected a task of Label Studio, got 3"),
     "no data": ({"annotations": []}, "expected a task of Label Studio"),
@@ -130,7 +149,37 @@ STUDIO: dict[str, tuple[Any, str]] = {
     "no start": (studio_task({"value": {"end": 3, "labels": ["PER"]}}), "two whole numbers"),
     "no labels": (studio_task(studio_span(labels=[])), "expected the label of a span"),
     "a label of nothing": (studio_task(studio_span(labels=[""])), "expected the label of a span"),
+    "a result of text": (studio_task("Kim"), "expected annotations with results"),
+    "a URL": (studio_task(data={"text": "https://example.com/1"}), "got a URL or a file name"),
 }
+STUDIO_HTML: dict[str, tuple[Any, str]] = {
+    "after the HTML": (html_task({"start": 0, "end": 4}), "in a text of 3 characters, got 0 to 4"),
+    "offsets of text": (html_task({"start": "0", "end": "3"}), "two whole numbers"),
+    "a list of offsets": (html_task([0, 3]), "two whole numbers"),
+    "no offsets": (html_task(None), "two whole numbers"),
+    "no HTML": (studio_task(data={"text": 3}), "expected a text under 'text'"),
+}
+STUDIO_DIALOGUE: dict[str, tuple[Any, str]] = {
+    "after the dialogue": (dialogue_task(("0", 0), ("2", 1)), "of 2 utterances, got '2' and 1"),
+    "before the dialogue": (dialogue_task((-1, 0), (1, 1)), "got -1 and 0"),
+    "after the utterance": (dialogue_task(("0", 0), ("1", 4)), "expected end and endOffset in a"),
+    "a large number": (dialogue_task(("0", 0), ("9" * 5000, 1)), "got '99999"),
+    "a path": (dialogue_task(("a", 0), ("1", 1)), "expected start and startOffset in a"),
+    "true": (dialogue_task((True, 0), ("1", 1)), "got True and 0"),
+    "in another order": (dialogue_task(("1", 1), ("0", 1)), "expected a start before its end"),
+    "no utterances": (dialogue_task((0, 0), (0, 1), turns=[]), "expected a text under 'text'"),
+    "utterances of text": (
+        dialogue_task((0, 0), (0, 1), turns=["Hi"]), "expected a text under 'text'"),
+    "no text in an utterance": (
+        dialogue_task((0, 0), (0, 1), turns=[{"text": "Hi"}, {"audio": "a"}]),
+        "expected a text under 'text'"),
+}  # fmt: skip
+STUDIO_TABLES = [
+    (studio_task(studio_span()), STUDIO),
+    (html_task({"start": 0, "end": 3}), STUDIO_HTML),
+    (dialogue_task(("1", 0), ("1", 3)), STUDIO_DIALOGUE),
+]
+"""Tables of malformed tasks, each with a good task of the same kind of text."""
 
 
 # What is wrong with a JSON file that is an array, where {} stands for a good task: the content, the
@@ -176,9 +225,8 @@ def malformed_files() -> Iterator[Any]:
         yield pytest.param("corpus.jsonl", text, 2, message, id=f"tokens and tags: {name}")
 
     # An export of Label Studio is an array of tasks, on one line or indented.
-    for name, (bad_task, message) in STUDIO.items():
-        for indent in (None, 2):
-            good_task = studio_task(studio_span())
+    for good_task, table in STUDIO_TABLES:
+        for (name, (bad_task, message)), indent in product(table.items(), (None, 2)):
             text = json.dumps([good_task, bad_task], indent=indent)
             line = 1 + json.dumps([good_task], indent=indent).count("\n")
             yield pytest.param("export.json", text, line, message, id=f"studio, {indent}: {name}")

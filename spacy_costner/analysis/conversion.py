@@ -45,6 +45,7 @@ def convert(
     tag_names: list[str] | None = None,
     incorrect_spans_key: str | None = None,
     spans_key: str | None = None,
+    text_key: str | None = None,
     doc_id: str | None = None,
     lang: str = "xx",
 ) -> Converted:
@@ -61,6 +62,7 @@ def convert(
     tag_names (list[str] | None): The names of tags that are numbers, in their order.
     incorrect_spans_key (str | None): Span group for rejected spans.
     spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
+    text_key (str | None): Key of the text in the data of Label Studio's tasks.
     doc_id (str | None): Key of the id of the document that a text or sentence is from.
     lang (str): Language of the tokenizer for texts without tokens.
     RETURNS (Converted): What the corpus has.
@@ -79,6 +81,7 @@ def convert(
         tag_names=tag_names,
         incorrect_spans_key=incorrect_spans_key,
         spans_key=spans_key,
+        text_key=text_key,
         doc_id=doc_id,
     )
     info = CorpusInfo()

@@ -29,7 +29,7 @@ from xml.etree import ElementTree
 
 from ..readers import TASK_FORMS, CorpusError, Task
 from ..readers.files import FilePlace, shown
-from ..readers.tasks import read_label_studio
+from ..readers.label_studio import read_label_studio
 from .annotation_session import AnnotationSession
 from .annotation_store import SessionError, field, is_drawn
 

@@ -9,6 +9,7 @@ schemes            finds the entities that tags stand for, in any scheme
 brat               reads a .txt and an .ann file for each text
 webanno            reads WebAnno TSV, a file for each text
 tasks, task_docs   read and write texts with spans, as annotation tools have them
+label_studio       reads Label Studio's export: studio_regions, html_text
 corpus             chooses the reader of a file; reads .spacy files and datasets; makes examples
 texts              reads texts without annotation, and large files in parts
 raw_text           reads more text than fits in memory

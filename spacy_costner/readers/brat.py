@@ -102,8 +102,10 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
-        # `tasks_to_docs` compares the text with that of the doc: see `has_its_text`.
-        spans.append(TaskSpan(start, end, entity.label, {"text": entity.text}))
+        # The text of fragments that overlap is not that of the joined fragment, but right. Where it
+        # is wrong, `tasks_to_docs` compares it with that of the doc: see `has_its_text`.
+        extra = {} if _has_its_text(entity, text) else {"text": entity.text}
+        spans.append(TaskSpan(start, end, entity.label, extra))
     return Task(text, spans, missing=tuple(missing))
 
 
@@ -148,18 +150,19 @@ def _has_its_text(entity: BratEntity, text: str) -> bool:
 
 def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
     """Make the offsets of entities count characters. Those of some tools count UTF-16 code units,
-    as JavaScript does. They are converted if only then each entity has the text that stands beside
-    its offsets."""
-    if all(_has_its_text(entity, text) for entity in entities):
-        return entities
+    as in JavaScript. They are converted if then more entities have the text that stands with their
+    offsets."""
     ends = utf16_ends(text)  # the end of each character, in code units
     converted: list[BratEntity] = []
     for entity in entities:
         fragments = [range_in_characters(fragment, ends) for fragment in entity.fragments]
         converted.append(entity._replace(fragments=fragments))
-    if all(_has_its_text(entity, text) for entity in converted):
-        return converted
-    return entities
+
+    def n_in_place(entities: list[BratEntity]) -> int:
+        """How many entities have their text."""
+        return sum(_has_its_text(entity, text) for entity in entities)
+
+    return max(entities, converted, key=n_in_place)  # the first, if both are as good
 
 
 def _join_fragments(fragments: list[Range], text: str) -> list[Range]:

@@ -54,6 +54,8 @@ class ReadOptions:
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
         `doc.ents`. If a format has no such spans, the entities are written there.
+    text_key (str | None): The key of the text in the data of Label Studio's tasks. None: it is the
+        one whose characters the regions quote. If they quote none, it is "text" or the only one.
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs that has it. The texts of a file with the same id, which
         have to follow each other, become one doc.
@@ -71,6 +73,7 @@ class ReadOptions:
     tag_names: list[str] | None = None
     incorrect_spans_key: str | None = None
     spans_key: str | None = None
+    text_key: str | None = None
     doc_id: str | None = None
     sentences: bool | None = None
 

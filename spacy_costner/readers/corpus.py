@@ -44,6 +44,7 @@ from .files import (
     shown,
 )
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
+from .label_studio import is_label_studio, read_label_studio
 from .schemes import TagCounts, TagScheme, find_scheme
 from .sentences import (
     copy_sentences,
@@ -53,7 +54,7 @@ from .sentences import (
     read_tagged,
 )
 from .task_docs import tasks_to_docs
-from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
+from .tasks import AnnotatedTask, task_from_json
 from .webanno import is_webanno, read_webanno
 
 DOCBIN = ".spacy"
@@ -287,7 +288,9 @@ def _read_records(
         return read_tagged(records, tag_key, format_name, tag_names, context)
     if is_label_studio(first_record):
         context.info.add_file("Label Studio's JSON export")
-        return tasks_to_docs(read_label_studio(records), context)
+        text_key = context.options.text_key
+        tasks = read_label_studio(records, text_key=text_key, info=context.info)
+        return tasks_to_docs(tasks, context)
     context.info.add_file(f"{format_name} of texts and spans")
     return tasks_to_docs(_read_tasks(records), context)
 
@@ -459,6 +462,7 @@ def make_reader(
     doc_id: str | None = None,
     sentences: bool | None = None,
     spans_key: str | None = None,
+    text_key: str | None = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
@@ -473,7 +477,7 @@ def make_reader(
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.
     n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
-        doc_id, sentences: See `ReadOptions`.
+        text_key, doc_id, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
     RAISES (ValueError): If there is no path, a number is out of its range, or there is no such
         scheme.
@@ -491,6 +495,7 @@ def make_reader(
         spans_key=spans_key,
         doc_id=doc_id,
         sentences=sentences,
+        text_key=text_key,
     )
     return AnyCorpus(
         path,

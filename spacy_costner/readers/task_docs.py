@@ -6,7 +6,8 @@ doc can't have a span, the annotation of the tokens there is missing, and the sp
 problem. Several annotations of one text become one doc.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -18,11 +19,20 @@ from thinc.types import Array1d, Ints1d
 from ..ent_iob import MISSING
 from ..spans import annotate_spans, missing_spans
 from ..spans import is_missing as missing_tokens
-from .context import Context, CorpusInfo, ReadOptions
+from .context import Context, CorpusInfo
 from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown
 from .sentences import copy_without_annotation
-from .tasks import AnnotatedTask, Range, Task, TaskSpan, TaskToken, has_its_text
+from .tasks import (
+    NO_SPANS_VIEWS,
+    AnnotatedTask,
+    Range,
+    Task,
+    TaskSpan,
+    TaskToken,
+    has_its_text,
+    words_of_quote,
+)
 
 KB_ID_KEY = "kb_id"
 """The key of a span's id in a knowledge base: `span.kb_id_`."""
@@ -30,11 +40,21 @@ KB_ID_KEY = "kb_id"
 ID_KEY = "id"
 """The key of a span's other id: `span.ent_id_`."""
 
-SpanKey = tuple[int, int, str]
-"""Start, end and label of a span. Spans that are alike in these are the same span."""
+SpanKey = tuple[int, int, str, str]
+"""Start, end, label and answer of a span. Spans that are alike in these are the same span."""
+
+MAX_SHIFT = 10
+"""How many characters the text of a span may be away from its offsets to be found."""
+
+YES_NO_VIEWS = ("ner", "pos", "spans")
+"""Prodigy's interfaces that show spans, and ask if they are right."""
+
+MANUAL_VIEWS = ("ner_manual", "pos_manual", "relations", "spans_manual")
+"""Prodigy's interfaces in which a person marks all spans of a text."""
 
 MISALIGNED = "spans don't begin and end with tokens: their tokens are missing annotation"
-MISPLACED = "spans are not where their own text is: all of their text is missing annotation"
+MISPLACED = "spans are not where their own text is: their tokens are missing annotation"
+SHIFTED = f"spans are at most {MAX_SHIFT} characters away from their own text: they are read there"
 OVERLAPPING = "spans overlap: their tokens are missing annotation"
 PADDED = "spans begin or end with white space: it is left out"
 ONLY_SPACE = "spans are only white space: they are left out"
@@ -42,6 +62,9 @@ UNANNOTATED = "texts without annotation: it is missing in the whole doc"
 DISPUTED = "texts were annotated in several ways: where they differ, annotation is missing"
 REPEATED = "texts were annotated several times in the same way: they are read once"
 NOT_ACCEPTED = "examples that were rejected or ignored are left out"
+NOT_ACCEPTED_SPANS = "spans were rejected or ignored: their tokens are missing annotation"
+CONTRADICTED = "spans were accepted and rejected: their tokens are missing annotation"
+ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
 EMPTY = "texts are empty: they are left out"
 
 
@@ -82,37 +105,35 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
         if not task.text:
             context.info.add_problem(EMPTY, place)
             continue
-        answer = task.extra.get("answer", "accept")
-        # If a task with several spans was rejected, nobody knows which of them are wrong.
-        has_one_span = task.spans is not None and len(task.spans) == 1
-        is_rejected_span = options.incorrect_spans_key and answer == "reject" and has_one_span
-        if answer != "accept" and not is_rejected_span:
+        answer = _answer(task)
+        if answer == "reject" and options.incorrect_spans_key and _is_about_one_span(task):
+            task = _with_rejected_span(task)
+        elif answer != "accept":
             context.info.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
             continue
         doc = task_to_doc(task, place, context)
-        if is_rejected_span:
-            _reject_entities(doc, options)
         yield with_metadata(doc, task.extra, id_key=options.doc_id)
 
 
-def _reject_entities(doc: Doc, options: ReadOptions) -> None:
-    """Move the span of a rejected task to the `incorrect_spans_key` of `doc.spans`. The task says
-    that the span is wrong, but not which entities the text has in its place. So all annotation of
-    the doc becomes missing.
+def _answer(annotated: Task | TaskSpan) -> str:
+    """The answer to a task of Prodigy, or to one of its spans. It is "accept" if there is none."""
+    answer: str = annotated.extra.get("answer", "accept")
+    return answer
 
-    doc (Doc): The doc of a task with one span whose answer was "reject". The doc is changed. Its
-        only entity is in `doc.ents` or, with a `spans_key`, in `doc.spans`. It has none if a doc
-        can't have the span.
-    options (ReadOptions): The options, with an `incorrect_spans_key`.
-    """
-    assert options.incorrect_spans_key is not None
-    entities: Iterable[Span] = doc.ents
-    if options.spans_key is not None:
-        entities = doc.spans.pop(options.spans_key)
-    # The copies have only the tokens and the label of an entity.
-    incorrect_spans = [Span(doc, ent.start, ent.end, label=ent.label) for ent in entities]
-    doc.set_ents([], default="missing")
-    doc.spans[options.incorrect_spans_key] = incorrect_spans
+
+def _is_about_one_span(task: Task) -> bool:
+    """Whether a rejected task says that its span is wrong. If it has several spans, nobody knows
+    which of them are wrong. A person who marks all spans of a text rejects the text."""
+    return len(task.spans or ()) == 1 and _view(task) not in MANUAL_VIEWS
+
+
+def _with_rejected_span(task: Task) -> Task:
+    """Reject the span of a task that was rejected. The task doesn't say which entities the text has
+    instead, so all annotation of the text is missing."""
+    rejected_spans: list[TaskSpan] = []
+    for span in task.spans or ():
+        rejected_spans.append(span._replace(extra={**span.extra, "answer": "reject"}))
+    return task._replace(spans=rejected_spans, missing=((0, len(task.text)),))
 
 
 def _merge_tasks(
@@ -129,12 +150,14 @@ def _merge_tasks(
     """
     groups: dict[Hashable, list[tuple[FilePlace, Task]]] = {}
     for place, text_key, task in tasks:
+        if _has_answered_spans(task):
+            info.add_problem(ONE_BY_ONE, place, shown(task.text))
         task = _make_explicit(task)
         if text_key is None:  # nobody else has annotated the text
             yield place, task
         else:
             # A rejected annotation is not merged with an accepted one.
-            answer = task.extra.get("answer", "accept")
+            answer = _answer(task)
             rejected_spans: frozenset[SpanKey] = frozenset()
             if answer == "reject":
                 rejected_spans = frozenset(_span_keys(task))
@@ -142,6 +165,9 @@ def _merge_tasks(
             groups.setdefault(group_key, []).append((place, task))
 
     for group in groups.values():
+        # A person who reviews annotations of others decides.
+        reviewed = [item for item in group if item[1].extra.get("_view_id") == "review"]
+        group = reviewed or group
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
@@ -154,14 +180,33 @@ def _merge_tasks(
 
 
 def _make_explicit(task: Task) -> Task:
-    """Add to a task of Prodigy what its export only implies. A yes-no question is about one span,
-    so the annotation of the rest of the text is missing. If a task without a list of spans was
-    accepted, its text has no entities."""
+    """Add to a task of Prodigy what its export only implies. A yes-no question is about some spans,
+    so the annotation of the rest of the text is missing. If a person has marked all spans of a
+    text, and the task has no list of spans, the text has none."""
+    if _view(task) in NO_SPANS_VIEWS:
+        return task._replace(spans=None)
     if _is_binary(task):
         return task._replace(spans=task.spans or [], missing=((0, len(task.text)),))
-    if task.spans is None and task.extra.get("answer") == "accept":
+    if task.spans is None and task.extra.get("answer") == "accept" and _is_manual(task):
         return task._replace(spans=[])
     return task
+
+
+def _view(task: Task) -> Any:
+    """The interface of Prodigy in which a task was annotated. None: it isn't known."""
+    view = task.extra.get("_view_id")
+    if view == "review":  # the interface that shows the annotations of several people
+        return task.extra.get("view_id")
+    return view
+
+
+def _is_manual(task: Task) -> bool:
+    """Whether a person was asked for all spans of a text of Prodigy. An interface of several blocks
+    shows tokens only if one of the blocks asks for spans. Options are those of a choice."""
+    view = _view(task)
+    if view == "blocks":
+        return task.tokens is not None
+    return view in MANUAL_VIEWS or (view is None and "options" not in task.extra)
 
 
 def _merge_annotations(annotations: list[Task]) -> Task:
@@ -197,21 +242,33 @@ def _merge_annotations(annotations: list[Task]) -> Task:
     if complete_tasks:
         agreed_keys = set.intersection(*map(_span_keys, complete_tasks))
         for disputed_key in spans.keys() - agreed_keys:
-            start, end, _label = disputed_key
+            start, end, _label, _answer_to_span = disputed_key
             missing.add((start, end))
             del spans[disputed_key]
     return counted_tasks[0]._replace(spans=list(spans.values()), missing=tuple(sorted(missing)))
 
 
 def _is_binary(task: Task) -> bool:
-    """Whether a task is the answer to a yes-no question about one span. Prodigy's export says so
-    under the key "_is_binary"."""
-    return bool(task.extra.get("_is_binary"))
+    """Whether a task is the answer to a yes-no question about its spans. Prodigy's export says so
+    under the key "_is_binary" and, in all versions, by the interface. A task of which each span has
+    an answer is such a question for each span."""
+    is_binary = task.extra.get("_is_binary")
+    if isinstance(is_binary, bool):
+        return is_binary
+    return _view(task) in YES_NO_VIEWS or _has_answered_spans(task)
+
+
+def _has_answered_spans(task: Task) -> bool:
+    """Whether each span of a task has an answer, and nothing else shows what the person was asked.
+    Prodigy merges yes-no questions about spans of a text to such a task."""
+    if isinstance(task.extra.get("_is_binary"), bool) or _view(task) is not None:
+        return False
+    return bool(task.spans) and all("answer" in span.extra for span in task.spans or ())
 
 
 def _span_key(span: TaskSpan) -> SpanKey:
     """The key by which spans of a text are compared: see `SpanKey`."""
-    return span.start, span.end, span.label
+    return span.start, span.end, span.label, _answer(span)
 
 
 def _span_keys(task: Task) -> set[SpanKey]:
@@ -253,13 +310,22 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
     """
     spans_key = context.options.spans_key
     offsets = _token_offsets(doc)
-    token_spans = _align_spans(doc, offsets, task, place, context)
+    accepted_task, other_task = _split_by_answer(task)
+    token_spans = _align_spans(doc, offsets, accepted_task, place, context)
+    other_spans = _align_spans(doc, offsets, other_task, place, context)
+    contradicted = _token_span_keys(token_spans) & _token_span_keys(other_spans)
+    for start, end, label in sorted(contradicted):
+        context.info.add_problem(CONTRADICTED, place, f"{doc[start:end].text!r} {label}")
+    token_spans = _without_spans(token_spans, contradicted)
+    other_spans = _without_spans(other_spans, contradicted)
     if spans_key is None:
         token_spans = list(_without_overlap(token_spans, doc, place, context.info))
 
     is_missing = numpy.zeros(len(doc), dtype=bool)  # whether the annotation of a token is missing
     for start_char, end_char in task.missing:
         start, end = _touched_tokens(offsets, start_char, end_char)
+        is_missing[start:end] = True
+    for start, end, _ in other_spans:
         is_missing[start:end] = True
     spans = []
     for start, end, span in token_spans:
@@ -277,6 +343,57 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
         doc.set_ents(spans, missing=missing, default="outside")
     else:
         annotate_spans(doc, spans_key, spans, missing)
+    _write_incorrect_spans(doc, other_spans, place, context)
+
+
+def _split_by_answer(task: Task) -> tuple[Task, Task]:
+    """Divide a task into one with the spans that were accepted, and one with those that were
+    rejected or ignored."""
+    accepted: list[TaskSpan] = []
+    others: list[TaskSpan] = []
+    for span in task.spans or ():
+        if _answer(span) == "accept":
+            accepted.append(span)
+        else:
+            others.append(span)
+    return task._replace(spans=accepted), task._replace(spans=others)
+
+
+def _token_span_keys(token_spans: Iterable[TokenSpan]) -> set[tuple[int, int, str]]:
+    """The first token, the one after the last, and the label of each span that a doc can have."""
+    return {(start, end, span.label) for start, end, span in token_spans if span is not None}
+
+
+def _without_spans(
+    token_spans: Iterable[TokenSpan], keys: Collection[tuple[int, int, str]]
+) -> list[TokenSpan]:
+    """Make the annotation of the tokens of some spans missing: of those with one of the keys."""
+    kept_spans: list[TokenSpan] = []
+    for start, end, span in token_spans:
+        if span is not None and (start, end, span.label) in keys:
+            span = None
+        kept_spans.append(TokenSpan(start, end, span))
+    return kept_spans
+
+
+def _write_incorrect_spans(
+    doc: Doc, token_spans: Iterable[TokenSpan], place: FilePlace, context: Context
+) -> None:
+    """Write spans that were rejected to the `incorrect_spans_key` of `doc.spans`. Report them if
+    the options don't have this key, and those that were ignored."""
+    key = context.options.incorrect_spans_key
+    incorrect_spans: list[Span] = []
+    for start, end, span in token_spans:
+        if span is None:
+            continue
+        answer = _answer(span)
+        if key is not None and answer == "reject":
+            incorrect_spans.append(Span(doc, start, end, span.label))
+        else:
+            text = f"{answer}: {doc[start:end].text!r} {span.label}"
+            context.info.add_problem(NOT_ACCEPTED_SPANS, place, text)
+    if key is not None and incorrect_spans:
+        doc.spans[key] = incorrect_spans
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
@@ -377,9 +494,13 @@ def _align(
     span_and_label = f"{span_text!r} {span.label}"
     if not has_its_text(text, span):
         expected = f"{span_and_label}, expected {span.extra['text']!r}"
-        info.add_problem(MISPLACED, place, expected)
-        # The entity may be anywhere in the text, so all of its annotation is missing.
-        return TokenSpan(start=0, end=len(doc), span=None)
+        shifted_span = _find_nearby(doc, text, span)
+        if shifted_span is None:
+            info.add_problem(MISPLACED, place, expected)
+            first_token, end_token = _touched_tokens(offsets, span.start, span.end)
+            return TokenSpan(first_token, end_token, span=None)
+        info.add_problem(SHIFTED, place, expected)
+        return TokenSpan(shifted_span.start, shifted_span.end, span)
 
     # White space at the ends of the span belongs to no word. With it the span would not begin and
     # end with tokens.
@@ -410,6 +531,28 @@ def _align(
     if context.alignment is not None:
         context.alignment.add_aligned()
     return TokenSpan(doc_span.start, doc_span.end, span)
+
+
+def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
+    """Find the tokens of the text that a tool has written with a span, if this text stands once
+    near the offsets of the span.
+
+    doc (Doc): The doc.
+    text (str): The text of the task.
+    span (TaskSpan): The span, which isn't where its own text is.
+    RETURNS (Span | None): The tokens. None: the text stands near the offsets several times or not
+        at all, or doesn't begin and end with tokens.
+    """
+    # White space between the words may differ.
+    quote = re.compile(r"\s+".join(map(re.escape, words_of_quote(span))))
+    matches = []
+    for start in range(max(0, span.start - MAX_SHIFT), span.start + MAX_SHIFT + 1):
+        match = quote.match(text, start)
+        if match is not None:
+            matches.append(match)
+    if len(matches) != 1:
+        return None
+    return doc.char_span(*matches[0].span())
 
 
 def _touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:

@@ -1,11 +1,13 @@
 """Tasks: texts with annotated spans, as the JSON of annotation tools has them.
 
-`task_from_json` and `read_label_studio` read the forms of several tools. `save_tasks` writes the
-forms in `TASK_FORMS`. A *record* is what JSON has for a task, and a *json_span* what it has for a
-span. Offsets count characters, except where UTF-16 code units are named.
+`task_from_json` reads the forms of several tools; that of Label Studio's export is read by the
+module `label_studio`. `save_tasks` writes the forms in `TASK_FORMS`. A *record* is what JSON has
+for a task, and a *json_span* what it has for a span. Offsets count characters, except where UTF-16
+code units are named.
 """
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..saving import save_file
-from .files import SURROGATE, FilePlace, Values, read_values, shown
+from .files import SURROGATE, FilePlace, read_values, shown
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 """The keys under which tools have the list of spans: Prodigy "spans", spaCy 2 and Hugging Face
@@ -29,8 +31,16 @@ USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "toke
 ANSWERS = ("accept", "reject", "ignore")
 """What an annotator can answer to a task in Prodigy."""
 
-ANNOTATION_KEYS = ("annotations", "completions")
-"""The keys under which Label Studio has the annotations of a task: since version 1, and before."""
+NO_SPANS_VIEWS = ("choice", "classification", "compare", "diff", "html", "text")
+"""The interfaces of Prodigy that don't ask for spans. Their tasks may have spans, such as matches
+of patterns, but nobody has annotated these."""
+
+LOCATION = re.compile(
+    r"\s*([a-z][a-z0-9+.-]*://\S+|/?data/(upload|local-files)/\S+|\S+\."
+    r"(csv|docx?|gif|html?|jpe?g|jsonl?|md|mp[34]|pdf|png|rtf|te?xt|tsv|wav|xml))\s*",
+    re.IGNORECASE,
+)
+"""Matches a URL, or the name of a file that was uploaded to an annotation tool."""
 
 Range = tuple[int, int]
 """The first character of a stretch of text and the character after its last; or likewise tokens."""
@@ -131,11 +141,11 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         raise place.refuse(f"expected a text and its spans, got {shown(record)}")
 
     text = record["text"]
+    if "annotation_id" in record and LOCATION.fullmatch(text):  # JSON-MIN of Label Studio
+        raise place.refuse(f"text: expected a text, got a URL or a file name, {shown(text)}")
     span_key = _find_span_key(record, place)
     missing = _missing_from_json(record, place)
-    # The answer itself goes into `extra`: whoever reads the task decides what it means.
-    if record.get("answer", "accept") not in ANSWERS:
-        raise place.refuse(f"answer: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
+    _check_answer(record, "answer", place)
 
     spans = None
     if span_key is not None:
@@ -149,6 +159,14 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         has_unknown_spaces=record.get("has_unknown_spaces") is True,
         extra={key: value for key, value in record.items() if key not in task_keys},
     )
+
+
+def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:
+    """Check that the answer to a task or a span of Prodigy, if it has one, is one of `ANSWERS`. The
+    answer itself goes into `extra`: `task_docs` decides what it means. `key` names the answer in
+    the error message."""
+    if record.get("answer", "accept") not in ANSWERS:
+        raise place.refuse(f"{key}: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
 
 
 def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Range, ...]:
@@ -173,7 +191,8 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
     """
     present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
     list_keys = [key for key in present_keys if isinstance(record[key], list)]
-    if present_keys and not list_keys:
+    # The label of a text, which Prodigy's interface "classification" asks for, is no list.
+    if present_keys and not list_keys and record.get("_view_id") not in NO_SPANS_VIEWS:
         key = present_keys[0]
         raise place.refuse(f"{key}: expected a list of spans, got {shown(record[key])}")
     # A tool may write several of the keys, and leave the lists empty that it doesn't use.
@@ -190,9 +209,8 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
 def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
     """Read the spans of a text. A span with several labels becomes a span for each label.
 
-    Some tools write the text of a span beside its offsets. If these texts are not where the offsets
-    say, but are there if the offsets count UTF-16 code units, as JavaScript does, the offsets are
-    read so.
+    Some tools write the text of a span with its offsets. If more of these texts are where the
+    offsets say if the offsets count UTF-16 code units, as in JavaScript, the offsets are read so.
 
     json_spans (list[Any]): What JSON has for the spans: lists [start, end, label], or objects.
     text (str): The text.
@@ -211,10 +229,9 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     # Some characters are two code units, so the offsets may count characters or code units.
     # Characters are tried first.
     is_in_place = partial(has_its_text, text)
-    if not all(map(is_in_place, spans)):
-        converted_spans = _spans_in_characters(spans, text)
-        if all(map(is_in_place, converted_spans)):
-            spans = converted_spans
+    converted_spans = _spans_in_characters(spans, text)
+    if sum(map(is_in_place, converted_spans)) > sum(map(is_in_place, spans)):
+        spans = converted_spans
     # `_read_span` has allowed ends up to the number of code units. Now they count characters.
     for span in spans:
         _range_from_json([span.start, span.end], len(text), key, place)
@@ -237,6 +254,7 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
         end = _first_value(json_span, END_KEYS)
         label = _first_value(json_span, LABEL_KEYS)
         extra = {name: value for name, value in json_span.items() if name not in USED_KEYS}
+        _check_answer(json_span, f"{key}: answer", place)
     elif isinstance(json_span, list) and len(json_span) == 3:
         start, end, label = json_span
     else:
@@ -279,15 +297,27 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether a span has the text that a tool has written beside its offsets, under the key "text".
+    """Whether a span has the text that a tool has written with its offsets, under the key "text".
     True if the tool has written none."""
-    span_text = span.extra.get("text")
-    if not isinstance(span_text, str):
+    quoted_words = words_of_quote(span)
+    if not quoted_words:
         return True
     if span.end > len(text):  # its offsets may count code units
         return False
     # Only the words are compared, as a tool may have changed the white space.
-    return span_text.split() == text[span.start : span.end].split()
+    return quoted_words == split_words(text[span.start : span.end])
+
+
+def words_of_quote(span: TaskSpan) -> list[str]:
+    """The words of the text that a tool has written with the offsets of a span. Empty: none."""
+    quote = span.extra.get("text")
+    return split_words(quote) if isinstance(quote, str) else []
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text at white space, and at the characters `\\n`, which Label Studio writes for a
+    line break in a quoted text."""
+    return text.replace("\\n", " ").split()
 
 
 def utf16_length(text: str) -> int:
@@ -376,106 +406,6 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
         if text_between.strip():
             raise place.refuse(f"tokens: {expected}, got {shown(text_between)}")
         previous_end = end
-
-
-def is_label_studio(record: Any) -> bool:
-    """Whether the first record of a file is a task of Label Studio: its text is under "data"."""
-    return isinstance(record, dict) and isinstance(record.get("data"), dict)
-
-
-def read_label_studio(records: Values) -> Iterator[AnnotatedTask]:
-    """Read the tasks of Label Studio's JSON export. A task has the annotations of one or more
-    people. Those that were skipped are left out. If some are marked as ground truth, only these are
-    read.
-
-    records (Values): The records of the file.
-    YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
-    RAISES (CorpusError): If a record is no task with a text, or its annotations can't be read.
-    """
-    # All annotations of a text get its number as their `text_key`.
-    for text_key, (place, record) in enumerate(records):
-        if not is_label_studio(record):
-            raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
-        text = _label_studio_text(record["data"], place)
-        extra = {"meta": _label_studio_metadata(record["data"], text)}
-        annotations = _label_studio_annotations(record, place)
-        if not annotations:
-            yield AnnotatedTask(place, text_key, Task(text, extra=extra))
-            continue
-        true_annotations = [
-            annotation for annotation in annotations if annotation.get("ground_truth")
-        ]
-        for annotation in true_annotations or annotations:
-            json_spans = _label_studio_spans(annotation["result"])
-            spans = spans_from_json(json_spans, text, "annotations", place)
-            yield AnnotatedTask(place, text_key, Task(text, spans, extra=extra))
-
-
-def _label_studio_text(data: Mapping[str, Any], place: FilePlace) -> str:
-    """Find the text of a task of Label Studio.
-
-    data (Mapping[str, Any]): The data of the task. The text stands under the key "text". If the
-        user has named it otherwise in the labeling interface, it has to be the only string there.
-    place (FilePlace): Where the task is, for the error.
-    RETURNS (str): The text.
-    RAISES (CorpusError): If the data has no such text.
-    """
-    strings = {key: value for key, value in data.items() if isinstance(value, str)}
-    if "text" in strings:
-        return strings["text"]
-    if len(strings) != 1:
-        raise place.refuse(f"data: expected a text under 'text', got {shown([*data])}")
-    (text,) = strings.values()
-    return text
-
-
-def _label_studio_metadata(data: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The metadata of a task of Label Studio: all its data except for the text. The values that
-    stand under "meta" and those beside it become one dictionary."""
-    metadata: dict[str, Any] = {}
-    if isinstance(data.get("meta"), Mapping):
-        metadata.update(data["meta"])
-    for key, value in data.items():
-        if key != "meta" and value != text:
-            metadata[key] = value
-    return metadata
-
-
-def _label_studio_annotations(
-    record: Mapping[str, Any], place: FilePlace
-) -> list[Mapping[str, Any]]:
-    """The annotations of a task of Label Studio, one by each person, without those that were
-    skipped. Empty: nobody has annotated the text.
-
-    RAISES (CorpusError): If they aren't annotations with results.
-    """
-    present_keys = [key for key in ANNOTATION_KEYS if key in record]
-    if not present_keys:
-        return []
-    key = present_keys[0]
-    annotations = record[key]
-    if not isinstance(annotations, list) or not all(map(_has_result, annotations)):
-        got = shown(annotations)
-        raise place.refuse(f"{key}: expected annotations with results, got {got}")
-    return [annotation for annotation in annotations if not annotation.get("was_cancelled")]
-
-
-def _has_result(annotation: Any) -> bool:
-    """Whether an annotation of Label Studio has its list of results: what a person has marked."""
-    return isinstance(annotation, dict) and isinstance(annotation.get("result"), list)
-
-
-def _label_studio_spans(results: Iterable[Any]) -> list[Mapping[str, Any]]:
-    """The spans among the results of an annotation of Label Studio, in a form that
-    `spans_from_json` reads. Other results, such as relations, are left out."""
-    json_spans: list[Mapping[str, Any]] = []
-    for result in results:
-        if not isinstance(result, dict):
-            continue
-        value = result.get("value")
-        if isinstance(value, dict) and "labels" in value:
-            json_spans.append(value)
-    return json_spans
 
 
 def task_to_json(task: Task) -> dict[str, Any]:

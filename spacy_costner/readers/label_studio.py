@@ -1,0 +1,426 @@
+"""Read Label Studio's JSON export.
+
+A *record* is a task: the *data* that it was imported with, and the annotations of one or more
+people. An annotation has *results*: regions of text with labels (see `studio_regions`), answers
+such as choices and relations, which say nothing of entities, and marks of something else than text,
+such as a rectangle. We can't know what the latter mean for a text, so its annotation is missing.
+
+The texts are in a *field* of the data, or in several. The regions of all tasks show in which: a
+region quotes its text. An *element* of the labeling interface shows one field.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .context import CorpusInfo
+from .files import CorpusError, FilePlace, Values, shown
+from .studio_regions import (
+    Kind,
+    Result,
+    StudioText,
+    element_of,
+    kind_of,
+    kind_of_offsets,
+    labels_of,
+    read_spans,
+    read_text,
+    readings_of,
+)
+from .tasks import (
+    LOCATION,
+    AnnotatedTask,
+    Range,
+    Task,
+    has_its_text,
+    words_of_quote,
+)
+
+ANNOTATION_KEYS = ("annotations", "completions")
+"""The keys under which Label Studio has the annotations of a task: since version 1, and before."""
+
+ANSWER_TYPES = (
+    "choices",
+    "datetime",
+    "number",
+    "pairwise",
+    "ranker",
+    "rating",
+    "relation",
+    "taxonomy",
+    "textarea",
+)
+"""The types of results that say nothing of entities."""
+
+CLOSING_TAG = re.compile(r"</[a-z][a-z0-9]*>", re.IGNORECASE)
+"""Matches a closing tag of HTML."""
+
+NAME_OF_KIND: dict[Kind, str] = {
+    "text": "a text",
+    "html": "HTML",
+    "dialogue": "a list of utterances",
+}
+"""What error messages call the text of a kind."""
+
+UNLABELED = "regions have no label: their tokens are missing annotation"
+WITHOUT_OFFSETS = (
+    "regions of HTML have no globalOffsets: all other tokens of their text are missing annotation"
+)
+UNREAD = "regions of type {} are not read: all other tokens of their text are missing annotation"
+OF_OTHER_ELEMENTS = "regions of type {} mark something else than the text: they are left out"
+LIKE_HTML = "texts have tags of HTML, but no region shows what they are: the tags are read as text"
+
+FieldKey = tuple[str, Kind, str]
+"""A field and how it is read: its key in the data, and the kind of its texts and their reading, as
+for `read_text`."""
+
+PlacedRecords = Sequence[tuple[FilePlace, Mapping[str, Any]]]
+"""The records of a file, each with its place."""
+
+
+class Field(NamedTuple):
+    """A field of the data that has the texts of an export.
+
+    key (str): Its key in the data.
+    kind (Kind): The kind of the texts.
+    reading (str): How they are read: see `readings_of`.
+    elements (frozenset[str | None] | None): The elements that show the field. None: all do.
+    is_sure (bool): Whether regions quote the field, or the user has named it.
+    """
+
+    key: str
+    kind: Kind
+    reading: str
+    elements: frozenset[str | None] | None = None
+    is_sure: bool = True
+
+
+class Evidence(NamedTuple):
+    """What the regions of an export show, for each element.
+
+    kinds (dict[str | None, Counter[Kind]]): The number of regions by the kind of text.
+    quoted_fields (dict[str | None, Counter[FieldKey]]): How many regions quote each field.
+    """
+
+    kinds: dict[str | None, Counter[Kind]]
+    quoted_fields: dict[str | None, Counter[FieldKey]]
+
+    def most_frequent_kind(self) -> Kind | None:
+        """The kind of most regions. None: there are no regions of text."""
+        total = sum(self.kinds.values(), Counter[Kind]())
+        return max(total, key=total.__getitem__, default=None)
+
+
+def is_label_studio(record: Any) -> bool:
+    """Whether the first record of a file is a task of Label Studio: its text is under "data"."""
+    return isinstance(record, dict) and isinstance(record.get("data"), dict)
+
+
+def read_label_studio(
+    records: Values, *, text_key: str | None = None, info: CorpusInfo | None = None
+) -> Iterator[AnnotatedTask]:
+    """Read the tasks of Label Studio's JSON export. A task has the annotations of one or more
+    people. Those that were skipped are left out. If some are marked as ground truth, only these are
+    read. If regions mark several texts of a task, each text becomes a task.
+
+    records (Values): The records of the file.
+    text_key (str | None): The key of the text in the data. None: it is that of the field whose
+        characters the regions quote. If they quote none, it is "text" or the only key of a text.
+    info (CorpusInfo | None): The problems are added to it.
+    YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
+    RAISES (CorpusError): If a record is no task with a text, its annotations can't be read, or
+        nothing shows which text the regions mark.
+    """
+    info = CorpusInfo() if info is None else info
+    # All records are read first, as the regions of all show where the texts are.
+    placed_records = list(records)
+    for place, record in placed_records:
+        if not is_label_studio(record):
+            raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
+    evidence = _collect_evidence(placed_records)
+    fields = _find_fields(placed_records, evidence, text_key)
+
+    # All annotations of a text get its number as their `text_key`.
+    text_number = 0
+    for place, record in placed_records:
+        data = record["data"]
+        annotations = _annotations_of(record, place)
+        for field in fields or [_guess_field(data, evidence, text_key, place)]:
+            if field.key not in data and len(fields) > 1:
+                continue  # this task has only others of the texts
+            reader = _TextReader(data, field, _elements_of_others(field, fields), place, info)
+            extra = {"meta": _read_metadata(data, field.key)}
+            if not annotations:
+                yield AnnotatedTask(place, text_number, Task(reader.text.text, extra=extra))
+            for annotation in annotations:
+                task = reader.read(annotation["result"])
+                yield AnnotatedTask(place, text_number, task._replace(extra=extra))
+            text_number += 1
+
+
+def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping[str, Any]]:
+    """The annotations of a task, one by each person, without those that were skipped. If some are
+    marked as ground truth, only these. Empty: nobody has annotated the task.
+
+    RAISES (CorpusError): If they aren't annotations with results.
+    """
+    present_keys = [key for key in ANNOTATION_KEYS if key in record]
+    if not present_keys:
+        return []
+    key = present_keys[0]
+    annotations = record[key]
+    if not isinstance(annotations, list) or not all(map(_has_result, annotations)):
+        got = shown(annotations)
+        raise place.refuse(f"{key}: expected annotations with results, got {got}")
+    annotations = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
+    true_annotations = [annotation for annotation in annotations if annotation.get("ground_truth")]
+    return true_annotations or annotations
+
+
+def _has_result(annotation: Any) -> bool:
+    """Whether an annotation has its list of results: what a person has marked."""
+    results = annotation.get("result") if isinstance(annotation, dict) else None
+    return isinstance(results, list) and all(isinstance(result, dict) for result in results)
+
+
+def _read_metadata(data: Mapping[str, Any], text_key: str) -> dict[str, Any]:
+    """The metadata of a task: all its data except for the text. The values that stand under "meta"
+    and the others become one dictionary."""
+    metadata: dict[str, Any] = {}
+    if isinstance(data.get("meta"), Mapping):
+        metadata.update(data["meta"])
+    for key, value in data.items():
+        if key not in ("meta", text_key):
+            metadata[key] = value
+    return metadata
+
+
+# Which fields have the texts
+
+
+def _collect_evidence(placed_records: PlacedRecords) -> Evidence:
+    """Collect which fields of the data the regions of an export quote."""
+    evidence = Evidence({}, {})
+    for place, record in placed_records:
+        # The regions of a task with labels, by their element and kind
+        regions: dict[tuple[str | None, Kind], list[Result]] = {}
+        for annotation in _annotations_of(record, place):
+            for result in annotation["result"]:
+                kind = kind_of(result)
+                if kind is not None and labels_of(result) is not None:
+                    regions.setdefault((element_of(result), kind), []).append(result)
+        for (element, kind), results in regions.items():
+            evidence.kinds.setdefault(element, Counter())[kind] += len(results)
+            quoted_fields = _count_quotes(results, kind, record["data"], place)
+            evidence.quoted_fields.setdefault(element, Counter()).update(quoted_fields)
+    return evidence
+
+
+def _count_quotes(
+    regions: Sequence[Result], kind: Kind, data: Mapping[str, Any], place: FilePlace
+) -> dict[FieldKey, int]:
+    """Count how many regions of a task quote each field of its data. Fields that no region quotes
+    are left out."""
+    n_quotes: dict[FieldKey, int] = {}
+    for key, value in data.items():
+        for reading in readings_of(value, kind):
+            text = read_text(value, kind, reading)
+            try:
+                spans = read_spans(regions, text, place)
+            except CorpusError:  # they are regions of another field
+                continue
+            quoting_spans = [span for span in spans if words_of_quote(span)]
+            n = sum(has_its_text(text.text, span) for span in quoting_spans)
+            if n > 0:
+                n_quotes[key, kind, reading] = n
+    return n_quotes
+
+
+def _find_fields(
+    placed_records: PlacedRecords, evidence: Evidence, text_key: str | None
+) -> list[Field]:
+    """Find the fields that have the texts: the one that the user has named, or each field that
+    regions quote. Empty: regions quote none, so `_guess_field` decides for each task.
+
+    RAISES (CorpusError): If the regions of an element quote two fields equally often.
+    """
+    # The elements that show each field
+    elements: dict[FieldKey, set[str | None]] = {}
+    for element, n_quotes in evidence.quoted_fields.items():
+        if not n_quotes:
+            continue
+        most = max(n_quotes.values())
+        best_fields = [field for field, n in n_quotes.items() if n == most]
+        preferred_fields = [field for field in best_fields if field[0] in (text_key, "text")]
+        keys = sorted({key for key, _, _ in best_fields})
+        if text_key is None and len(keys) > 1 and not preferred_fields:
+            first_place, _ = placed_records[0]
+            got = " and ".join(map(repr, keys))
+            message = f"data: expected regions that quote one text, got {got}"
+            raise first_place.refuse(f"{message}: set text_key to one of them")
+        # Of several readings of a field, the first is the most usual one.
+        best_field = [*preferred_fields, *best_fields][0]
+        elements.setdefault(best_field, set()).add(element)
+
+    fields = [Field(*field, frozenset(names)) for field, names in elements.items()]
+    if text_key is not None:
+        return [field for field in fields if field.key == text_key]
+    return fields
+
+
+def _guess_field(
+    data: Mapping[str, Any], evidence: Evidence, text_key: str | None, place: FilePlace
+) -> Field:
+    """Find the field that has the text of a task, if regions don't show it.
+
+    data (Mapping[str, Any]): The data of the task.
+    evidence (Evidence): What the regions of all tasks show.
+    text_key (str | None): The key of the field. None: it is "text" or the only key of a text.
+    place (FilePlace): The place of the task, for the error.
+    RETURNS (Field): The field. Its texts are of the kind that the regions are of.
+    RAISES (CorpusError): If the data has no such text, or nothing shows which it is.
+    """
+    region_kind = evidence.most_frequent_kind()
+    kinds: list[Kind] = ["text", "dialogue"] if region_kind is None else [region_kind]
+    keys_of_kind: dict[Kind, list[str]] = {}
+    for kind in kinds:
+        keys_of_kind[kind] = [key for key, value in data.items() if readings_of(value, kind)]
+    kind = next((kind for kind in kinds if keys_of_kind[kind]), kinds[0])
+    keys = keys_of_kind[kind]
+
+    remedy = "set text_key to the key of the text"
+    if text_key is None and len(evidence.kinds) > 1:
+        got = " and ".join(sorted(map(repr, evidence.kinds)))
+        raise place.refuse(f"data: expected regions of one text, got those of {got}: {remedy}")
+    key = text_key or "text"
+    if key not in keys:
+        if text_key is not None or len(keys) != 1:
+            message = f"data: expected a text under {key!r}, got {shown([*data])}"
+            raise place.refuse(message if text_key else f"{message}: {remedy}")
+        key = keys[0]
+    readings = readings_of(data[key], kind)
+    if kind == "dialogue" and "text" not in readings and len(readings) > 1:
+        got = shown(readings)
+        raise place.refuse(f"data: expected utterances with a text under 'text', got {got}")
+    return Field(key, kind, readings[0], is_sure=text_key is not None)
+
+
+def _elements_of_others(field: Field, fields: Iterable[Field]) -> frozenset[str | None]:
+    """The elements that show other fields than this one. An element without a name may show any."""
+    elements: set[str | None] = set()
+    for other_field in fields:
+        if other_field != field:
+            elements |= other_field.elements or set()
+    return frozenset(elements - {None})
+
+
+class _TextReader:
+    """Reads a text of a task, and what people have annotated in it.
+
+    text (StudioText): The text.
+    """
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        field: Field,
+        elements_of_others: frozenset[str | None],
+        place: FilePlace,
+        info: CorpusInfo,
+    ) -> None:
+        """Read the text.
+
+        data (Mapping[str, Any]): The data of the task.
+        field (Field): The field of the text.
+        elements_of_others (frozenset[str | None]): The elements that show other texts, which are
+            read as well.
+        place (FilePlace): The place of the task, for errors and problems.
+        info (CorpusInfo): The problems are added to it.
+        RAISES (CorpusError): If there is no text in the field, or only its URL.
+        """
+        self._field = field
+        self._elements_of_others = elements_of_others
+        self._place = place
+        self._info = info
+        value = data.get(field.key)
+        if field.reading not in readings_of(value, field.kind):
+            expected = f"{NAME_OF_KIND[field.kind]} under {field.key!r}, as in other tasks"
+            raise place.refuse(f"data: expected {expected}, got {shown(value)}")
+        self.text: StudioText = read_text(value, field.kind, field.reading)
+        if not field.is_sure:
+            self._check_guessed_text()
+
+    def _check_guessed_text(self) -> None:
+        """Check a text that no region quotes, and report if it seems to be HTML.
+
+        RAISES (CorpusError): If it is a URL, or the name of a file.
+        """
+        text = self.text.text
+        if LOCATION.fullmatch(text):
+            expected = f"expected a text under {self._field.key!r}"
+            got = f"got a URL or a file name, {shown(text)}"
+            remedy = "export tasks that have their texts, or set text_key if this is the text"
+            raise self._place.refuse(f"data: {expected}, {got}: {remedy}")
+        if self._field.kind == "text" and CLOSING_TAG.search(text):
+            self._info.add_problem(LIKE_HTML, self._place, shown(text))
+
+    def read(self, results: Sequence[Result]) -> Task:
+        """Read the annotation of the text by one person.
+
+        results (Sequence[Result]): The results of the annotation.
+        RETURNS (Task): The text with its spans, and where annotation is missing.
+        RAISES (CorpusError): If a region isn't a part of the text.
+        """
+        regions: list[Result] = []
+        unlabeled_regions: list[Result] = []
+        has_unread_results = False
+        # An answer to a question about a region has the offsets and the id of the region.
+        ids_of_marks = [result.get("id") for result in results if not _is_answer(result)]
+        for result in results:
+            element = element_of(result)
+            if element in self._elements_of_others:
+                continue
+            elements = self._field.elements
+            is_of_text = elements is None or element is None or element in elements
+            is_answer = _is_answer(result)
+            kind = kind_of_offsets(result) if is_answer else kind_of(result)
+            if is_answer and (kind is None or result.get("id") in ids_of_marks):
+                continue
+            if is_of_text and kind == self._field.kind:
+                if kind == "html" and "globalOffsets" not in result["value"]:
+                    self._report(WITHOUT_OFFSETS, result)
+                    has_unread_results = True
+                elif labels_of(result) is None:
+                    self._report(UNLABELED, result)
+                    unlabeled_regions.append(_with_any_label(result))
+                else:
+                    regions.append(result)
+            elif is_of_text:
+                self._report(UNREAD, result)
+                has_unread_results = True
+            else:
+                self._report(OF_OTHER_ELEMENTS, result)
+
+        text = self.text.text
+        spans = read_spans(regions, self.text, self._place)
+        unlabeled_spans = read_spans(unlabeled_regions, self.text, self._place)
+        missing: list[Range] = [(span.start, span.end) for span in unlabeled_spans]
+        if has_unread_results:
+            missing.append((0, len(text)))
+        return Task(text, spans, missing=tuple(missing))
+
+    def _report(self, message: str, result: Result) -> None:
+        """Report a result that isn't read, with its type."""
+        result_type = shown(result.get("type"))
+        self._info.add_problem(message.format(result_type), self._place, shown(self.text.text))
+
+
+def _is_answer(result: Result) -> bool:
+    """Whether a result is an answer to a question, and marks nothing itself."""
+    return result.get("type") in ANSWER_TYPES
+
+
+def _with_any_label(region: Result) -> Result:
+    """Give a label to a region without labels, so that `read_spans` reads where it is."""
+    return {**region, "value": {**region["value"], "labels": ["?"]}}

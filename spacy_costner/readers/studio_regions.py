@@ -1,0 +1,246 @@
+"""The regions of Label Studio: parts of a text that a person has marked.
+
+A *result* is what JSON has for a region, or for something else that a person has said of a task.
+The kind of a text decides what the offsets of its regions count:
+
+text        start and end count characters
+html        globalOffsets count characters of HTML: see `html_text`
+dialogue    start and end count utterances, startOffset and endOffset characters within an utterance
+
+In exports of older versions, UTF-16 code units are counted where newer ones count characters. What
+a region quotes, `value.text`, shows which.
+
+Source: `RichTextRegion.js` and `ParagraphsRegion.js` of Label Studio's editor.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
+
+from .files import FilePlace, shown
+from .html_text import HtmlText, read_html
+from .tasks import (
+    Range,
+    TaskSpan,
+    has_its_text,
+    range_in_characters,
+    spans_from_json,
+    split_words,
+    utf16_ends,
+    utf16_length,
+    words_of_quote,
+)
+
+Kind = Literal["text", "html", "dialogue"]
+"""A string, a string of HTML, or a list of utterances."""
+
+Result = Mapping[str, Any]
+"""A result of an annotation, as JSON has it."""
+
+REGION_TYPES = ("labels", "hypertextlabels", "htmllabels", "paragraphlabels")
+"""The types of regions of text. The labels of a region are under its type or another of these."""
+
+HTML_TYPES = ("hypertextlabels", "htmllabels")
+"""The types of regions of HTML. Regions of HTML may also have the type "labels"."""
+
+UTTERANCE_NUMBER = re.compile(r"\d{1,9}")
+"""Matches the number of an utterance, which is written as a string."""
+
+
+class StudioText(NamedTuple):
+    """A text of a task.
+
+    text (str): The text.
+    html (HtmlText | None): Where the characters of HTML are in the text. None: it is no HTML.
+    utterances (Sequence[str]): The utterances of a dialogue, each of which is a line of the text.
+        Empty: it is no dialogue.
+    """
+
+    text: str
+    html: HtmlText | None = None
+    utterances: Sequence[str] = ()
+
+
+def readings_of(value: Any, kind: Kind) -> list[str]:
+    """In which ways a value of the data of a task can be read as a text of a kind, the most usual
+    one first. Empty: it is no such text.
+
+    value (Any): The value.
+    kind (Kind): The kind of the text.
+    RETURNS (list[str]): For HTML "page", as the text is by default, or "inline", if it is a part of
+        a page: see `read_html`. For a dialogue, each key under which all utterances have a string:
+        "text" if there is this key, and others such as "author". For a text only "".
+    """
+    if kind == "dialogue":
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            return []
+        keys: list[str] = []
+        for key in value[0] if value else ():
+            if all(isinstance(utterance.get(key), str) for utterance in value):
+                keys.append(key)
+        return sorted(keys, key=lambda key: key != "text")  # False, of "text", comes first
+    if not isinstance(value, str):
+        return []
+    return ["page", "inline"] if kind == "html" else [""]
+
+
+def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
+    """Read a value of the data of a task as a text, in one of its `readings_of` the kind."""
+    if kind == "dialogue":
+        utterances = [utterance[reading] for utterance in value]
+        return StudioText("\n".join(utterances), utterances=utterances)
+    if kind == "html":
+        html = read_html(value, is_page=reading == "page")
+        return StudioText(html.text, html=html)
+    return StudioText(value)
+
+
+def kind_of(result: Result) -> Kind | None:
+    """The kind of the text that a result marks a part of. None: it is no region of text."""
+    if result.get("type", "labels") in REGION_TYPES:
+        return kind_of_offsets(result)
+    return None
+
+
+def kind_of_offsets(result: Result) -> Kind | None:
+    """The kind of the text whose parts have offsets such as those of a result. None: it has no
+    offsets, or seconds."""
+    value = result.get("value")
+    if not isinstance(value, dict):
+        return None
+    start = value.get("start")
+    has_path = isinstance(start, str) and start.startswith("/") and "startOffset" in value
+    if "globalOffsets" in value or has_path or result.get("type") in HTML_TYPES:
+        return "html"
+    if "startOffset" in value or result.get("type") == "paragraphlabels":
+        return "dialogue"
+    is_in_seconds = isinstance(start, float) or isinstance(value.get("end"), float)
+    if ("start" in value or "end" in value) and not is_in_seconds:
+        return "text"
+    return None
+
+
+def labels_of(result: Result) -> Any:
+    """The labels of a region, as JSON has them. None: it has none."""
+    for key in REGION_TYPES:
+        if key in result["value"]:
+            return result["value"][key]
+    return None
+
+
+def element_of(result: Result) -> str | None:
+    """The name of the element of the labeling interface that a result marks a part of, or is an
+    answer to. None: it isn't known."""
+    name = result.get("to_name")
+    return name if isinstance(name, str) else None
+
+
+def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) -> list[TaskSpan]:
+    """Read regions of a text as spans. A region with several labels becomes a span for each.
+
+    regions (Sequence[Result]): The regions.
+    text (StudioText): The text.
+    place (FilePlace): The place of the task, for error messages.
+    RETURNS (list[TaskSpan]): The spans, in characters of the text.
+    RAISES (CorpusError): If a region isn't a part of the text, or its labels aren't labels.
+    """
+    values = [region["value"] for region in regions]
+    counted_text = text.text  # in which offsets count
+    if text.utterances:
+        ranges: Sequence[Any] = _ranges_in_dialogue(values, text, place)
+    elif text.html is not None:
+        counted_text = text.html.content
+        ranges = [_global_offsets(value) for value in values]
+    else:
+        ranges = [(value.get("start"), value.get("end")) for value in values]
+
+    json_spans: list[Mapping[str, Any]] = []
+    for region, (start, end) in zip(regions, ranges):
+        labels = labels_of(region)
+        json_spans.append({**region["value"], "start": start, "end": end, "labels": labels})
+    spans = spans_from_json(json_spans, counted_text, "annotations", place)
+    if text.html is None:
+        return spans
+    return [_move_to_text(span, text.html) for span in spans]
+
+
+def _global_offsets(value: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Start and end of a region of HTML, as JSON has them. None: it doesn't have them."""
+    offsets = value.get("globalOffsets")
+    if not isinstance(offsets, dict):
+        return None, None
+    return offsets.get("start"), offsets.get("end")
+
+
+def _move_to_text(span: TaskSpan, html: HtmlText) -> TaskSpan:
+    """Convert a span of the content of HTML to a span of its text."""
+    start, end = html.range_in_text(span.start, span.end)
+    extra = dict(span.extra)
+    # A browser may show white space between words, or none, in other places than we do.
+    text = html.text[start:end]
+    if "".join(words_of_quote(span)) == "".join(split_words(text)):
+        extra["text"] = text
+    return span._replace(start=start, end=end, extra=extra)
+
+
+def _ranges_in_dialogue(
+    values: Sequence[Mapping[str, Any]], text: StudioText, place: FilePlace
+) -> list[Range]:
+    """Find the characters of each region of a dialogue.
+
+    RAISES (CorpusError): If a region isn't a part of the dialogue.
+    """
+    places = [_places_in_dialogue(value, text.utterances, place) for value in values]
+    # The first character of each utterance in the text, where line breaks stand between them.
+    lengths = [len(utterance) + 1 for utterance in text.utterances]
+    begins = [0, *accumulate(lengths)]
+
+    def to_range(start: tuple[int, int], end: tuple[int, int], *, in_units: bool) -> Range:
+        """Find the characters of a region. A place is an utterance and an offset in it, in
+        characters or in code units."""
+        characters = []
+        for utterance_number, offset in (start, end):
+            utterance = text.utterances[utterance_number]
+            if in_units:
+                offset, _ = range_in_characters((offset, offset), utf16_ends(utterance))
+            characters.append(begins[utterance_number] + min(offset, len(utterance)))
+        return characters[0], characters[1]
+
+    ranges = [to_range(start, end, in_units=False) for start, end in places]
+    if utf16_length(text.text) == len(text.text):
+        return ranges
+    converted_ranges = [to_range(start, end, in_units=True) for start, end in places]
+
+    def n_in_place(ranges: Sequence[Range]) -> int:
+        """How many regions have the text that they quote."""
+        spans = [TaskSpan(*characters, "", value) for characters, value in zip(ranges, values)]
+        return sum(has_its_text(text.text, span) for span in spans)
+
+    return max(ranges, converted_ranges, key=n_in_place)  # the first, if both are as good
+
+
+def _places_in_dialogue(
+    value: Mapping[str, Any], utterances: Sequence[str], place: FilePlace
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Read where a region of a dialogue begins and ends: at which utterance, and at which offset in
+    it.
+
+    RAISES (CorpusError): If the dialogue doesn't have these places.
+    """
+    places: list[tuple[int, int]] = []
+    for number_key, offset_key in (("start", "startOffset"), ("end", "endOffset")):
+        number: Any = value.get(number_key)
+        offset: Any = value.get(offset_key)
+        if isinstance(number, str) and UTTERANCE_NUMBER.fullmatch(number):
+            number = int(number)
+        # `type`, as True is an instance of int, too.
+        is_utterance = type(number) is int and 0 <= number < len(utterances)
+        is_offset = is_utterance and type(offset) is int
+        if not is_offset or not 0 <= offset <= utf16_length(utterances[number]):
+            dialogue = f"a dialogue of {len(utterances)} utterances"
+            got = f"{shown(value.get(number_key))} and {shown(offset)}"
+            message = f"expected {number_key} and {offset_key} in {dialogue}, got {got}"
+            raise place.refuse(f"annotations: {message}")
+        places.append((number, offset))
+    return places[0], places[1]
