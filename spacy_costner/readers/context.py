@@ -33,7 +33,10 @@ class ReadOptions:
     column (int | None): The number of the column that has the tags, for files of columns: at least
         2 from the left, where the first column is 1, or negative from the right, where the last
         column is -1. None: the last column. For WebAnno TSV, the column that has the labels, at
-        least 4 or negative. None: the column of named entities, or the only feature.
+        least 4 or negative. None: see `layer`.
+    layer (str | None): For WebAnno TSV, the name of the layer or feature that has the labels, such
+        as "NamedEntity.value". None: that of named entities, or the only feature of the layers of
+        spans that the user has added.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
@@ -49,6 +52,7 @@ class ReadOptions:
 
     n_sents: int | None = None
     column: int | None = None
+    layer: str | None = None
     tag_names: list[str] | None = None
     incorrect_spans_key: str | None = None
     spans_key: str | None = None
@@ -134,9 +138,12 @@ class Context(NamedTuple):
     predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
         it, as a spaCy example needs both an annotated doc and one without annotation. None: they
         are not kept.
+    label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
+        corpus. None: no file has such a feature.
     """
 
     nlp: Language
     options: ReadOptions
     info: CorpusInfo
     predicted: Predicted | None = None
+    label_feature: str | None = None

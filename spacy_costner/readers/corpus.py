@@ -52,7 +52,7 @@ from .sentences import (
 )
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
-from .webanno import is_webanno, read_webanno
+from .webanno import find_label_feature, is_webanno, read_webanno
 
 DOCBIN = ".spacy"
 DATASET = "Hugging Face dataset"
@@ -78,15 +78,23 @@ def read_docs(
         line.
     RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
-    for file in corpus_files(Path(path)):
+    files = corpus_files(Path(path))
+    label_feature = find_label_feature(filter(_is_webanno, files), options)
+    for file in files:
         file_info = CorpusInfo() if info is None else info
-        docs = _read_nonempty(file, Context(nlp, options, file_info, predicted))
+        context = Context(nlp, options, file_info, predicted, label_feature)
+        docs = _read_nonempty(file, context)
         if options.doc_id is not None:
             docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
         yield from docs
         if info is None:
             for problem in file_info.problems:
                 warnings.warn(problem.as_text(), stacklevel=2)
+
+
+def _is_webanno(path: Path) -> bool:
+    """Whether a file is WebAnno TSV."""
+    return path.suffix != DOCBIN and path.is_file() and is_webanno(read_head(path))
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
