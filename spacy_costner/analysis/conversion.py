@@ -48,6 +48,8 @@ def convert(
     incorrect_spans_key: str | None = None,
     spans_key: str | None = None,
     doc_id: str | None = None,
+    layer: str | None = None,
+    conflicts: str | None = None,
     lang: str = "xx",
 ) -> Converted:
     """Read a corpus and write it in the format of the output's suffix.
@@ -60,6 +62,8 @@ def convert(
     incorrect_spans_key (str | None): Span group for rejected spans.
     spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
     doc_id (str | None): Key of the id of the document that a text or sentence is from.
+    layer (str | None): WebAnno TSV: layer or feature of the labels.
+    conflicts (str | None): One doc of each text: first, last, agree or majority.
     lang (str): Language of the tokenizer for texts without tokens.
     RETURNS (Converted): What the corpus has.
     RAISES (ValueError): If there is no such output format, the format can't have the annotation,
@@ -76,6 +80,8 @@ def convert(
         incorrect_spans_key=incorrect_spans_key,
         spans_key=spans_key,
         doc_id=doc_id,
+        layer=layer,
+        conflicts=conflicts,
     )
     info = CorpusInfo()
     docs = list(read_docs(spacy.blank(lang), input_path, options, info))

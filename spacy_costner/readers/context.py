@@ -19,6 +19,12 @@ Predicted = WeakKeyDictionary[Doc, Doc]
 """Maps an annotated doc to the doc that the tokenizer made of the same text. An entry lasts as long
 as its annotated doc."""
 
+Places = WeakKeyDictionary[Doc, FilePlace]
+"""Maps a doc to its place in a file. An entry lasts as long as its doc."""
+
+CONFLICTS = ("first", "last", "agree", "majority")
+"""The values of the option `conflicts`."""
+
 MAX_PLACES = 3
 """The number of places of a problem that are shown. Later places are only counted."""
 
@@ -44,6 +50,10 @@ class ReadOptions:
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs that has it. The texts of a file with the same id, which
         have to follow each other, become one doc.
+    conflicts (str | None): What to do with a text that several docs have. "first", "last": the
+        first or last doc is kept. "agree": the entities that all have are kept, and where they
+        differ, annotation is missing. "majority": the entities that more than half have are kept.
+        None: all docs are kept, and those that contradict each other are reported.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
         of training. False: they don't, and training doesn't cut docs there either.
@@ -57,6 +67,7 @@ class ReadOptions:
     incorrect_spans_key: str | None = None
     spans_key: str | None = None
     doc_id: str | None = None
+    conflicts: str | None = None
     sentences: bool | None = None
 
     def __post_init__(self) -> None:
@@ -65,6 +76,9 @@ class ReadOptions:
         if self.column in (0, 1):
             expected = "the column of the tags, from 2, or from -1 at the end"
             raise ValueError(f"column: expected {expected}, got {self.column}")
+        if self.conflicts is not None and self.conflicts not in CONFLICTS:
+            expected = ", ".join(CONFLICTS)
+            raise ValueError(f"conflicts: expected one of {expected}, got {self.conflicts!r}")
 
 
 DEFAULTS = ReadOptions()
@@ -138,6 +152,7 @@ class Context(NamedTuple):
     predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
         it, as a spaCy example needs both an annotated doc and one without annotation. None: they
         are not kept.
+    places (Places | None): The reader adds the places of docs to it. None: they are not kept.
     label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
         corpus. None: no file has such a feature.
     """
@@ -146,4 +161,11 @@ class Context(NamedTuple):
     options: ReadOptions
     info: CorpusInfo
     predicted: Predicted | None = None
+    places: Places | None = None
     label_feature: str | None = None
+
+    def placed(self, doc: Doc, place: FilePlace) -> Doc:
+        """Keep the place of a doc, and return the doc."""
+        if self.places is not None:
+            self.places[doc] = place
+        return doc

@@ -28,7 +28,8 @@ from ..spans import entities_as_spans
 from ..validation import require
 from .brat import read_brat
 from .columns import read_columns
-from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
+from .conflicts import merge_texts, report_conflicts
+from .context import DEFAULTS, Context, CorpusInfo, Places, Predicted, ReadOptions
 from .documents import join_documents, with_metadata
 from .files import (
     BRAT_ANNOTATION,
@@ -78,18 +79,32 @@ def read_docs(
         line.
     RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
-    files = corpus_files(Path(path))
+    corpus_info = CorpusInfo() if info is None else info
+    places = Places()
+    context = Context(nlp, options, corpus_info, predicted, places)
+    docs = _read_files(corpus_files(Path(path)), context)
+    # Files of one corpus are read together: annotators may have a file each for the same texts.
+    spans_key = options.spans_key
+    if options.conflicts is None:
+        docs = report_conflicts(docs, spans_key, places, corpus_info)
+    else:
+        docs = merge_texts(docs, options.conflicts, spans_key, places, corpus_info)
+    yield from docs
+    if info is None:
+        for problem in corpus_info.problems:
+            warnings.warn(problem.as_text(), stacklevel=2)
+
+
+def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
+    """Read the docs of several files, without those that have no tokens."""
+    options = context.options
     label_feature = find_label_feature(filter(_is_webanno, files), options)
+    context = context._replace(label_feature=label_feature)
     for file in files:
-        file_info = CorpusInfo() if info is None else info
-        context = Context(nlp, options, file_info, predicted, label_feature)
         docs = _read_nonempty(file, context)
         if options.doc_id is not None:
-            docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
+            docs = join_documents(docs, options.doc_id, FilePlace(file, 1), context)
         yield from docs
-        if info is None:
-            for problem in file_info.problems:
-                warnings.warn(problem.as_text(), stacklevel=2)
 
 
 def _is_webanno(path: Path) -> bool:
@@ -144,12 +159,12 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     try:
         docbin = _load_docbin(path.read_bytes())
         context.info.add_file("spaCy's binary format")
-        for doc in docbin.get_docs(context.nlp.vocab):
+        for number, doc in enumerate(docbin.get_docs(context.nlp.vocab), start=1):
             for group in doc.spans.values():
                 # spaCy makes the spans of a group when they are asked for. Only then it refuses
                 # spans outside of the doc.
                 list(group)
-            yield doc
+            yield context.placed(doc, FilePlace(path, number, "doc"))
     except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
         expected = "a file that spaCy's DocBin has saved"
         raise CorpusError(f"{path}: expected {expected}: {error}") from error
@@ -401,6 +416,8 @@ def make_reader(
     doc_id: str | None = None,
     sentences: bool | None = None,
     spans_key: str | None = None,
+    layer: str | None = None,
+    conflicts: str | None = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
@@ -414,8 +431,8 @@ def make_reader(
     limit (int): The number of docs that are read. 0: all.
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.
-    n_sents, column, tag_names, incorrect_spans_key, spans_key, doc_id, sentences: See
-        `ReadOptions`.
+    n_sents, column, layer, tag_names, incorrect_spans_key, spans_key, doc_id, conflicts, sentences:
+        See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
     RAISES (ValueError): If there is no path, or a number is out of its range.
     """
@@ -429,6 +446,8 @@ def make_reader(
         spans_key=spans_key,
         doc_id=doc_id,
         sentences=sentences,
+        layer=layer,
+        conflicts=conflicts,
     )
     return AnyCorpus(
         path,

@@ -92,7 +92,8 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
         doc = task_to_doc(task, place, context)
         if is_rejected_span:
             _reject_entities(doc, options)
-        yield with_metadata(doc, task.extra, id_key=options.doc_id)
+        with_metadata(doc, task.extra, id_key=options.doc_id)
+        yield context.placed(doc, place)
 
 
 def _reject_entities(doc: Doc, options: ReadOptions) -> None:

@@ -144,6 +144,8 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     RAISES (CorpusError): If it isn't clear which feature it is.
     """
     features_of_file = {path: list(_read_features(_read_head_lines(path))) for path in paths}
+    if not features_of_file:
+        return None
     may_be_label: dict[str, bool] = {}
     names_in_column: dict[str, Path] = {}  # the names in the column `column`, and the first file
     for path, features in features_of_file.items():
