@@ -30,6 +30,7 @@ from .brat import read_brat
 from .columns import read_columns
 from .conflicts import merge_texts, report_conflicts
 from .context import DEFAULTS, Context, CorpusInfo, Places, Predicted, ReadOptions
+from .csv_tables import is_csv, read_csv
 from .documents import join_documents, with_metadata
 from .files import (
     BRAT_ANNOTATION,
@@ -43,7 +44,9 @@ from .files import (
     read_values,
     shown,
 )
+from .gliner import is_gliner, read_gliner
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
+from .rasa import is_rasa, is_rasa_text, read_rasa, read_rasa_text
 from .sentences import (
     copy_sentences,
     copy_without_annotation,
@@ -51,9 +54,19 @@ from .sentences import (
     find_tag_names,
     read_tagged,
 )
+from .spacy2 import is_spacy2, is_train_data, read_spacy2, read_train_data
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, is_label_studio, read_label_studio, task_from_json
 from .webanno import find_label_feature, is_webanno, read_webanno
+
+JSON_FORMATS = {
+    "GLiNER's training data": (is_gliner, read_gliner),
+    "spaCy 2's training data": (is_spacy2, read_spacy2),
+    "spaCy 2's TRAIN_DATA": (is_train_data, read_train_data),
+    "Rasa's training data": (is_rasa, read_rasa),
+}
+"""Formats of JSON by their names, each with a function that knows it by the first record of a file
+and one that reads its records as tasks."""
 
 DOCBIN = ".spacy"
 DATASET = "Hugging Face dataset"
@@ -139,6 +152,11 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_docbin(path, context)
     if path.suffix == BRAT_ANNOTATION or is_text_of_brat(path):
         return read_brat(path, context)
+    if is_csv(path):
+        return read_csv(path, context)
+    if is_rasa_text(path):
+        context.info.add_file("Rasa's training data")
+        return tasks_to_docs(read_rasa_text(path), context)
     if is_webanno(read_head(path)):
         return read_webanno(path, context)
     if is_json(path):
@@ -274,6 +292,10 @@ def _read_records(
         if not tag_names:
             tag_names = find_names(tag_key)
         return read_tagged(records, tag_key, format_name, tag_names, context)
+    for name, (is_format, read_format) in JSON_FORMATS.items():
+        if is_format(first_record):
+            context.info.add_file(name)
+            return tasks_to_docs(read_format(records), context)
     if is_label_studio(first_record):
         context.info.add_file("Label Studio's JSON export")
         return tasks_to_docs(read_label_studio(records), context)
