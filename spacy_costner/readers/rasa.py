@@ -35,7 +35,7 @@ INTENT = re.compile(r"^## *intent:", re.MULTILINE)
 SECTION = re.compile(r"## *(\w+):")
 EXAMPLE = re.compile(r"\s*[-*+] +(.*\S)\s*")
 
-ENTITY = re.compile(r"\[([^\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
+ENTITY = re.compile(r"\[([^\[\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
 """Matches an entity of an example. The groups are its text; its label, without the value that may
 stand after it; or an object with the label."""
 
@@ -156,7 +156,7 @@ def _read_marked(marked: str, place: FilePlace) -> Task:
         entity_text, label, json_entity = match.groups()
         if json_entity is not None:
             entity: Any = None
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 entity = json.loads(json_entity)
             if not isinstance(entity, dict):
                 raise place.refuse(f"expected an object of an entity, got {shown(json_entity)}")
