@@ -46,12 +46,12 @@ def entities(docs: list[Doc]) -> list[tuple[str, str]]:
 def test_a_folder_has_a_doc_for_each_text_with_its_annotation(tmp_path: Path) -> None:
     """Files about the corpus are left out."""
     write_pair(tmp_path, PERSON + LONDON, name="a")
-    write_pair(tmp_path, "", name="b")
+    write_pair(tmp_path, "", "Rain.", name="b")
     (tmp_path / "annotation.conf").write_text("[entities]\nPER\n")
 
     docs, info = read_corpus(tmp_path)
 
-    assert [doc.text for doc in docs] == [TEXT, TEXT]
+    assert [doc.text for doc in docs] == [TEXT, "Rain."]
     assert entities(docs[:1]) == [("Kim Lee", "PER"), ("West London", "LOC")]
     assert all(token.ent_iob_ == "O" for token in docs[1])
     assert info.formats == {"brat standoff": 2} and not info.problems

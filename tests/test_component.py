@@ -248,6 +248,87 @@ def test_an_added_label_is_learned_beside_the_others(outside: str) -> None:
     assert ents(loaded("Mordor burns")) == [(0, 6, "GPE")]
 
 
+LATER = "entities of other labels than .*PERSON.* {}"
+"""The warning for a label that the examples of `initialize` didn't have."""
+
+
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+@pytest.mark.parametrize(
+    "labels, warning, expected",
+    [
+        (None, r"are missing annotation.*\[initialize\.components\.ner\] labels", -1),
+        (["PERSON"], "count as O", 0),
+    ],
+    ids=["of the first examples", "given"],
+)
+def test_labels_that_only_later_examples_have_are_missing_unless_labels_are_given(
+    labels: list[str] | None, warning: str, expected: int, spans_key: str | None
+) -> None:
+    """As with max_epochs = -1, where spaCy initializes with the first 100 examples."""
+    nlp = pipeline(spans_key=spans_key)
+    batch = examples(nlp)
+    if spans_key is not None:
+        for eg in batch:
+            eg.reference.spans[spans_key] = list(eg.reference.ents)
+    ner = nlp.get_pipe("ner")
+    ner.initialize(lambda: batch[:1], nlp=nlp, labels=labels)
+
+    if spans_key is None or labels is None:
+        with pytest.warns(UserWarning, match=LATER.format(warning)):
+            targets = ner.objective.targets(batch[1:2], ner.chain_tags)
+    else:  # spans of labels that were not chosen belong to other components
+        targets = ner.objective.targets(batch[1:2], ner.chain_tags)
+
+    # "I like London and Berlin."
+    path = targets.in_epoch(0).gold.tags.tolist()
+    assert path == [0, 0, expected, 0, expected, 0]
+
+
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+def test_an_update_adds_labels_that_initialize_has_not_seen(spans_key: str | None) -> None:
+    """As in spaCy's `ner`: with max_epochs = -1 `initialize` sees only the first 100 examples."""
+    nlp = pipeline(spans_key=spans_key)
+    batch = examples(nlp)
+    if spans_key is not None:
+        for eg in batch:
+            eg.reference.spans[spans_key] = list(eg.reference.ents)
+    optimizer = nlp.initialize(lambda: batch[:1])
+    optimizer.learn_rate = 0.01
+    ner = nlp.get_pipe("ner")
+    assert ner.labels == ("PERSON",)
+    for _ in range(60):
+        nlp.update(batch, sgd=optimizer)
+
+    assert ner.labels == ("PERSON", "LOC", "sports-team")
+    for eg in nlp.evaluate(batch), nlp.from_bytes(nlp.to_bytes()).evaluate(batch):
+        assert eg["ents_f" if spans_key is None else "spans_sc_f"] == 1.0
+
+
+def test_an_update_doesnt_add_labels_if_the_user_has_chosen_them() -> None:
+    nlp = pipeline()
+    batch = examples(nlp)
+    ner = nlp.get_pipe("ner")
+    ner.initialize(lambda: batch, nlp=nlp, labels=["PERSON"])
+    with pytest.warns(UserWarning, match=LATER.format("count as O")):
+        nlp.update(batch, sgd=nlp.create_optimizer())
+    assert ner.labels == ("PERSON",)
+
+
+def test_a_label_that_the_cost_doesnt_know_is_missing_and_doesnt_stop_training() -> None:
+    cost = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": {"PERSON": {}}}
+    loss = {**SOFTMAX_MARGIN, "cost": cost}
+    nlp = pipeline(loss=loss)
+    batch = examples(nlp)
+    optimizer = nlp.initialize(lambda: batch[:1])
+    with pytest.warns(UserWarning) as warned:
+        nlp.update(batch, sgd=optimizer)
+        nlp.update(batch, sgd=optimizer)
+    messages = [str(warning.message) for warning in warned]
+    assert sum("the label 'LOC' is not added: " in message for message in messages) == 1
+    assert sum("are missing annotation" in message for message in messages) == 1
+    assert nlp.get_pipe("ner").labels == ("PERSON",)
+
+
 @pytest.fixture
 def nlp_with_new_label(trained: Language) -> Language:
     """A copy of the pipeline, to which the label GPE was added. The scores of the other labels are

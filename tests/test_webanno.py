@@ -1,4 +1,4 @@
-"""WebAnno TSV 3.3: a line for each token, with the annotation of all layers."""
+"""WebAnno TSV 3.2 and 3.3: a line for each token, with the annotation of all layers."""
 
 import re
 from pathlib import Path
@@ -149,11 +149,77 @@ def test_the_column_of_the_labels_can_be_named(tmp_path: Path) -> None:
     # Columns count from 1. The first three are the number, the offsets and the token.
     columns = re.escape("{4: 'POS.PosValue', 5: 'Span.kind', 6: 'Span.note'}, got None")
     with pytest.raises(
-        CorpusError, match=f"note.tsv, line 7: expected .* `tag_column`, .*{columns}"
+        CorpusError, match=f"note.tsv, line 1: expected .* `tag_column`, .*{columns}"
     ):
         read_corpus(path)
-    with pytest.raises(CorpusError, match=r"note.tsv, line 7: expected .* `tag_column`, .*got 7"):
+    with pytest.raises(CorpusError, match=r"note.tsv, line 1: expected .* `tag_column`, .*got 7"):
         read_corpus(path, column=7)
+
+
+LEMMA = "#T_SP=de.tudarmstadt.ukp.dkpro.core.api.segmentation.type.Lemma|value"
+LEMMAS = "#Text=It may\n1-1\t0-2\tIt\tit\t\n1-2\t3-6\tmay\tmay\t\n"
+"""A text that nobody has found an entity in, so that its file has no layer of them."""
+
+
+def write_folder(folder: Path, *layers: str) -> None:
+    """Write a file with these layers and an entity, and one with lemmas, which is read first."""
+    write(folder, LEMMAS, LEMMA).rename(folder / "a.tsv")
+    body = "#Text=Kim\n1-1\t0-3\tKim\tkim\tPER\n"
+    write(folder, body, LEMMA, *layers).rename(folder / "b.tsv")
+
+
+@pytest.mark.parametrize("feature", ["NamedEntity.value", "Span.value"])
+@pytest.mark.parametrize("options", [{}, {"tag_column": True}])
+def test_labels_are_of_the_same_layer_in_all_files(
+    feature: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    layer = SPAN if feature == "Span.value" else NAMED_ENTITY.replace("|identifier", "")
+    write_folder(tmp_path, layer)
+    info = CorpusInfo()
+    layer_option = feature.partition(".")[0] if options else None
+
+    lemmas, kim = read_docs(NLP, tmp_path, ReadOptions(tag_column=layer_option), info)
+
+    assert entities(kim) == [("Kim", "PER")]
+    assert [token.ent_iob_ for token in lemmas] == ["", ""]
+    assert info.problems[0].message == (
+        f"files don't have {feature}, which other files have: their annotation is missing"
+    )
+    assert info.problems[0].places == [f"{tmp_path / 'a.tsv'}, line 1"]
+    # A layer that the user has added is a guess, so it is said.
+    (format_name,) = info.formats
+    assert ("labels of Span.value" in format_name) == (feature == "Span.value")
+
+
+def test_a_column_that_has_other_features_in_other_files_is_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path, SPAN)
+    lemmas, _ = read_docs(NLP, tmp_path, ReadOptions(column=4), CorpusInfo())
+    assert entities(lemmas) == [("It", "it"), ("may", "may")]  # the same feature: it is followed
+    with pytest.raises(CorpusError, match=r"got -1, which is Lemma.value in .*a.tsv, Span.value"):
+        list(read_docs(NLP, tmp_path, ReadOptions(column=-1), CorpusInfo()))
+    with pytest.raises(CorpusError, match=r"option `tag_column`.*5: 'Span.value'}, got Spam"):
+        list(read_docs(NLP, tmp_path, ReadOptions(tag_column="Spam"), CorpusInfo()))
+
+
+def test_lemmas_alone_are_no_entities(tmp_path: Path) -> None:
+    doc, info = read_corpus(write(tmp_path, LEMMAS, LEMMA))
+    assert [token.ent_iob_ for token in doc] == ["", ""]
+    assert info.problems[0].message.startswith("files have no layer for labels")
+
+
+def test_version_3_2_is_read(tmp_path: Path) -> None:
+    """Its exports may have a column for relations, and no TAB at the end of lines."""
+    path = write(
+        tmp_path,
+        "#Text=The [Red] Sox\n1-1\t0-3\tThe\t_\t_\t_\n1-2\t4-9\t\\[Red\\]\tORG[1]\t_\t_\n"
+        "1-3\t10-13\tSox\tORG[1]\tof\t1-2[1_0]\n",
+        NAMED_ENTITY.replace("|identifier", ""),
+        "#T_RL=webanno.custom.Rel|kind|BT_de.tudarmstadt.ukp.dkpro.core.api.ner.type.NamedEntity",
+    )
+    path.write_text(path.read_text().replace("TSV 3.3", "TSV 3.2"))
+    doc, info = read_corpus(path)
+    assert entities(doc) == [("[Red] Sox", "ORG")]
+    assert info.formats == {"WebAnno TSV 3.2": 1} and not info.problems
 
 
 # The head has four lines, and `#Text` is line 5: tokens are in lines 6 and 7.
@@ -199,7 +265,7 @@ def test_a_sentence_far_behind_the_one_before_is_refused(tmp_path: Path) -> None
 def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "note.tsv"
     path.write_text("#FORMAT=WebAnno TSV 3.1\n")
-    with pytest.raises(CorpusError, match=r"line 1: expected WebAnno TSV 3\.3, got '3.1'"):
+    with pytest.raises(CorpusError, match=r"line 1: expected WebAnno TSV 3\.2 or 3\.3, got '3.1'"):
         read_corpus(path)
 
 

@@ -47,6 +47,7 @@ def convert(
     spans_key: str | None = None,
     text_key: str | None = None,
     doc_id: str | None = None,
+    conflicts: str | None = None,
     lang: str = "xx",
 ) -> Converted:
     """Read a corpus and write it in the format of the output's suffix.
@@ -64,6 +65,7 @@ def convert(
     spans_key (str | None): Span group for entities, which may overlap, and not doc.ents.
     text_key (str | None): Key of the text in the data of Label Studio's tasks.
     doc_id (str | None): Key of the id of the document that a text or sentence is from.
+    conflicts (str | None): One doc of each text: first, last, agree or majority.
     lang (str): Language of the tokenizer for texts without tokens.
     RETURNS (Converted): What the corpus has.
     RAISES (ValueError): If there is no such output format, the format can't have the annotation,
@@ -83,6 +85,7 @@ def convert(
         spans_key=spans_key,
         text_key=text_key,
         doc_id=doc_id,
+        conflicts=conflicts,
     )
     info = CorpusInfo()
     docs = list(read_docs(spacy.blank(lang), input_path, options, info))

@@ -20,6 +20,7 @@ from typer.models import OptionInfo
 
 from ..docstrings import parameter_texts
 from ..readers import ReadOptions
+from ..readers.context import CONFLICTS
 from ..readers.schemes import SCHEME_NAMES
 from .output import OPTION_OF_PARAMETER, errors_shown
 
@@ -162,6 +163,24 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
             "--scheme",
             help=f"Scheme of the tags: {SCHEME_NAMES}",
             show_default="found from the tags",
+        ),
+    ),
+    (
+        "text_key",
+        str | None,
+        Option(
+            "--text-key",
+            help="Label Studio: key of the text in the data of tasks",
+            show_default="that of the text which the regions quote",
+        ),
+    ),
+    (
+        "conflicts",
+        str | None,
+        Option(
+            "--conflicts",
+            help=f"Make one doc of docs with the same text: {', '.join(CONFLICTS)}",
+            show_default="all are kept",
         ),
     ),
 ]

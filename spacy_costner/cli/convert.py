@@ -23,7 +23,7 @@ from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
         "n_sents": Option("--n-sents", "-n", min=0),
         "lang": Option("--lang", "-l"),
     },
-    without=("token_column", "tag_column", "scheme", "tag_names"),
+    without=("token_column", "tag_column", "scheme", "text_key", "conflicts", "tag_names"),
 )
 @reads_corpora
 def convert_cli(
@@ -42,9 +42,9 @@ def convert_cli(
     """
     Convert an annotated corpus, and show what it contains. The format is found from the content:
     .spacy; CoNLL columns in any tag scheme; JSONL of Prodigy, doccano and Hugging Face; Label
-    Studio's JSON export; brat standoff; WebAnno TSV 3.3; a Hugging Face dataset on disk; a folder
-    of these. All commands, and configs with the reader spacy_costner.read.v1, read these formats
-    without conversion, too.
+    Studio's JSON export; brat standoff; WebAnno TSV; training data of GLiNER, Rasa and spaCy 2;
+    CSV; a Hugging Face dataset on disk; a folder of these. All commands, and configs with the
+    reader spacy_costner.read.v1, read these formats without conversion, too.
     """
     names = None
     if tag_names:
@@ -56,6 +56,8 @@ def convert_cli(
             token_column=reading.token_column,
             tag_column=reading.tag_column,
             scheme=reading.scheme,
+            text_key=reading.text_key,
+            conflicts=reading.conflicts,
             tag_names=names,
         )
     text = converted_text(converted, input_path.name)

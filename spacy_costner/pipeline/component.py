@@ -196,6 +196,7 @@ class CostSensitiveNER(TrainablePipe):
         self.calibration = CalibrationState()
         self._tokenizer = nlp.tokenizer  # for `compare_reading`
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
+        self._refused_labels: set[str] = set()  # the labels that `_add_labels_of` couldn't add
         self.cfg = new_cfg(scheme, outside)
         # Both are made from `cfg`, and made again if `cfg` was edited: see `chain_tags` and
         # `confidence`.
@@ -415,6 +416,7 @@ class CostSensitiveNER(TrainablePipe):
 
         corpus_labels = self._read_corpus(get_examples(), labels)
         self._note_raw_text(nlp)
+        self.objective.labels_are_given = labels is not None
         if labels is None:
             labels = sorted(corpus_labels)
         for label in labels:
@@ -558,6 +560,8 @@ class CostSensitiveNER(TrainablePipe):
             is one ratio: see `get_loss`.
         RETURNS (dict[str, float]): The losses.
         RAISES (ValueError): As `get_loss` does. The model is then not updated.
+
+        Labels that `initialize` has not seen are added, unless it was given the labels.
         """
         if losses is None:
             losses = {}
@@ -569,6 +573,7 @@ class CostSensitiveNER(TrainablePipe):
         if not any(len(doc) for doc in docs):
             return losses
 
+        self._add_labels_of(examples)
         set_dropout_rate(self.model, drop)
         features = self._find_features(docs)
         if features is None:
@@ -588,6 +593,34 @@ class CostSensitiveNER(TrainablePipe):
         progress = self.progress.after_update(len(examples), n_examples)
         self.cfg["progress"] = progress._asdict()
         return losses
+
+    def _add_labels_of(self, examples: Sequence[Example]) -> None:
+        """Add the labels of the entities of a batch that `initialize` has not seen, unless the user
+        has chosen the labels. With `max_epochs = -1` the corpus is streamed, and `initialize` sees
+        the first 100 examples. So the labels are in the end those of the corpus, as they are with a
+        corpus that isn't streamed. spaCy's `ner` adds labels, too.
+
+        A label that a cost doesn't know can't be added. It is a warning, as an error would stop
+        training, and the annotation of its entities is missing.
+        """
+        if self.objective.labels_are_given:
+            return
+        spans_key = self.annotation.spans_key
+        labels: set[str] = set()
+        for eg in examples:
+            doc = eg.reference
+            spans = doc.ents if spans_key is None else doc.spans.get(spans_key, ())
+            labels.update(span.label_ for span in spans)
+        # Labels with "!" are refused where the annotation is read, with the doc that has one.
+        new_labels = {label for label in labels - {*self.labels} if not label.startswith(NEGATED)}
+        for label in sorted(new_labels - self._refused_labels):
+            try:
+                self.add_label(label)
+            except ValueError as error:
+                self._refused_labels.add(label)
+                warnings.warn(
+                    f"{self.name}: the label {label!r} is not added: {error}", stacklevel=3
+                )
 
     def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
         """Take the labels of the entities of a batch off the list of untrained labels. A label that

@@ -10,6 +10,9 @@ brat               reads a .txt and an .ann file for each text
 webanno            reads WebAnno TSV, a file for each text
 tasks, task_docs   read and write texts with spans, as annotation tools have them
 label_studio       reads Label Studio's export: studio_regions, html_text
+gliner, spacy2     read JSON of words and their entities
+rasa               reads examples of intents with entities, in JSON, YAML and Markdown
+csv_tables         reads CSV of tokens and tags, and of texts and spans
 corpus             chooses the reader of a file; reads .spacy files and datasets; makes examples
 texts              reads texts without annotation, and large files in parts
 raw_text           reads more text than fits in memory
@@ -19,6 +22,7 @@ All of them use these:
 alignment          refuses a corpus most of whose spans don't fit the tokens
 context            what a reader is given, and where it reports problems
 files              names, text and JSON of files; places and errors
+conflicts          finds texts that are annotated in several ways, and makes one doc of each
 documents          copies metadata to docs, and joins the sentences of a document to one doc
 inputs             makes the doc that a pipeline gets from a doc of a file
 

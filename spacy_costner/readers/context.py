@@ -23,6 +23,12 @@ Predicted = WeakKeyDictionary[Doc, Doc]
 """Maps an annotated doc to the doc that the tokenizer made of the same text. An entry lasts as long
 as its annotated doc."""
 
+Places = WeakKeyDictionary[Doc, FilePlace]
+"""Maps a doc to its place in a file. An entry lasts as long as its doc."""
+
+CONFLICTS = ("first", "last", "agree", "majority")
+"""The values of the option `conflicts`."""
+
 MAX_PLACES = 3
 """The number of places of a problem that are shown. Later places are only counted."""
 
@@ -44,8 +50,9 @@ class ReadOptions:
     tag_column (int | str | None): The column that has the tags, given in the same way, or a key of
         the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
         labels, or the only key or named column with tags. For WebAnno TSV, the number of the
-        column that has the labels, at least 4 or negative. None: the column of named entities, or
-        the only feature.
+        column that has the labels, at least 4 or negative, or the name of its layer or feature,
+        such as "NamedEntity.value". None: that of named entities, or the only feature of the
+        layers of spans that the user has added.
     scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
         of these with "-suffix" if the prefix stands behind the label; or "labels" if there are no
         prefixes. None: it is found from the tags.
@@ -59,6 +66,10 @@ class ReadOptions:
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs that has it. The texts of a file with the same id, which
         have to follow each other, become one doc.
+    conflicts (str | None): What to do with a text that several docs have. "first", "last": the
+        first or last doc is kept. "agree": the entities that all have are kept, and where they
+        differ, annotation is missing. "majority": the entities that more than half have are kept.
+        None: all docs are kept, and those that contradict each other are reported.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
         of training. False: they don't, and training doesn't cut docs there either.
@@ -75,6 +86,7 @@ class ReadOptions:
     spans_key: str | None = None
     text_key: str | None = None
     doc_id: str | None = None
+    conflicts: str | None = None
     sentences: bool | None = None
 
     def __post_init__(self) -> None:
@@ -94,6 +106,9 @@ class ReadOptions:
             raise ValueError(f"tag_column: {expected}, got {self.tag_column!r}")
         if self.scheme is not None:
             object.__setattr__(self, "scheme", check_scheme(self.scheme))
+        if self.conflicts is not None and self.conflicts not in CONFLICTS:
+            expected = ", ".join(CONFLICTS)
+            raise ValueError(f"conflicts: expected one of {expected}, got {self.conflicts!r}")
 
     def settings(self) -> dict[str, Any]:
         """The options that aren't None, as settings of the reader in a config."""
@@ -272,6 +287,9 @@ class Context(NamedTuple):
         for all files of the corpus. None: they are not counted.
     scheme (TagScheme | None): The scheme of the tags in all files of the corpus. None: it is found
         from the tags of the file.
+    places (Places | None): The reader adds the places of docs to it. None: they are not kept.
+    label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
+        corpus. None: no file has such a feature.
     """
 
     nlp: Language
@@ -280,3 +298,11 @@ class Context(NamedTuple):
     predicted: Predicted | None = None
     alignment: Alignment | None = None
     scheme: TagScheme | None = None
+    places: Places | None = None
+    label_feature: str | None = None
+
+    def placed(self, doc: Doc, place: FilePlace) -> Doc:
+        """Keep the place of a doc, and return the doc."""
+        if self.places is not None:
+            self.places[doc] = place
+        return doc

@@ -29,7 +29,9 @@ from ..validation import require
 from .alignment import Alignment
 from .brat import read_brat
 from .columns import read_columns, read_tokens
-from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
+from .conflicts import merge_texts, report_conflicts
+from .context import DEFAULTS, Context, CorpusInfo, Places, Predicted, ReadOptions
+from .csv_tables import is_csv, read_csv
 from .documents import join_documents, with_metadata
 from .files import (
     BRAT_ANNOTATION,
@@ -43,8 +45,10 @@ from .files import (
     read_values,
     shown,
 )
+from .gliner import is_gliner, read_gliner
 from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
 from .label_studio import is_label_studio, read_label_studio
+from .rasa import is_rasa, is_rasa_text, read_rasa, read_rasa_text
 from .schemes import TagCounts, TagScheme, find_scheme
 from .sentences import (
     copy_sentences,
@@ -53,9 +57,20 @@ from .sentences import (
     find_tag_names,
     read_tagged,
 )
+from .spacy2 import is_spacy2, is_train_data, read_spacy2, read_train_data
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, task_from_json
-from .webanno import is_webanno, read_webanno
+from .webanno import find_label_feature, is_webanno, read_webanno
+
+JSON_FORMATS = {
+    "GLiNER's training data": (is_gliner, read_gliner),
+    "spaCy 2's training data": (is_spacy2, read_spacy2),
+    "spaCy 2's TRAIN_DATA": (is_train_data, read_train_data),
+    "Rasa's training data": (is_rasa, read_rasa),
+}
+"""Formats of JSON by their names, each with a function that knows it by the first record of a file
+and one that reads its records as tasks."""
+
 
 DOCBIN = ".spacy"
 DATASET = "Hugging Face dataset"
@@ -81,22 +96,38 @@ def read_docs(
         line. After the last doc: if most spans don't begin and end with tokens.
     RAISES (ImportError): If there is a dataset, and `datasets` isn't installed.
     """
-    files = corpus_files(Path(path))
-    scheme = _find_scheme_of_columns(files, options)
+    corpus_info = CorpusInfo() if info is None else info
+    places = Places()
     alignment = Alignment()
+    context = Context(nlp, options, corpus_info, predicted, alignment, places=places)
+    docs = _read_files(corpus_files(Path(path)), context)
+    # Files of one corpus are read together: annotators may have a file each for the same texts.
+    spans_key = options.spans_key
+    if options.conflicts is None:
+        docs = report_conflicts(docs, spans_key, places, corpus_info)
+    else:
+        docs = merge_texts(docs, options.conflicts, spans_key, places, corpus_info)
+    for doc in docs:
+        corpus_info.add_doc(doc, spans_key)
+        yield doc
+    if info is None:
+        for problem in corpus_info.problems:
+            warnings.warn(problem.as_text(), stacklevel=2)
+    alignment.check(nlp.lang)
+
+
+def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
+    """Read the docs of several files, without those that have no tokens."""
+    options = context.options
+    context = context._replace(
+        scheme=_find_scheme_of_columns(files, options),
+        label_feature=find_label_feature(filter(_is_webanno, files), options),
+    )
     for file in files:
-        file_info = CorpusInfo() if info is None else info
-        context = Context(nlp, options, file_info, predicted, alignment, scheme)
         docs = _read_nonempty(file, context)
         if options.doc_id is not None:
-            docs = join_documents(docs, options.doc_id, place=FilePlace(file, 1))
-        for doc in docs:
-            file_info.add_doc(doc, options.spans_key)
-            yield doc
-        if info is None:
-            for problem in file_info.problems:
-                warnings.warn(problem.as_text(), stacklevel=2)
-    alignment.check(nlp.lang)
+            docs = join_documents(docs, options.doc_id, FilePlace(file, 1), context)
+        yield from docs
 
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
@@ -121,7 +152,14 @@ def _has_columns(path: Path) -> bool:
     """Whether `read_file` reads a file as columns."""
     if path.is_dir() or path.suffix in (DOCBIN, BRAT_ANNOTATION) or is_text_of_brat(path):
         return False
-    return not (is_webanno(read_head(path)) or is_json(path))
+    if is_csv(path) or is_rasa_text(path):
+        return False
+    return not (_is_webanno(path) or is_json(path))
+
+
+def _is_webanno(path: Path) -> bool:
+    """Whether a file is WebAnno TSV."""
+    return path.suffix != DOCBIN and path.is_file() and is_webanno(read_head(path))
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
@@ -151,6 +189,11 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
         return read_docbin(path, context)
     if path.suffix == BRAT_ANNOTATION or is_text_of_brat(path):
         return read_brat(path, context)
+    if is_csv(path):
+        return read_csv(path, context)
+    if is_rasa_text(path):
+        context.info.add_file("Rasa's training data")
+        return tasks_to_docs(read_rasa_text(path), context)
     if is_webanno(read_head(path)):
         return read_webanno(path, context)
     if is_json(path):
@@ -171,12 +214,12 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     try:
         docbin = _load_docbin(path.read_bytes())
         context.info.add_file("spaCy's binary format")
-        for doc in docbin.get_docs(context.nlp.vocab):
+        for number, doc in enumerate(docbin.get_docs(context.nlp.vocab), start=1):
             for group in doc.spans.values():
                 # spaCy makes the spans of a group when they are asked for. Only then it refuses
                 # spans outside of the doc.
                 list(group)
-            yield doc
+            yield context.placed(doc, FilePlace(path, number, "doc"))
     except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
         expected = "a file that spaCy's DocBin has saved"
         raise CorpusError(f"{path}: expected {expected}: {error}") from error
@@ -286,6 +329,10 @@ def _read_records(
         if not tag_names:
             tag_names = find_names(tag_key)
         return read_tagged(records, tag_key, format_name, tag_names, context)
+    for name, (is_format, read_format) in JSON_FORMATS.items():
+        if is_format(first_record):
+            context.info.add_file(name)
+            return tasks_to_docs(read_format(records), context)
     if is_label_studio(first_record):
         context.info.add_file("Label Studio's JSON export")
         text_key = context.options.text_key
@@ -463,6 +510,7 @@ def make_reader(
     sentences: bool | None = None,
     spans_key: str | None = None,
     text_key: str | None = None,
+    conflicts: str | None = None,
 ) -> Callable[[Language], Iterator[Example]]:
     """Make a reader of a corpus: "spacy_costner.read.v1". It takes the settings of spaCy's
     "spacy.Corpus.v1", reads .spacy files in the same way, and other formats, too.
@@ -477,7 +525,7 @@ def make_reader(
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.
     n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
-        text_key, doc_id, sentences: See `ReadOptions`.
+        text_key, doc_id, conflicts, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
     RAISES (ValueError): If there is no path, a number is out of its range, or there is no such
         scheme.
@@ -496,6 +544,7 @@ def make_reader(
         doc_id=doc_id,
         sentences=sentences,
         text_key=text_key,
+        conflicts=conflicts,
     )
     return AnyCorpus(
         path,

@@ -11,6 +11,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
+from .context import Context
 from .files import SURROGATE, FilePlace
 
 MAX_LENGTH = 100
@@ -63,13 +64,16 @@ def can_be_saved(value: Any) -> bool:
     return isinstance(value, int) and -(2**63) <= value < 2**64
 
 
-def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterator[Doc]:
+def join_documents(
+    docs: Iterable[Doc], id_key: str, place: FilePlace, context: Context
+) -> Iterator[Doc]:
     """Join docs that follow each other and have the same id of a document to one doc. Docs without
     an id stay as they are.
 
     docs (Iterable[Doc]): The docs.
     id_key (str): The name of the extension attribute that has the id of the document.
     place (FilePlace): The beginning of the file, for errors.
+    context (Context): What the reader of the docs had.
     YIELDS (Doc): The documents.
     RAISES (CorpusError): If no doc has an id, or the docs of a document don't follow each other.
     """
@@ -86,7 +90,10 @@ def join_documents(docs: Iterable[Doc], id_key: str, place: FilePlace) -> Iterat
             expected = "the sentences of a document one after another"
             raise place.refuse(f"doc_id: expected {expected}, got {id_key} {doc_id!r} again")
         joined_ids.add(doc_id)
-        document = join(list(group))
+        docs_of_document = list(group)
+        document = join(docs_of_document)
+        if context.places is not None:
+            context.places[document] = context.places.get(docs_of_document[0], place)
         document.user_data[extension_key(id_key)] = doc_id
         yield document
     if not joined_ids:

@@ -71,8 +71,8 @@ class FilePlace(NamedTuple):
     """A place in a file, for error messages.
 
     path (Path): The file, or the folder of a dataset.
-    number (int): The number of the line or row, counted from 1; in Parquet files from 0.
-    unit (str): "line" or "row".
+    number (int): The number of the line, row or doc, counted from 1; in Parquet files from 0.
+    unit (str): "line", "row" or "doc".
     """
 
     path: Path

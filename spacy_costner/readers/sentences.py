@@ -116,7 +116,8 @@ def make_docs(
     for start, end in zip(starts, ends):
         # `Doc` takes hashes in place of texts.
         doc = Doc(context.nlp.vocab, words=word_hashes[start:end])
-        yield doc.from_array(attrs, attr_values[start:end])
+        doc.from_array(attrs, attr_values[start:end])
+        yield context.placed(doc, place_of(start))
 
 
 def _sent_start_values(sent_start: Array1d) -> Array1d:

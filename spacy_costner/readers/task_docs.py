@@ -112,7 +112,8 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
             context.info.add_problem(NOT_ACCEPTED, place, f"{answer}: {shown(task.text)}")
             continue
         doc = task_to_doc(task, place, context)
-        yield with_metadata(doc, task.extra, id_key=options.doc_id)
+        with_metadata(doc, task.extra, id_key=options.doc_id)
+        yield context.placed(doc, place)
 
 
 def _answer(annotated: Task | TaskSpan) -> str:

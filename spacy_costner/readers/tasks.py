@@ -24,7 +24,9 @@ SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 
 START_KEYS = ("start", "start_offset")
 END_KEYS = ("end", "end_offset")
-LABEL_KEYS = ("label", "labels", "type")
+LABEL_KEYS = ("label", "labels", "type", "entity_group")
+"""The keys under which a span may have its label: "entity_group" by pipelines of Hugging Face."""
+
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
 """The keys of a span that `TaskSpan.extra` doesn't have."""
 
@@ -126,7 +128,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
         {"text": "…", "spans": […]}                   Prodigy, also with tokens and answer
         {"text": "…", "label": […]}                   doccano; "labels" and "entities" too
-        ["…", {"entities": […]}]                      spaCy 2
+        ["…", {"entities": […]}]                      spaCy 2, also ["…", […]]
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
     record (Any): The value of a line of JSON.
@@ -134,9 +136,13 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
     RETURNS (Task): The task.
     RAISES (CorpusError): If it is no task.
     """
-    # spaCy 2 has a pair, of the text and an object. It becomes one object.
-    if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):
-        record = {"text": record[0], **record[1]}
+    # spaCy 2 has a pair, of the text and an object or a list of spans. It becomes one object.
+    if isinstance(record, list) and len(record) == 2:
+        text, annotation = record
+        if isinstance(annotation, list):
+            annotation = {"entities": annotation}
+        if isinstance(annotation, dict):
+            record = {"text": text, **annotation}
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise place.refuse(f"expected a text and its spans, got {shown(record)}")
 
@@ -261,6 +267,9 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
         got = shown(json_span)
         raise place.refuse(f"{key}: expected start, end and label of a span, got {got}")
 
+    if label is None and "entity" in extra:
+        expected = "entities with an aggregation_strategy, such as 'simple', of a pipeline"
+        raise place.refuse(f"{key}: expected {expected}, got tags of tokens: {shown(json_span)}")
     start, end = _range_from_json([start, end], limit, key, place)
     # A span of Label Studio has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
@@ -406,6 +415,25 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
         if text_between.strip():
             raise place.refuse(f"tokens: {expected}, got {shown(text_between)}")
         previous_end = end
+
+
+def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
+    """Make a text of words, with a space between any two, as it isn't known where spaces were.
+
+    words (Sequence[Any]): The words.
+    key (str): Their key, for errors.
+    place (FilePlace): Their place, for errors.
+    RETURNS (tuple[str, list[TaskToken]]): The text, and its tokens.
+    RAISES (CorpusError): If something isn't a word.
+    """
+    tokens: list[TaskToken] = []
+    start = 0
+    for word in words:
+        if not isinstance(word, str) or not word.strip():
+            raise place.refuse(f"{key}: expected words, got {shown(word)}")
+        tokens.append(TaskToken(start, start + len(word), sent_start=None))
+        start += len(word) + 1
+    return " ".join(words), tokens
 
 
 def task_to_json(task: Task) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from spacy.tokens import Doc
 from ..validation import require
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
 from .corpus import read_docbin, read_file
+from .csv_tables import is_csv
 from .documents import with_metadata
 from .files import (
     BOM,
@@ -45,6 +46,7 @@ from .files import (
     shown,
 )
 from .inputs import as_spacy_applies, as_spacy_evaluates
+from .rasa import is_rasa_text
 from .schemes import LABELS
 from .task_docs import task_to_doc
 from .tasks import task_from_json
@@ -131,6 +133,8 @@ def is_text(path: Path) -> bool:
     """Whether a file is plain text, and not a corpus: neither JSON nor columns of words and
     tags."""
     if path.is_dir() or path.suffix in CORPORA or is_json(path):
+        return False
+    if is_csv(path) or is_rasa_text(path):
         return False
     head = read_head(path)
     if is_webanno(head):

@@ -1,5 +1,5 @@
-"""WebAnno TSV 3.3, which WebAnno and INCEpTION export: a line for each token, a column for each
-feature of each layer of annotation.
+"""WebAnno TSV 3.2 and 3.3, which WebAnno and INCEpTION export: a line for each token, a column for
+each feature of each layer of annotation.
 
     #FORMAT=WebAnno TSV 3.3
     #T_SP=de.tudarmstadt.ukp.dkpro.core.api.ner.type.NamedEntity|identifier|value
@@ -14,17 +14,20 @@ feature of each layer of annotation.
 Lines with the same number in brackets have the same entity. "|" is between stacked entities, "*" is
 an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code units
 of the whole text. A backslash stands before characters that otherwise have a meaning.
+
+A file names only the layers that have annotations in it. So the feature with the labels is found
+for all files of a corpus together: `find_label_feature`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from spacy.tokens import Doc
 
-from .context import Context
+from .context import Context, ReadOptions
 from .files import FilePlace, read_text, shown
 from .task_docs import tasks_to_docs
 from .tasks import (
@@ -42,14 +45,21 @@ from .tasks import (
 FORMAT = "#FORMAT=WebAnno TSV "
 """The beginning of every file, before the version."""
 
-VERSION = "3.3"
+VERSIONS = ("3.2", "3.3")
 TEXT = "#Text="
-LAYER = re.compile(r"#T_(?:SP|CH|RL)=([^|]+)\|?(.*)")
-"""A layer in the head of a file: its name, and the names of its features. It has spans (SP), chains
-of spans (CH) or relations between spans (RL)."""
+LAYER = re.compile(r"#T_(SP|CH|RL)=([^|]+)\|?(.*)")
+"""A layer in the head of a file: its type, its name, and the names of its features. It has spans
+(SP), chains of spans (CH) or relations between spans (RL)."""
+
+SPANS = "SP"
+"""The type of a layer of spans. Only such a layer has entities."""
 
 ENTITY_FEATURE = "NamedEntity.value"
 """The feature that has the labels, in the layer for named entities that every project has."""
+
+BUILT_IN = "de.tudarmstadt.ukp."
+"""The beginning of the names of the layers that every project has. Except for that of named
+entities, they are for lemmas, parts of speech and other things that are no entities."""
 
 N_BEFORE_FEATURES = 3
 """The first three columns have the number of a token, its offsets and its text."""
@@ -68,9 +78,25 @@ VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
 VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
 """One or more of these, with | between them."""
 
+NO_ENTITY = "_"
+"""What a column has on the line of a token without an entity."""
+
 ESCAPED = re.compile(r"\\(.)")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
 NO_VALUE = "entities have no value: their tokens are missing annotation"
+NO_LABELS = "files have no layer for labels, such as NamedEntity: their annotation is missing"
+NO_LAYER = "files don't have {}, which other files have: their annotation is missing"
+
+
+class Feature(NamedTuple):
+    """A feature of a layer: a column of a file.
+
+    name (str): The names of the layer and of the feature, such as `ENTITY_FEATURE`.
+    may_be_label (bool): Whether it may have the labels of entities: see `BUILT_IN`.
+    """
+
+    name: str
+    may_be_label: bool
 
 
 class TokenLine(NamedTuple):
@@ -105,24 +131,114 @@ def is_webanno(head: str) -> bool:
     return head.startswith(FORMAT)
 
 
+def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | None:
+    """Find the feature that has the labels of entities in the files of a corpus. Each file names
+    only the layers that have annotations in it, so one file isn't enough.
+
+    paths (Iterable[Path]): The files.
+    options (ReadOptions): `tag_column` is the name of a feature, such as `ENTITY_FEATURE`, or of a
+        layer with one feature; or the number of its column, where the first column is 1 and the
+        last is -1. None: the feature of named entities or, if no file has it, the only feature of
+        the layers of spans that the user has added.
+    RETURNS (str | None): The name of the feature. None: no file has a layer that may have labels.
+    RAISES (CorpusError): If it isn't clear which feature it is.
+    """
+    features_of_file = {path: list(_read_features(_read_head_lines(path))) for path in paths}
+    if not features_of_file:
+        return None
+    may_be_label: dict[str, bool] = {}
+    names_in_column: dict[
+        str, Path
+    ] = {}  # the names in a column of this number, and the first file
+    column = options.tag_column
+    for path, features in features_of_file.items():
+        may_be_label |= {feature.name: feature.may_be_label for feature in features}
+        i = _index_of_column(column, len(features)) if isinstance(column, int) else None
+        if i is not None:
+            names_in_column.setdefault(features[i].name, path)
+
+    if isinstance(column, str):
+        names = [name for name in may_be_label if _is_of_layer(name, column)]
+    elif column is not None:
+        names = [*names_in_column]
+    elif ENTITY_FEATURE in may_be_label:
+        names = [ENTITY_FEATURE]
+    else:
+        names = [name for name, may_be in may_be_label.items() if may_be]
+        if not names:
+            return None
+    if len(names) == 1:
+        return names[0]
+
+    path, features = max(features_of_file.items(), key=lambda item: len(item[1]))
+    columns = {i: feature.name for i, feature in enumerate(features, start=N_BEFORE_FEATURES + 1)}
+    expected = "expected the feature of the labels in the option `tag_column`"
+    got = f"{column}"
+    if len(names_in_column) > 1:
+        got = f"{got}, which is " + ", ".join(f"{n} in {p}" for n, p in names_in_column.items())
+    raise FilePlace(path, number=1).refuse(f"{expected}, one of {columns}, got {got}")
+
+
+def _index_of_column(column: int, n_features: int) -> int | None:
+    """The index of the feature in a column, where the first column is 1 and the last is -1. None:
+    there is no such column, or it has no feature."""
+    index = column - 1 - N_BEFORE_FEATURES if column > 0 else n_features + column
+    return index if 0 <= index < n_features else None
+
+
+def _is_of_layer(name: str, tag_column: str) -> bool:
+    """Whether the user's option `tag_column` names this feature: by its own name, such as
+    "NamedEntity.value", or by that of its layer, such as "NamedEntity"."""
+    layer, _, _ = name.partition(".")
+    return tag_column.upper() in (name.upper(), layer.upper())
+
+
+def _read_head_lines(path: Path) -> list[str]:
+    """Read the lines of a file up to the first text, which name its layers."""
+    return read_text(path).partition(f"\n{TEXT}")[0].split("\n")
+
+
+def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
+    """Find the features of the layers in the head of a file: those of its columns, in order."""
+    for line in lines:
+        match = LAYER.fullmatch(line)
+        if match is None:
+            continue
+        layer_type, layer, names = match.groups()
+        layer_name = layer.rpartition(".")[2]
+        for feature in names.split("|"):
+            name = f"{layer_name}.{feature}"
+            may_be_label = layer_type == SPANS and not layer.startswith(BUILT_IN)
+            yield Feature(name, may_be_label or name == ENTITY_FEATURE)
+
+
 def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file: one doc, with the tokens and sentences of the file. Entities without a value are
-    missing annotation, and are reported.
+    missing annotation, and are reported. So are files without the layer that has the labels in
+    others: nobody knows whether they were annotated.
 
     path (Path): The file.
-    context (Context): What the reader needs. The option `tag_column` is the column of the labels.
-        None: that of named entities or, without these, the only feature.
+    context (Context): What the reader needs, with the `label_feature` of the corpus.
     RETURNS (Iterator[Doc]): The doc.
-    RAISES (CorpusError): If the file is of another version, a line isn't of the format, or it isn't
-        clear which column has labels.
+    RAISES (CorpusError): If the file is of another version, or a line isn't of the format.
     """
     begin = FilePlace(path, number=1)
     lines = read_text(path).split("\n")
     version = lines[0].removeprefix(FORMAT)
-    if version != VERSION:
-        raise begin.refuse(f"expected WebAnno TSV {VERSION}, got {shown(version)}")
-    context.info.add_file(f"WebAnno TSV {VERSION}")
-    sentences = list(_read_sentences(path, lines, context.options.tag_column))
+    if version not in VERSIONS:
+        expected = f"expected WebAnno TSV {' or '.join(VERSIONS)}"
+        raise begin.refuse(f"{expected}, got {shown(version)}")
+    features = [feature.name for feature in _read_features(_read_head_lines(path))]
+    label_feature = context.label_feature
+    format_name = f"WebAnno TSV {version}"
+    if label_feature not in (None, ENTITY_FEATURE):
+        format_name += f", labels of {label_feature}"
+    context.info.add_file(format_name)
+    column = None
+    if label_feature in features:
+        column = N_BEFORE_FEATURES + features.index(label_feature)
+    n_columns = N_BEFORE_FEATURES + len(features)
+    sentences = list(_read_sentences(path, lines, n_columns, column))
     text = _join_texts(sentences)
 
     ends = utf16_ends(text)  # the end of each character, in code units
@@ -137,6 +253,12 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
                 tokens.append(TaskToken(start, end, sent_start=i == 0))
     check_all_words(tokens, text, begin)
 
+    if column is None:
+        message = NO_LABELS if label_feature is None else NO_LAYER.format(label_feature)
+        context.info.add_problem(message, begin)
+        task = Task(text, spans=None, tokens=tokens)
+        return tasks_to_docs([AnnotatedTask(begin, text_key=None, task=task)], context)
+
     spans: list[TaskSpan] = []
     missing: list[Range] = []
     for entity in _join_entities(sentences):
@@ -150,25 +272,22 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     return tasks_to_docs([AnnotatedTask(begin, text_key=None, task=task)], context)
 
 
-def _read_sentences(path: Path, lines: list[str], column: int | str | None) -> Iterator[Sentence]:
+def _read_sentences(
+    path: Path, lines: list[str], n_columns: int, label_column: int | None
+) -> Iterator[Sentence]:
     """Read the sentences of a file.
 
     path (Path): The file, for errors.
     lines (list[str]): Its lines.
-    column (int | str | None): The user's option for the column of the labels: see `_find_column`.
+    n_columns (int): The number of its columns.
+    label_column (int | None): The index of the column with the labels. None: there is none.
     RAISES (CorpusError): If a line isn't of the format.
     """
-    features: list[str] = []  # the name of each column after the first three
     text_lines: list[str] = []
     tokens: list[TokenLine] = []
     # The empty line at the end ends the last sentence.
     for number, line in enumerate([*lines, ""], start=1):
-        place = FilePlace(path, number)
-        layer = LAYER.fullmatch(line)
-        if layer is not None:
-            layer_name = layer[1].rpartition(".")[2]
-            features += [f"{layer_name}.{feature}" for feature in layer[2].split("|")]
-        elif line.startswith(TEXT):
+        if line.startswith(TEXT):
             # A sentence with line breaks has several lines of text.
             text_lines.append(_unescape(line.removeprefix(TEXT)))
         elif not line.strip():  # the end of a sentence
@@ -177,63 +296,29 @@ def _read_sentences(path: Path, lines: list[str], column: int | str | None) -> I
             text_lines = []
             tokens = []
         elif not line.startswith("#"):
-            tokens.append(_read_token(place, line, features, column))
+            tokens.append(_read_token(FilePlace(path, number), line, n_columns, label_column))
 
 
-def _read_token(
-    place: FilePlace, line: str, features: list[str], column: int | str | None
-) -> TokenLine:
-    """Read the line of a token, which ends with a TAB.
+def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int | None) -> TokenLine:
+    """Read the line of a token, which ends with a TAB: see `_read_sentences`.
 
-    place (FilePlace): The place of the line.
-    line (str): The line.
-    features (list[str]): The features of the file, one for each column after the token.
-    column (int | str | None): The user's option for the column of the labels: see `_find_column`.
-    RAISES (CorpusError): If it isn't the line of a token with these features.
+    RAISES (CorpusError): If it isn't the line of a token with these columns.
     """
     match = TOKEN.fullmatch(line)
     fields = line.removesuffix("\t").split("\t")
-    n_columns = N_BEFORE_FEATURES + len(features)
     if match is None or len(fields) != n_columns:
-        expected = f"a number, offsets, a token and {len(features)} features"
+        n_features = n_columns - N_BEFORE_FEATURES
+        expected = f"a number, offsets, a token and {n_features} features"
         raise place.refuse(f"expected {expected}, got {shown(line)}")
-    entities = fields[_find_column(place, features, column)]
     part, start, end = match.groups()
     return TokenLine(
         place,
         start=int(start),
         end=int(end),
         text=_unescape(fields[2]),
-        entities=entities,
+        entities=NO_ENTITY if label_column is None else fields[label_column],
         is_part=part is not None,
     )
-
-
-def _find_column(place: FilePlace, features: list[str], column: int | str | None) -> int:
-    """The index of the column with the labels of entities. `place` is the line of a token, for the
-    error.
-
-    column (int | str | None): The user's option: the number of the column, where the first column
-        is 1 and the last is -1, or the name of the feature. None: the column of `ENTITY_FEATURE`
-        or, without it, the only feature.
-    RAISES (CorpusError): If there is no such column.
-    """
-    n_columns = N_BEFORE_FEATURES + len(features)
-    if isinstance(column, str):
-        names = [name.upper() for name in features]
-        if column.upper() in names:
-            return N_BEFORE_FEATURES + names.index(column.upper())
-    elif column is not None:
-        index = column - 1 if column > 0 else n_columns + column
-        if N_BEFORE_FEATURES <= index < n_columns:
-            return index
-    elif ENTITY_FEATURE in features:
-        return N_BEFORE_FEATURES + features.index(ENTITY_FEATURE)
-    elif len(features) == 1:
-        return N_BEFORE_FEATURES
-    columns = {i: name for i, name in enumerate(features, start=N_BEFORE_FEATURES + 1)}
-    expected = f"expected the column of the labels in the option `tag_column`, one of {columns}"
-    raise place.refuse(f"{expected}, got {column}")
 
 
 def _join_texts(sentences: list[Sentence]) -> str:
@@ -264,7 +349,7 @@ def _join_entities(sentences: list[Sentence]) -> Iterator[WebannoEntity]:
     of each of its tokens. An entity without a number has a single token."""
     numbered: dict[str, WebannoEntity] = {}
     for line in chain.from_iterable(sentence.tokens for sentence in sentences):
-        if line.entities == "_":
+        if line.entities == NO_ENTITY:
             continue
         if not VALUES.fullmatch(line.entities):
             expected = "expected values of entities with | between them"

@@ -80,6 +80,8 @@ class Objective:
             )
         # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
+        # `CostSensitiveNER.initialize` sets it: see `read_annotation`.
+        self.labels_are_given = True
         # The warnings about annotation that were given so far. They are not repeated.
         self._warned: set[str] = set()
 
@@ -137,7 +139,13 @@ class Objective:
         """Read the annotation of a batch with the settings of the component: see
         `read_annotation`."""
         return read_annotation(
-            examples, tags, self.strings, self.annotation, self.weights, warned=self._warned
+            examples,
+            tags,
+            self.strings,
+            self.annotation,
+            self.weights,
+            warned=self._warned,
+            labels_are_given=self.labels_are_given,
         )
 
     def _refuse_ratio(self, targets: Targets) -> None:

@@ -13,7 +13,7 @@ In shapes, D is the number of docs, B of sequences, N of tokens, and K of tags.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy
 from spacy.strings import StringStore
@@ -275,10 +275,13 @@ def read_annotation(
     annotation: Annotation,
     weights: Weights,
     warned: set[str],
+    *,
+    labels_are_given: bool = True,
 ) -> AnnotatedBatch:
     """Read the annotation of a batch of docs: preset and gold entities, and weights. White space at
-    the ends of gold entities is taken off, and labels that the tags don't have count as O, both
-    with a warning.
+    the ends of gold entities is removed, with a warning. Entities whose labels the tags don't have
+    count as O if the user has chosen the labels. Otherwise their annotation is missing. There is a
+    warning in both cases.
 
     examples (Sequence[Example]): The batch, as it comes from the corpus.
     tags (Tags): The tags of the chain.
@@ -287,19 +290,27 @@ def read_annotation(
     weights (Weights): How much tokens and examples count.
     warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
         added to it.
+    labels_are_given (bool): Whether the user has chosen the labels of the tags. Otherwise they are
+        those of the examples of `initialize`, which are only the first ones if training streams
+        its corpus.
     RETURNS (AnnotatedBatch): The annotation.
     RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
         extension attribute of the weights is not registered or is no weight, or if a label begins
         with "!", as of a span that is not an entity in spaCy 2.
     """
-    examples = [annotation.as_entities(eg, tags.labels) for eg in examples]
+    labels = tags.labels if labels_are_given else None
+    examples = [annotation.as_entities(eg, labels) for eg in examples]
     presets = annotation.read_presets([eg.predicted for eg in examples])
     reference = read_reference(examples, presets)
     constraints = possible_paths(presets, tags, strings)
 
     annotated_entities = reference.entities(tags, strings)
     entities = annotated_entities.trim(reference.is_space)
-    path = tags.gold_path(entities, reference.is_annotated)
+    is_annotated = reference.is_annotated
+    if not labels_are_given:
+        has_other_label = annotated_entities.select(annotated_entities.label < 0)
+        is_annotated = is_annotated & ~_is_inside(has_other_label, len(is_annotated))
+    path = tags.gold_path(entities, is_annotated)
     batch = AnnotatedBatch(
         tags=tags,
         annotation=annotation,
@@ -311,22 +322,37 @@ def read_annotation(
         token_weights=weights.of_tokens(path, entities, tags, examples),
         example_weights=weights.of_examples(examples),
     )
-    _warn_of_entities(batch, annotated_entities, entities, warned)
+    _warn_of_entities(batch, annotated_entities, entities, warned, labels_are_given)
     return batch
 
 
+def _is_inside(entities: Entities, n_tokens: int) -> Array1d:
+    """True for the tokens of entities. Shape: (N,)"""
+    # 1 at the first token of each entity and -1 after its last, so that the sum of all up to a
+    # token is 1 inside of an entity. Shape: (N + 1,)
+    changes = numpy.zeros(n_tokens + 1, dtype="int64")
+    numpy.add.at(changes, entities.begin, 1)
+    numpy.add.at(changes, entities.end, -1)
+    return cast(Array1d, numpy.cumsum(changes[:-1]) > 0)
+
+
 def _warn_of_entities(
-    batch: AnnotatedBatch, annotated: Entities, trimmed: Entities, warned: set[str]
+    batch: AnnotatedBatch,
+    annotated: Entities,
+    trimmed: Entities,
+    warned: set[str],
+    labels_are_given: bool,
 ) -> None:
     """Warn of gold entities that are not learned as they are annotated. There are two cases: an
-    entity has white space at an end, which is taken off; or the chain doesn't have its label, so
-    that it counts as O. Each warning is given once.
+    entity has white space at an end, which is removed; or the chain doesn't have its label. Each
+    warning is given once.
 
     batch (AnnotatedBatch): The batch.
     annotated (Entities): Its gold entities as they are annotated.
     trimmed (Entities): The same without white space. Entities of nothing but white space are
         missing here.
     warned (set[str]): The warnings so far: see `read_annotation`.
+    labels_are_given (bool): Whether the user has chosen the labels: see `read_annotation`.
     RAISES (ValueError): If a label begins with "!": see `read_annotation`.
     """
     component = batch.annotation.component
@@ -336,9 +362,18 @@ def _warn_of_entities(
     begins_with_word = numpy.isin(annotated.begin, trimmed.begin)
     ends_with_word = numpy.isin(annotated.end, trimmed.end)
     is_trimmed = ~(begins_with_word & ends_with_word)
+    other_labels = f"entities of other labels than {batch.tags.labels}"
+    if labels_are_given:
+        unknown_message = f"{other_labels} count as O"
+    else:
+        unknown_message = (
+            f"{other_labels} are missing annotation, as the examples of `initialize` don't have "
+            f"them: list all labels under [initialize.components.{component}] labels (see `spacy "
+            f"init labels`)"
+        )
     for message, is_concerned in (
         ("white space at an end of an entity is taken off it", is_trimmed),
-        (f"entities of other labels than {batch.tags.labels} count as O", is_unknown),
+        (unknown_message, is_unknown),
     ):
         if is_concerned.any() and message not in warned:
             warned.add(message)

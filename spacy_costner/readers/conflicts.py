@@ -1,0 +1,278 @@
+"""Texts that a corpus has several times, annotated in different ways.
+
+Some annotation tools write a file for each annotator, so that the same texts are in several files.
+Where annotations contradict each other, a component can't learn both. `report_conflicts` reports
+such texts and keeps all docs. `merge_texts` makes one doc of all that have the same text, as the
+user's option `conflicts` says.
+
+Annotations are compared by characters, as docs of the same text may have other tokens.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy
+from spacy.attrs import ENT_IOB, IDX, LENGTH
+from spacy.tokens import Doc, Span
+from thinc.types import Array1d, Ints1d
+
+from ..ent_iob import MISSING
+from ..spans import annotate_spans, is_missing, missing_key, missing_spans
+from .context import CorpusInfo, Places
+from .files import FilePlace, shown
+
+MAX_TEXTS = 1_000_000
+"""The number of texts that `report_conflicts` remembers, at about 300 bytes each, so that a corpus
+that is streamed doesn't fill the memory."""
+
+KEPT = {
+    "first": "the first annotation is kept",
+    "last": "the last annotation is kept",
+    "agree": "where they differ, annotation is missing",
+    "majority": "that of most is kept; where there is none, annotation is missing",
+}
+"""What is done with the annotations of a text, for each value of the option `conflicts`."""
+
+CONFLICT = "texts are annotated in several ways: {}"
+ALL_KEPT = f"all are kept (conflicts = {', '.join(KEPT)} would make one doc of each text)"
+REPEATED = "texts are annotated several times in the same way: they are read once"
+
+SpanOfText = tuple[int, int, str]
+"""The first character of a span, the one after its last, and its label."""
+
+
+class TextAnnotation(NamedTuple):
+    """The annotation of a text.
+
+    spans (frozenset[SpanOfText]): The entities.
+    missing (tuple[tuple[int, int], ...]): The parts of the text, in characters, whose annotation is
+        missing.
+    """
+
+    spans: frozenset[SpanOfText]
+    missing: tuple[tuple[int, int], ...]
+
+    def lacks(self, span: SpanOfText) -> bool:
+        """Whether the annotation says that there is no such entity: it doesn't have it, though it
+        isn't missing there."""
+        start, end, _ = span
+        is_unknown = any(begin <= start and end <= stop for begin, stop in self.missing)
+        return span not in self.spans and not is_unknown
+
+    def contradicts(self, other: "TextAnnotation") -> bool:
+        """Whether one of two annotations of a text has an entity that the other one lacks."""
+        return any(map(other.lacks, self.spans)) or any(map(self.lacks, other.spans))
+
+    def as_text(self, text: str) -> str:
+        """The entities, for the report of a conflict."""
+        entities = [f"{text[start:end]} {label}" for start, end, label in sorted(self.spans)]
+        return shown(", ".join(entities)) if entities else "no entities"
+
+
+def report_conflicts(
+    docs: Iterable[Doc], spans_key: str | None, places: Places, info: CorpusInfo
+) -> Iterator[Doc]:
+    """Report docs whose annotation contradicts that of an earlier doc with the same text, each with
+    both places. All docs are kept.
+
+    docs (Iterable[Doc]): The docs of a corpus.
+    spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
+    places (Places): Where the docs are.
+    info (CorpusInfo): The conflicts are added to it.
+    YIELDS (Doc): The same docs.
+    """
+    # The first place and annotation of each text, by the hash of the text.
+    first_of_text: dict[int, tuple[FilePlace | None, TextAnnotation]] = {}
+    for doc in docs:
+        annotation = read_annotation(doc, spans_key)
+        if annotation is not None:
+            text = doc.text
+            place = places.get(doc)
+            first = first_of_text.get(hash(text))
+            if first is not None:
+                first_place, first_annotation = first
+                if annotation.contradicts(first_annotation):
+                    message = CONFLICT.format(ALL_KEPT)
+                    difference = _difference(text, annotation, first_place, first_annotation)
+                    info.add_problem(message, place, difference)
+            elif len(first_of_text) < MAX_TEXTS:
+                first_of_text[hash(text)] = place, annotation
+        yield doc
+
+
+def merge_texts(
+    docs: Iterable[Doc], conflicts: str, spans_key: str | None, places: Places, info: CorpusInfo
+) -> Iterator[Doc]:
+    """Make one doc of all docs with the same text. Docs without annotation are yielded as they are.
+
+    docs (Iterable[Doc]): The docs of a corpus. All are read before the first one is yielded.
+    conflicts (str): What to do with different annotations: see `ReadOptions.conflicts`.
+    spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
+    places (Places): Where the docs are.
+    info (CorpusInfo): Texts that are there several times are added to it.
+    YIELDS (Doc): The docs, in the order in which their texts were read first.
+    """
+    groups: list[list[tuple[Doc, TextAnnotation]]] = []
+    group_of_text: dict[str, list[tuple[Doc, TextAnnotation]]] = {}
+    for doc in docs:
+        annotation = read_annotation(doc, spans_key)
+        if annotation is None:  # the only doc of its group
+            groups.append([(doc, TextAnnotation(frozenset(), missing=()))])
+            continue
+        group = group_of_text.get(doc.text)
+        if group is None:
+            group = group_of_text[doc.text] = []
+            groups.append(group)
+        group.append((doc, annotation))
+
+    for group in groups:
+        first_doc, first_annotation = group[0]
+        others = group[1:]
+        if others:
+            text = first_doc.text
+            contradicting = [item for item in others if item[1].contradicts(first_annotation)]
+            for doc, annotation in contradicting:
+                message = CONFLICT.format(KEPT[conflicts])
+                difference = _difference(text, annotation, places.get(first_doc), first_annotation)
+                info.add_problem(message, places.get(doc), difference)
+            if not contradicting:
+                info.add_problem(REPEATED, places.get(first_doc), shown(text))
+        if conflicts == "last":
+            yield group[-1][0]
+            continue
+        if others and conflicts != "first":
+            _vote(group, spans_key, is_unanimous=conflicts == "agree")
+        yield first_doc
+
+
+def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
+    """Read the annotation of a doc. None: it has none.
+
+    doc (Doc): The doc.
+    spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.
+    """
+    if spans_key is None:
+        is_missing_token = doc.to_array(ENT_IOB) == MISSING
+        spans: Iterable[Span] = doc.ents
+    else:
+        is_missing_token = is_missing(doc, spans_key)
+        spans = doc.spans.get(spans_key, ())
+    keys = frozenset((span.start_char, span.end_char, span.label_) for span in spans)
+    if not is_missing_token.any():
+        return TextAnnotation(keys, missing=())
+    if is_missing_token.all() and not keys:
+        return None
+    starts, ends = _token_offsets(doc)
+    # The tokens at which the mask changes: the first of a run of missing tokens, the one after its
+    # last, and so on.
+    edges = numpy.flatnonzero(numpy.diff(is_missing_token, prepend=False, append=False))
+    missing = zip(starts[edges[::2]].tolist(), ends[edges[1::2] - 1].tolist())
+    return TextAnnotation(keys, tuple(missing))
+
+
+def _token_offsets(doc: Doc) -> tuple[Ints1d, Ints1d]:
+    """The first character of each token, and the one after its last. Shapes: (T,)"""
+    starts, lengths = doc.to_array([IDX, LENGTH]).astype("int64").T
+    return starts, starts + lengths
+
+
+def _difference(
+    text: str, annotation: TextAnnotation, first_place: FilePlace | None, first: TextAnnotation
+) -> str:
+    """What a text is annotated with, and what it was first, for the report of a conflict."""
+    was = f"{first_place} has {first.as_text(text)}" if first_place else first.as_text(text)
+    return f"{shown(text)} has {annotation.as_text(text)}, {was}"
+
+
+def _vote(
+    group: Sequence[tuple[Doc, TextAnnotation]], spans_key: str | None, *, is_unanimous: bool
+) -> None:
+    """Write to the first of several docs of a text the entities that all or most of them have. An
+    annotation has a vote for an entity if it isn't missing there.
+
+    A token's annotation is missing if no doc has annotated it, or if as many as have annotated it
+    differently, or more (with `is_unanimous`: any), have another entity there than those that are
+    kept.
+
+    group (Sequence[tuple[Doc, TextAnnotation]]): The docs and their annotation.
+    spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.
+    is_unanimous (bool): Whether an entity is kept only if all have it. Otherwise more than half of
+        the votes are needed.
+    """
+    base = group[0][0]
+    annotations = [annotation for _, annotation in group]
+    votes = Counter(chain.from_iterable(annotation.spans for annotation in annotations))
+    kept: set[SpanOfText] = set()
+    for span, n_for in votes.items():
+        n_against = sum(annotation.lacks(span) for annotation in annotations)
+        if n_against == 0 or (not is_unanimous and n_for > n_against):
+            kept.add(span)
+    if spans_key is None:
+        kept -= _overlapping(kept)
+    span_of_doc = {}
+    for span in kept:
+        span_of_doc[span] = base.char_span(span[0], span[1], label=span[2])
+    # The tokens of the base may not have every span.
+    kept = {span for span in kept if span_of_doc[span] is not None}
+
+    # How many have annotated each character, and how many of these have an entity there that is not
+    # kept. Shapes: (C,)
+    n_annotated = numpy.full(len(base.text), len(group))
+    n_other = numpy.zeros_like(n_annotated)
+    for annotation in annotations:
+        for start, end in annotation.missing:
+            n_annotated[start:end] -= 1
+        has_other = numpy.zeros(len(base.text), dtype=bool)
+        for start, end, _ in annotation.spans - kept:
+            has_other[start:end] = True
+        n_other += has_other
+    is_disputed = n_other > 0 if is_unanimous else (n_other > 0) & (2 * n_other >= n_annotated)
+    _annotate(base, spans_key, group, kept, is_disputed | (n_annotated == 0))
+
+
+def _overlapping(spans: Iterable[SpanOfText]) -> set[SpanOfText]:
+    """The spans that overlap with a neighbour. Two spans that most have may overlap if annotation
+    is missing in some docs."""
+    overlapping: set[SpanOfText] = set()
+    for span, next_span in pairwise(sorted(spans)):
+        if next_span[0] < span[1]:
+            overlapping |= {span, next_span}
+    return overlapping
+
+
+def _annotate(
+    base: Doc,
+    spans_key: str | None,
+    group: Sequence[tuple[Doc, TextAnnotation]],
+    kept: set[SpanOfText],
+    is_missing_char: Array1d,
+) -> None:
+    """Write entities to a doc, in place of those that it has. An entity has the ids that it has in
+    the first doc with it. `is_missing_char` is True for the characters whose annotation is missing.
+    Shape: (C,)"""
+    original: dict[SpanOfText, Span] = {}
+    for doc, _ in group:
+        for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
+            original.setdefault((span.start_char, span.end_char, span.label_), span)
+    spans: list[Span] = []
+    for key in sorted(kept):
+        start, end, label = key
+        kb_id, span_id = original[key].kb_id_, original[key].ent_id_
+        span = base.char_span(start, end, label=label, kb_id=kb_id, span_id=span_id)
+        assert span is not None  # `_vote` has checked it
+        spans.append(span)
+
+    # The number of missing characters before each character, so that a token has some if there are
+    # more before its end than before its start. Shape: (C + 1,)
+    n_before = numpy.concatenate([[0], numpy.cumsum(is_missing_char)])
+    starts, ends = _token_offsets(base)
+    is_missing_token = n_before[ends] > n_before[starts]
+    if spans_key is None:
+        for span in spans:
+            is_missing_token[span.start : span.end] = False
+        base.set_ents(spans, missing=missing_spans(base, is_missing_token), default="outside")
+        return
+    base.spans.pop(missing_key(spans_key), None)
+    annotate_spans(base, spans_key, spans, missing_spans(base, is_missing_token))

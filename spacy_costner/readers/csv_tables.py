@@ -1,0 +1,214 @@
+"""Read CSV: a row for each token with its tag, or a row for each text with its spans.
+
+    Sentence #,Word,POS,Tag                 text,id,label
+    Sentence: 1,Kim,NNP,B-PER               Kim left,7,"[{""start"": 0, ""end"": 3, …}]"
+    ,left,VBD,O
+
+The first form has a header that names the columns, or tokens first and tags last. The second form
+is Label Studio's export as CSV, with JSON in a column.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.tokens import Doc
+
+from .context import Context
+from .files import FilePlace, read_head, read_text, shown
+from .sentences import TaggedTokens, make_docs
+from .task_docs import tasks_to_docs
+from .tasks import AnnotatedTask, task_from_json
+
+CSV_SUFFIX = ".csv"
+DELIMITERS = (",", ";")
+TOKEN_NAMES = frozenset(["token", "tokens", "word", "words", "text", "form"])
+TAG_NAMES = frozenset(
+    ["tag", "tags", "ner", "ner_tag", "ner_tags", "label", "labels", "entity", "iob", "bio"]
+)
+SENTENCE_NAME = re.compile(r"(sent|sentence)[ _]*(#|id|no|number|idx|index)?")
+TEXT_NAME = "text"
+ONE_SENTENCE = "tables have no column for sentences and no empty rows: they are one sentence"
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    place (FilePlace): The line on which it ends.
+    fields (list[str]): Its fields.
+    """
+
+    place: FilePlace
+    fields: list[str]
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file is a table, by its suffix and its first line."""
+    if path.suffix != CSV_SUFFIX:
+        return False
+    first_line = read_head(path).strip().partition("\n")[0]
+    return any(delimiter in first_line for delimiter in DELIMITERS)
+
+
+def read_csv(path: Path, context: Context) -> Iterator[Doc]:
+    """Read a table.
+
+    path (Path): The file.
+    context (Context): What the reader needs. The options `token_column` and `tag_column` are the
+        numbers or names of the columns of tokens and tags.
+    RETURNS (Iterator[Doc]): The docs.
+    RAISES (CorpusError): If it isn't clear which column has what, or a row can't be read.
+    """
+    text = read_text(path)
+    first_line = text.strip().partition("\n")[0]
+    delimiter = max(DELIMITERS, key=first_line.count)
+    rows = list(_read_rows(path, text, delimiter))
+    rows_with_fields = [row for row in rows if any(row.fields)]
+    if len(rows_with_fields) < 2:
+        raise FilePlace(path, 1).refuse("expected a header and rows below it, got less")
+    header, *others = rows_with_fields
+    names = [name.strip().lower() for name in header.fields]
+    spans_column = _find_spans(others)
+    if spans_column is not None:
+        context.info.add_file("CSV of texts and spans")
+        return tasks_to_docs(_read_texts(others, header, names, spans_column), context)
+    if TOKEN_NAMES.isdisjoint(names):  # no header
+        names = ["token", *[""] * (len(names) - 2), "tag"]
+    else:
+        rows = rows[rows.index(header) + 1 :]
+    return _read_tokens(rows, names, header.place, context)
+
+
+def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
+    """Read the rows of a table. Each has as many fields as the first one, or none.
+
+    RAISES (CorpusError): If one doesn't, or quotes aren't closed.
+    """
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    n_fields = 0
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise FilePlace(path, reader.line_num).refuse(f"expected CSV: {error}") from None
+        if fields is None:
+            return
+        place = FilePlace(path, reader.line_num)
+        n_fields = n_fields or len(fields)
+        if fields and len(fields) != n_fields:
+            raise place.refuse(f"expected {n_fields} fields, got {len(fields)}: {shown(fields)}")
+        yield Row(place, fields)
+
+
+def _find_spans(rows: Sequence[Row]) -> int | None:
+    """Find the column that has lists of spans in JSON. None: there is none."""
+    for row in rows:
+        for column, field in enumerate(row.fields):
+            if _as_spans(field) is not None:
+                return column
+    return None
+
+
+def _as_spans(field: str) -> list[Any] | None:
+    """The spans that a field has in JSON, at least one. None: it has none."""
+    value: Any = None
+    if field.startswith("[") and field.endswith("]"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(field)
+    if isinstance(value, list) and value and all(map(_is_span, value)):
+        return value
+    return None
+
+
+def _is_span(value: Any) -> bool:
+    """Whether a JSON value looks like a span. `task_from_json` checks it."""
+    if isinstance(value, list):
+        return len(value) == 3
+    return isinstance(value, dict) and "start" in value
+
+
+def _read_texts(
+    rows: Sequence[Row], header: Row, names: Sequence[str], spans_column: int
+) -> Iterator[AnnotatedTask]:
+    """Read texts and spans. Rows with the same "id" are annotations of one text. An empty field has
+    no annotation: Label Studio writes the same for a text that nobody has annotated."""
+    if TEXT_NAME not in names:
+        raise header.place.refuse(f"expected a column {TEXT_NAME!r}, got {header.fields}")
+    text_column = names.index(TEXT_NAME)
+    for place, fields in rows:
+        record: dict[str, Any] = dict(zip(names, fields))
+        text_key = None
+        if re.fullmatch(r"\d{1,18}", record.get("id", "")):
+            text_key = int(record["id"])
+        del record[names[spans_column]]
+        # What a tool says of an annotation, such as its date, is no metadata of the text.
+        record = {key: value for key, value in record.items() if key == "id"}
+        record["text"] = fields[text_column]
+        field = fields[spans_column]
+        if field:
+            record["spans"] = _as_spans(field)
+            if record["spans"] is None and field != "[]":
+                raise place.refuse(f"{names[spans_column]}: expected spans, got {shown(field)}")
+            record["spans"] = record["spans"] or []
+        yield AnnotatedTask(place, text_key, task_from_json(record, place))
+
+
+def _find_columns(
+    names: Sequence[str], option: int | str | None, known_names: frozenset[str]
+) -> list[int]:
+    """Find the columns that a user's option means: the number of a column, where the first is 1 and
+    the last is -1, or a name. Without the option, those with known names. Returns their indices."""
+    if isinstance(option, int):
+        index = option - 1 if option > 0 else option + len(names)
+        return [index] if 0 <= index < len(names) else []
+    wanted_names = known_names if option is None else {option.lower()}
+    return [i for i, name in enumerate(names) if name in wanted_names]
+
+
+def _read_tokens(
+    rows: Sequence[Row], names: Sequence[str], begin: FilePlace, context: Context
+) -> Iterator[Doc]:
+    """Read tokens and tags. A sentence ends where the column for sentences has another value than
+    above, which isn't empty, or at an empty row."""
+    token_columns = _find_columns(names, context.options.token_column, TOKEN_NAMES)
+    tag_columns = _find_columns(names, context.options.tag_column, TAG_NAMES)
+    if len(token_columns) != 1 or len(tag_columns) != 1 or token_columns == tag_columns:
+        expected = f"expected one of {sorted(TOKEN_NAMES)} and one of {sorted(TAG_NAMES)}"
+        options = "or the columns in the options `token_column` and `tag_column`"
+        raise begin.refuse(f"{expected}, {options}, got {[*names]}")
+    sentence_columns = [i for i, name in enumerate(names) if SENTENCE_NAME.fullmatch(name)]
+
+    words: list[str] = []
+    tags: list[str] = []
+    places: list[FilePlace] = []
+    sent_start: list[bool] = []
+    sentence = ""
+    begins = True  # whether the next token begins a sentence
+    for place, fields in rows:
+        if not any(fields):
+            begins = True
+            continue
+        for i in sentence_columns[:1]:
+            begins = begins or fields[i] not in ("", sentence)
+            sentence = fields[i] or sentence
+        word = fields[token_columns[0]]
+        if not word.strip():
+            raise place.refuse(f"expected a token, got {shown(fields)}")
+        words.append(word)
+        tags.append(fields[tag_columns[0]].strip())
+        places.append(place)
+        sent_start.append(begins)
+        begins = False
+    if not sentence_columns and sum(sent_start) == 1:
+        context.info.add_problem(ONE_SENTENCE, begin)
+
+    place_of: Callable[[int], FilePlace] = places.__getitem__
+    n_docstarts = numpy.zeros(len(words), dtype="int64")
+    tokens = TaggedTokens(words, tags, numpy.asarray(sent_start), n_docstarts)
+    return make_docs(tokens, place_of, "CSV of tokens and tags", context, context.options.n_sents)

@@ -1,0 +1,168 @@
+"""Read the training data of Rasa: examples of intents, with their entities.
+
+    {"rasa_nlu_data": {"common_examples": [
+        {"text": "to Oslo", "entities": [{"start": 3, "end": 7, "entity": "city"}]}]}}
+
+    nlu:
+    - intent: go
+      examples: |
+        - to [Oslo](city)
+        - to [the capital]{"entity": "city", "value": "Oslo"}
+
+The second form is YAML. The older Markdown has a line "## intent:go" above the same examples. An
+example has all its entities.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import srsly
+
+from .files import FilePlace, Values, read_head, read_text, shown
+from .tasks import AnnotatedTask, Task, spans_from_json
+
+DATA_KEY = "rasa_nlu_data"
+EXAMPLES_KEYS = ("common_examples", "entity_examples", "intent_examples")
+
+YAML_SUFFIXES = (".yml", ".yaml")
+MARKDOWN_SUFFIX = ".md"
+NLU = re.compile(r"^nlu\s*:", re.MULTILINE)
+INTENT = re.compile(r"^## *intent:", re.MULTILINE)
+SECTION = re.compile(r"## *(\w+):")
+EXAMPLE = re.compile(r"\s*[-*+] +(.*\S)\s*")
+
+ENTITY = re.compile(r"\[([^\[\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
+"""Matches an entity of an example. The groups are its text; its label, without the value that may
+stand after it; or an object with the label."""
+
+
+def is_rasa(record: Any) -> bool:
+    """Whether the first record of a JSON file is Rasa's data."""
+    return isinstance(record, dict) and isinstance(record.get(DATA_KEY), dict)
+
+
+def is_rasa_text(path: Path) -> bool:
+    """Whether a file is Rasa's YAML or Markdown."""
+    if path.suffix in YAML_SUFFIXES:
+        return NLU.search(read_head(path)) is not None
+    return path.suffix == MARKDOWN_SUFFIX and INTENT.search(read_head(path)) is not None
+
+
+def read_rasa(records: Values) -> Iterator[AnnotatedTask]:
+    """Read the examples of a JSON file.
+
+    records (Values): The records of the file.
+    YIELDS (AnnotatedTask): Each example.
+    RAISES (CorpusError): If a record isn't Rasa's data, or an example has no text.
+    """
+    for place, record in records:
+        if not is_rasa(record):
+            raise place.refuse(f"expected {DATA_KEY} of Rasa, got {shown(record)}")
+        for key in EXAMPLES_KEYS:
+            examples = record[DATA_KEY].get(key, [])
+            if not isinstance(examples, list):
+                raise place.refuse(f"{key}: expected a list of examples, got {shown(examples)}")
+            for example in examples:
+                yield AnnotatedTask(place, text_key=None, task=_read_example(example, place))
+
+
+def _read_example(example: Any, place: FilePlace) -> Task:
+    """Read an example of JSON. The value of an entity may be a synonym, so it isn't compared with
+    its text."""
+    if not isinstance(example, dict) or not isinstance(example.get("text"), str):
+        raise place.refuse(f"expected an example with a text, got {shown(example)}")
+    entities = example.get("entities", [])
+    if not isinstance(entities, list) or not all(isinstance(entity, dict) for entity in entities):
+        raise place.refuse(f"entities: expected a list of entities, got {shown(entities)}")
+    json_spans = [[entity.get(key) for key in ("start", "end", "entity")] for entity in entities]
+    spans = spans_from_json(json_spans, example["text"], "entities", place)
+    return Task(example["text"], spans, extra={"intent": example.get("intent")})
+
+
+def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
+    """Read the examples of a file of YAML or Markdown.
+
+    path (Path): The file.
+    YIELDS (AnnotatedTask): Each example.
+    RAISES (CorpusError): If it isn't of this form.
+    """
+    lines = read_text(path).split("\n")
+    texts = _yaml_examples(path) if path.suffix in YAML_SUFFIXES else _markdown_examples(lines)
+    number = 1
+    for text in texts:
+        # YAML doesn't say on which line an example is. It is one of the next that have its text.
+        with suppress(StopIteration):
+            number = next(i for i in range(number, len(lines) + 1) if text in lines[i - 1])
+        place = FilePlace(path, number)
+        yield AnnotatedTask(place, text_key=None, task=_read_marked(text, place))
+
+
+def _yaml_examples(path: Path) -> Iterator[str]:
+    """Find the text of each example of an intent in YAML."""
+    begin = FilePlace(path, number=1)
+    try:
+        data = srsly.yaml_loads(read_text(path))
+    except (ValueError, RecursionError, TypeError, AttributeError, LookupError) as error:
+        raise begin.refuse(f"expected YAML: {error}") from None
+    items = data.get("nlu") if isinstance(data, dict) else None
+    if not isinstance(items, list):
+        raise begin.refuse(f"nlu: expected a list, got {shown(items)}")
+    for item in items:
+        if not isinstance(item, dict) or "intent" not in item:
+            continue  # synonyms, regular expressions and lookup tables
+        examples = item.get("examples")
+        if isinstance(examples, str):
+            yield from _marked_lines(examples.split("\n"))
+            continue
+        if not isinstance(examples, list):
+            raise begin.refuse(f"examples: expected lines with -, got {shown(examples)}")
+        for example in examples:
+            text = example.get("text") if isinstance(example, dict) else None
+            if not isinstance(text, str):
+                raise begin.refuse(f"examples: expected a text, got {shown(example)}")
+            yield text.strip().removeprefix("- ")
+
+
+def _markdown_examples(lines: list[str]) -> Iterator[str]:
+    """Find the text of each example of an intent in Markdown."""
+    section = ""
+    for line in lines:
+        match = SECTION.match(line)
+        if match is not None:
+            section = match[1]
+        elif section == "intent":
+            yield from _marked_lines([line])
+
+
+def _marked_lines(lines: list[str]) -> Iterator[str]:
+    """The text of each line that begins with "-"."""
+    for line in lines:
+        match = EXAMPLE.fullmatch(line)
+        if match is not None:
+            yield match[1]
+
+
+def _read_marked(marked: str, place: FilePlace) -> Task:
+    """Read a text in which entities are marked."""
+    text = ""
+    json_spans: list[list[Any]] = []
+    end = 0  # of the last entity
+    for match in ENTITY.finditer(marked):
+        text += marked[end : match.start()]
+        entity_text, label, json_entity = match.groups()
+        if json_entity is not None:
+            entity: Any = None
+            with suppress(ValueError, RecursionError):
+                entity = json.loads(json_entity)
+            if not isinstance(entity, dict):
+                raise place.refuse(f"expected an object of an entity, got {shown(json_entity)}")
+            label = entity.get("entity")
+        json_spans.append([len(text), len(text) + len(entity_text), label])
+        text += entity_text
+        end = match.end()
+    text += marked[end:]
+    return Task(text, spans_from_json(json_spans, text, "entities", place))
