@@ -54,9 +54,11 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
     """Also on a terminal that doesn't say its size, there are progress bars with totals, and
     colours. A warning is shown once, on one line, without its place in the code; here it is about
     "Ana ", which ends with white space. The output says that the model has one pass or two."""
-    text = "Ana  saw Rome. Bo left Rome. Ana left Rome."
-    task = json.dumps({"text": text, "spans": [[0, 4, "PER"], [9, 13, "LOC"]]})
-    (tmp_path / "train.jsonl").write_text(f"{task}\n" * 20)
+    lines: list[str] = []
+    for i in range(20):
+        text = f"Ana  saw Rome. Bo left Rome. Ana left Rome {i}."
+        lines.append(json.dumps({"text": text, "spans": [[0, 4, "PER"], [9, 13, "LOC"]]}))
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
     fit = [sys.executable, "-m", "spacy", "costner", "fit", "--train", "train.jsonl"]
 
     shown = run_on_terminal([*fit, "--lang", "xx", "--calibrate", "--output", "out"], tmp_path)

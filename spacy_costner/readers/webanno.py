@@ -147,9 +147,8 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     if not features_of_file:
         return None
     may_be_label: dict[str, bool] = {}
-    names_in_column: dict[
-        str, Path
-    ] = {}  # the names in a column of this number, and the first file
+    # The names of the features in the column with the number of the option, and the first file.
+    names_in_column: dict[str, Path] = {}
     column = options.tag_column
     for path, features in features_of_file.items():
         may_be_label |= {feature.name: feature.may_be_label for feature in features}
