@@ -18,6 +18,7 @@ FLOORS = [
         "doc_attributes",
         "docstrings",
         "ent_iob",
+        "label_colours",
         "locks",
         "metrics",
         "progress",

@@ -486,7 +486,7 @@ def objects_of(request: Mapping[str, Any], name: str) -> list[Any]:
         value = request.get(name)
     if isinstance(value, dict):
         value = [value]
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not value:
         raise SessionError(f"{name}: expected an object with an id, got {shown(value)}")
     for item in value:
         id_of(item, name)  # raises an error if it has none
