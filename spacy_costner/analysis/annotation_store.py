@@ -314,8 +314,8 @@ class AnnotationStore:
         """
         for path in self.folder.glob(f"{WORKING}*"):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (TEXTS_FILE, SETTINGS_FILE, TRAIN_FILE, MEASURE_FILE, *others):
-            clear(self.folder / path)
+        for name in (TEXTS_FILE, SETTINGS_FILE, TRAIN_FILE, MEASURE_FILE, *others):
+            clear(self.folder / name)
 
     def accepted(self, *, is_measuring: bool) -> list[Answer]:
         """The answers with annotation, of texts that measure or of the others."""
