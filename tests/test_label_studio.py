@@ -185,6 +185,14 @@ def test_what_was_told_while_the_server_was_down_comes_with_the_tasks(
     assert not answers
 
 
+def test_ids_of_annotations_alone_keep_their_answers(backend: LabelStudioBackend) -> None:
+    """The annotation 107 is there, the annotation 108 was deleted."""
+    for annotation_id in (107, 108):
+        backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], id=annotation_id))
+    predict_task(backend, "2026-01-01T12:00:00Z", 107)
+    assert [*backend.session.store.answers] == ["task-7-annotation-107"]
+
+
 def test_an_answer_that_another_request_removes_meanwhile_is_no_error(
     backend: LabelStudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
