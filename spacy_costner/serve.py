@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote, unquote_to_bytes
 
 from .analysis.annotation_session import (
+    ENOUGH_MEASURING,
     AnnotationSession,
     Proposal,
     ProposedSpan,
@@ -22,6 +23,7 @@ from .analysis.annotation_session import (
 )
 from .analysis.annotation_store import SessionError, field
 from .analysis.label_studio import LabelStudioBackend
+from .label_colours import label_colours
 from .pages import render
 from .readers.files import SHOWN, SURROGATE, shown
 
@@ -308,7 +310,11 @@ class Handlers:
     async def page(self, request: Request) -> Response:
         """The page on which people annotate. It is not kept by the browser, as it has the labels of
         this session, and no other page may show it in a frame."""
-        data = {"labels": self.session.labels}
+        data = {
+            "labels": self.session.labels,
+            "colours": label_colours(self.session.labels),
+            "enough_measuring": ENOUGH_MEASURING,
+        }
         html = render("serve.html", data=data, folder=str(self.session.store.folder))
         headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
         return HTMLResponse(html, headers=headers)

@@ -173,8 +173,9 @@ def hostile_request(rng: random.Random) -> tuple[str, str, Any, dict[str, str]]:
         span = {"start": rng.choice([0, -1, 10**30]), "end": rng.choice([1, 0]), "label": markup}
         return "POST", "/answer", {"key": rng.choice(["text-0", markup]), "spans": [span]}, {}
     if kind == 6:  # values of other types
-        value = rng.choice([None, True, 1e308, [], {}, markup, [[1]], {"id": markup}])
+        value = rng.choice([None, True, 1e308, [], {}, markup, "\ud800", [[1]], {"id": markup}])
         names = ["key", "spans", "tasks", "label_config", "schema", "task", "annotation"]
+        names += ["annotations", "project", "action"]
         body = {name: value for name in rng.sample(names, 4)}
         if path == "/webhook":
             body["action"] = "ANNOTATION_CREATED"

@@ -20,6 +20,7 @@ FLOORS = [
         "docstrings",
         "ent_iob",
         "equal_texts",
+        "label_colours",
         "locks",
         "metrics",
         "progress",

@@ -1,6 +1,8 @@
 """A session as a backend of Label Studio: its requests, as version 1.23 sends them."""
 
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from spacy_costner.analysis.annotation_session import AnnotationSession, SessionError
 from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
 from spacy_costner.analysis.label_studio import NAME, LabelStudioBackend, read_labeling_config
+from spacy_costner.cli.output import errors_shown
 from spacy_costner.readers import TaskSpan
 
 from .support.annotation import LABELS, LANG, NAMES, TOWNS, make_texts
@@ -180,6 +183,14 @@ def test_what_was_told_while_the_server_was_down_comes_with_the_tasks(
 
     predict_task(backend, "2026-01-01T12:00:00Z")
     assert not answers
+
+
+def test_ids_of_annotations_alone_keep_their_answers(backend: LabelStudioBackend) -> None:
+    """The annotation 107 is there, the annotation 108 was deleted."""
+    for annotation_id in (107, 108):
+        backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], id=annotation_id))
+    predict_task(backend, "2026-01-01T12:00:00Z", 107)
+    assert [*backend.session.store.answers] == ["task-7-annotation-107"]
 
 
 def test_an_answer_that_another_request_removes_meanwhile_is_no_error(
@@ -441,6 +452,25 @@ def test_an_answer_that_cannot_be_saved_is_in_the_status(backend: LabelStudioBac
     predict_task(backend, "2026-01-01T11:00:00Z", {"id": 107, "result": result(TO_TRAIN[0])})
     assert backend.session.status()["unsaved"] == 0
     assert [*backend.session.store.answers] == ["task-7-annotation-107"]
+
+
+@pytest.mark.filterwarnings("default:not saved")
+def test_an_answer_that_cannot_be_saved_is_named_on_the_terminal(
+    backend: LabelStudioBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server answers requests in threads."""
+
+    def send() -> None:
+        """Send an annotation without results."""
+        with suppress(SessionError):
+            backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], result=None))
+
+    with errors_shown():
+        thread = Thread(target=send)
+        thread.start()
+        thread.join()
+    line = "Warning: not saved: annotation 107 of task 7: result: expected list, got None"
+    assert capsys.readouterr().err == f"{line}\n"
 
 
 def test_of_several_annotations_those_that_can_be_saved_are(backend: LabelStudioBackend) -> None:

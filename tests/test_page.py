@@ -21,7 +21,8 @@ from spacy.language import Language
 
 from spacy_costner.analysis.web_model import make_web_model
 from spacy_costner.bundling import MODULES, bundle, module_names
-from spacy_costner.cli.page import label_colours, ner_page, save_module
+from spacy_costner.cli.page import ner_page, save_module
+from spacy_costner.label_colours import label_colours
 from spacy_costner.pages import source_hash
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers import read_tasks
@@ -271,6 +272,34 @@ def test_labels_have_the_colours_of_displacy() -> None:
     assert colours["loc"] == DEFAULT_LABEL_COLORS["LOC"]
     assert len(set(colours.values())) == 5
     assert len(label_colours([f"L{i}" for i in range(50)])) == 50
+
+
+def test_the_text_of_entities_can_be_read_on_the_colours_of_displacy() -> None:
+    """A contrast of 4.5 is what the Web Content Accessibility Guidelines ask for, 1.4.3."""
+    css = (MODULES.parent / "templates" / "page.css").read_text("utf8")
+    ink = re.search(r"mark\.entity \{[^}]*[ ;{]color: (#[0-9a-f]{6})", css)
+    assert ink is not None
+    for colour in {*DEFAULT_LABEL_COLORS.values(), "#dddddd"}:
+        assert contrast(ink[1], colour) >= 4.5, colour
+
+
+def contrast(colour: str, other: str) -> float:
+    """The contrast of two colours, such as #1c2733: from 1 to 21.
+
+    (L1 + .05) / (L2 + .05), L1 >= L2, with the relative luminance L of sRGB: WCAG 2.2.
+    """
+    luminances: list[float] = []
+    for value in (colour, other):
+        digits = value.removeprefix("#")
+        if len(digits) == 3:
+            digits = "".join(2 * digit for digit in digits)
+        linear: list[float] = []
+        for byte in bytes.fromhex(digits):
+            share = byte / 255
+            linear.append(share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
+        luminances.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    darker, lighter = sorted(luminances)
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 @pytest.mark.slow

@@ -218,6 +218,7 @@ TASK_WITH_ANNOTATION = {
     **SAVED_BY_WEBHOOK["task"],
     "annotations": [SAVED_BY_WEBHOOK["annotation"]],
 }
+SAVED_SEVERAL = {**SAVED_BY_WEBHOOK, "annotations": [SAVED_BY_WEBHOOK["annotation"]]}
 ANSWER = {"key": "text-0", "version": 0, "spans": [{"start": 1, "end": 2, "label": "PER"}]}
 PREDICT = {"label_config": CONFIG, "tasks": [TASK_WITH_ANNOTATION]}
 DELETED = {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 1}]}
@@ -244,8 +245,8 @@ FIELDS: list[tuple[str, dict[str, Any], str, set[str]]] = [
     ("predict", PREDICT, "tasks.0.data", NOTHING),
     ("predict", PREDICT, "tasks.0.data.sentence", {"text"}),
     ("predict", PREDICT, "tasks.0.updated_at", {"null", "text"}),
-    ("predict", PREDICT, "tasks.0.annotations", {"null", "list"}),
-    ("predict", PREDICT, "tasks.0.annotations.0", NOTHING),
+    ("predict", PREDICT, "tasks.0.annotations", {"null", "list", "list of numbers"}),
+    ("predict", PREDICT, "tasks.0.annotations.0", {"number"}),
     ("predict", PREDICT, "tasks.0.annotations.0.id", {"number"}),
     ("predict", PREDICT, "tasks.0.annotations.0.updated_at", ANY),
     ("predict", PREDICT, "tasks.0.annotations.0.result", ANY),
@@ -254,7 +255,7 @@ FIELDS: list[tuple[str, dict[str, Any], str, set[str]]] = [
     ("webhook", SAVED_BY_WEBHOOK, "task.id", {"number"}),
     ("webhook", SAVED_BY_WEBHOOK, "task.data", NOTHING),
     ("webhook", SAVED_BY_WEBHOOK, "task.data.sentence", {"text"}),
-    ("webhook", SAVED_BY_WEBHOOK, "annotation", {"list"}),
+    ("webhook", SAVED_BY_WEBHOOK, "annotation", NOTHING),
     ("webhook", SAVED_BY_WEBHOOK, "annotation.id", {"number"}),
     ("webhook", SAVED_BY_WEBHOOK, "annotation.updated_at", {"null", "text"}),
     ("webhook", SAVED_BY_WEBHOOK, "annotation.was_cancelled", ANY),
@@ -267,13 +268,13 @@ FIELDS: list[tuple[str, dict[str, Any], str, set[str]]] = [
     ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.end", {"number"}),
     ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.labels", {"text"}),
     ("webhook", SAVED_BY_WEBHOOK, "annotation.result.0.value.text", ANY),
-    ("webhook", {**SAVED_BY_WEBHOOK, "annotations": []}, "annotations", {"null", "list"}),
+    ("webhook", SAVED_SEVERAL, "annotations", {"null"}),
     ("webhook", SAVED_BY_WEBHOOK, "project", {"object"}),
     ("webhook", SAVED_BY_WEBHOOK, "project.label_config", NOTHING),
-    ("webhook", DELETED, "annotations", {"list"}),
+    ("webhook", DELETED, "annotations", NOTHING),
     ("webhook", DELETED, "annotations.0", NOTHING),
     ("webhook", DELETED, "annotations.0.id", {"number"}),
-    ("webhook", DELETED_TASKS, "tasks", {"list"}),
+    ("webhook", DELETED_TASKS, "tasks", NOTHING),
     ("webhook", DELETED_TASKS, "tasks.0.id", {"number"}),
 ]
 """Each field of each request: the address, a right request, the names and numbers on the way to the

@@ -9,6 +9,7 @@ import pytest
 
 from spacy_costner.analysis.annotation_session import AnnotationSession
 from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.label_colours import label_colours
 from spacy_costner.pages import probability
 
 from .support.annotation import LANG, NAMES, TOWNS, make_texts
@@ -108,7 +109,8 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         tab.open(address)
         tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
         tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
-        assert tab.run("Number(byId('f').textContent)") > 90
+        assert tab.run("byId('f').textContent") == "from 30 texts on"  # six measure
+        assert tab.run("byId('curve').hidden")
         # The text that stands there may have been proposed by the model before this one.
         tab.open(address)
         tab.wait(SHOWN)
@@ -158,6 +160,68 @@ def test_shift_selects_several_words_and_arrows_choose_a_label(page: Browser) ->
     page.press(" ")
     assert entities(page) == [(1, 4, "LOC")]
     assert page.run("document.querySelector('[aria-pressed=true]').textContent") == "2 LOC"
+
+
+def test_f_is_shown_from_30_texts_on(page: Browser) -> None:
+    """With its curve, as soon as two models were measured."""
+    point = "{n_texts: 20, n_measured: 30, f: null, expected_f: 0.5, seconds: 1}"
+    for n_measured, points, shown_f, is_hidden in (
+        (29, f"{{...{point}}}, {{...{point}}}", "from 30 texts on", True),
+        (30, f"{{...{point}}}, {{...{point}, f: 0.75}}", "75.0", True),
+        (31, f"{{...{point}, f: 0.5}}, {{...{point}, f: 0.75}}", "75.0", False),
+        (32, "", "\N{EN DASH}", True),
+    ):
+        page.run(
+            "ask('status').then((status) => "
+            f"showStatus({{...status, measured: {n_measured}, points: [{points}]}}))"
+        )
+        page.wait(f"byId('measured').textContent.startsWith('{n_measured} of')")
+        assert page.run("byId('f').textContent") == shown_f
+        assert page.run("byId('curve').hidden") is is_hidden
+
+
+def test_answers_that_cannot_be_saved_are_shown(page: Browser) -> None:
+    page.run(
+        "ask('status').then((status) => showStatus("
+        "{...status, problem: 'training: x', unsaved: 2, unsaved_problems: ['a', 'b <b>']}))"
+    )
+    page.wait("byId('problem').textContent.includes('not saved')")
+    assert page.run("byId('problem').textContent") == "training: x\n2 not saved: b <b>"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_entities_have_the_colours_of_their_labels(dark: bool, page: Browser) -> None:
+    """The text on them is dark in both colour schemes. Proposals are lighter. Labels that the
+    session no longer has are grey."""
+    page.open(page.run("location.href"), dark=dark)
+    page.wait(SHOWN)
+    page.run(
+        "spans = [{start: 0, end: 1, label: 'PER', prob: null},"
+        " {start: 1, end: 2, label: 'LOC', prob: 0.5}, {start: 2, end: 3, label: 'X', prob: null}];"
+        " draw()"
+    )
+    backgrounds = page.run(
+        "[...document.querySelectorAll('mark')]"
+        ".map((mark) => getComputedStyle(mark).backgroundColor)"
+    )
+    colours = label_colours(["PER", "LOC"])
+    assert page.run("data.colours") == colours
+    swatches = page.run(
+        "[...document.querySelectorAll('#labels .swatch')]"
+        ".map((swatch) => getComputedStyle(swatch).backgroundColor)"
+    )
+    assert swatches == [rgb(colours["PER"]), rgb(colours["LOC"])]
+    assert backgrounds[0] == rgb(colours["PER"]) and backgrounds[2] == rgb("#dddddd")
+    assert backgrounds[1] not in (rgb(colours["LOC"]), backgrounds[0])
+    for selector in ("mark", "mark .label", "mark .label i", "mark button"):
+        element = f"document.querySelector({selector!r})"
+        assert page.run(f"getComputedStyle({element}).color") == "rgb(28, 39, 51)", selector
+
+
+def rgb(colour: str) -> str:
+    """A colour such as #7aecec, as a browser writes it."""
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return f"rgb({red}, {green}, {blue})"
 
 
 def test_probabilities_are_rounded_as_in_other_pages(page: Browser) -> None:

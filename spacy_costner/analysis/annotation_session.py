@@ -567,7 +567,7 @@ class AnnotationSession:
         the training at the start of a session that goes on doesn't count twice."""
         if self.store.history:
             last = self.store.history[-1]
-            if (last["n_texts"], last["n_measured"]) == (point.n_texts, point.n_measured):
+            if (last.get("n_texts"), last.get("n_measured")) == (point.n_texts, point.n_measured):
                 return
         with self._lock:
             self.store.add_to_history(asdict(point))

@@ -256,7 +256,7 @@ class AnnotationStore:
         RAISES (OSError): If it can't be written. The files then are as before.
         """
         meta = {**meta, "key": key}
-        if is_measuring and self._is_drawn(key):
+        if is_measuring and self._was_drawn(key):
             addition_number = OF_LABEL_STUDIO
             if key in self.texts:
                 addition_number = self.texts[key].addition_number
@@ -288,7 +288,7 @@ class AnnotationStore:
         """The file of the answers to texts that measure, or of the others."""
         return self._measure_file if is_measuring else self._train_file
 
-    def _is_drawn(self, key: str) -> bool:
+    def _was_drawn(self, key: str) -> bool:
         """Whether a text that measures was drawn to do so. It wasn't if somebody has moved the
         answer to a text of the session to the file of those that measure."""
         return key not in self.texts or self.texts[key].is_measuring
@@ -314,8 +314,8 @@ class AnnotationStore:
         """
         for path in self.folder.glob(f"{WORKING}*"):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (TEXTS_FILE, SETTINGS_FILE, TRAIN_FILE, MEASURE_FILE, *others):
-            clear(self.folder / path)
+        for name in (TEXTS_FILE, SETTINGS_FILE, TRAIN_FILE, MEASURE_FILE, *others):
+            clear(self.folder / name)
 
     def accepted(self, *, is_measuring: bool) -> list[Answer]:
         """The answers with annotation, of texts that measure or of the others."""

@@ -216,7 +216,9 @@ class LabelStudioBackend:
         history = self.session.store.history
         if not history:
             return "no model yet"
-        return f"{history[-1]['n_texts']} texts, {history[-1]['n_measured']} measure"
+        # Somebody may have edited the history.
+        n_texts, n_measured = history[-1].get("n_texts"), history[-1].get("n_measured")
+        return f"{n_texts} texts, {n_measured} measure"
 
     def setup(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Connect a project: its labels become those of the session.
@@ -410,10 +412,12 @@ class LabelStudioBackend:
             updated_at = time_of(text_or_none(task, UPDATED_AT))
             keys_of_annotations: set[str] = set()
             for annotation in field(task, "annotations", list):
-                id_of(annotation, "annotation")
-                key = answer_key(task, annotation)
+                is_id = type(annotation) is int  # A task may have the ids of its annotations alone.
+                record = {"id": annotation} if is_id else annotation
+                id_of(record, "annotation")  # raises an error if it has none
+                key = answer_key(task, record)
                 keys_of_annotations.add(key)
-                if not self._is_new(key, annotation):
+                if is_id or not self._is_new(key, annotation):
                     continue
                 try:
                     self._save(task, annotation, interface)
@@ -486,7 +490,7 @@ def objects_of(request: Mapping[str, Any], name: str) -> list[Any]:
         value = request.get(name)
     if isinstance(value, dict):
         value = [value]
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not value:
         raise SessionError(f"{name}: expected an object with an id, got {shown(value)}")
     for item in value:
         id_of(item, name)  # raises an error if it has none

@@ -6,16 +6,12 @@ words had in the training docs."""
 
 import gzip
 from base64 import b64encode
-from collections.abc import Iterable
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from markupsafe import Markup
-from spacy.displacy.render import DEFAULT_LABEL_COLORS
-from spacy.util import registry
 from typer import Option
 
 from ..analysis.loading import load_pipeline
@@ -23,6 +19,7 @@ from ..analysis.predictions import find_components
 from ..analysis.reporting import MISS_COSTS
 from ..analysis.web_model import WebModel, make_web_model
 from ..bundling import MODULES, bundle, module_names
+from ..label_colours import label_colours
 from ..pages import number, render
 from ..pipeline.promises import Promise
 from ..saving import check_file, save_file, save_text
@@ -34,9 +31,6 @@ from .promises import promise_text
 MODEL_FILE = "model.bin"
 EXAMPLES = ("index.html", "example.mjs", "package.json")
 """What a module folder has beside the modules: how to use them in a page and in Node."""
-
-SYNONYMS = {"PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
-"""Labels that have the colour of another one in displaCy."""
 
 
 @command(make_web_model, options={"keep_memory": Option("--memory/--no-memory")})
@@ -139,30 +133,6 @@ def decoding_text(info: dict[str, Any]) -> str:
     if info["bias"]:
         return f"the best path, with a bias of {info['bias']:g}"
     return "the best path"
-
-
-def label_colours(labels: Iterable[str]) -> dict[str, str]:
-    """The colour of each label, as displaCy has it, with what packages have registered. A label
-    that displaCy doesn't know has the next of its colours that no other label has. If these are
-    used up, they are used again."""
-    displacy_colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
-    for registered in registry.displacy_colors.get_all().values():
-        # A package registers its colours, or a function that returns them.
-        displacy_colours.update(registered() if callable(registered) else registered)
-
-    colours: dict[str, str] = {}
-    labels_without_colour: list[str] = []
-    for label in labels:
-        name = SYNONYMS.get(label, label).upper()
-        if name in displacy_colours:
-            colours[label] = displacy_colours[name]
-        else:
-            labels_without_colour.append(label)
-
-    distinct_colours = list(dict.fromkeys(displacy_colours.values()))
-    unused_colours = [colour for colour in distinct_colours if colour not in colours.values()]
-    colours.update(zip(labels_without_colour, cycle(unused_colours or distinct_colours)))
-    return colours
 
 
 def published_text(web_model: WebModel) -> str:
