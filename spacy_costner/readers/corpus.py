@@ -89,7 +89,7 @@ def read_docs(
         if info is None:
             for problem in file_info.problems:
                 warnings.warn(problem.as_text(), stacklevel=2)
-    alignment.check(nlp.lang)
+    alignment.check(nlp.lang or "xx")
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
