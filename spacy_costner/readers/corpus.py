@@ -113,7 +113,7 @@ def read_docs(
     if info is None:
         for problem in corpus_info.problems:
             warnings.warn(problem.as_text(), stacklevel=2)
-    alignment.check(nlp.lang)
+    alignment.check(nlp.lang or "xx")
 
 
 def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
