@@ -237,7 +237,9 @@ def compare_tagging(taggers: dict[str, Tagger]) -> None:
     # Only a pipeline has a tokenizer.
     pipelines = {name: tag.args[0] for name, tag in taggers.items() if isinstance(tag, partial)}
     texts = [" ".join(words) for words in words_of_docs]
-    text_taggers = {name: partial(pipe_texts, nlp) for name, nlp in pipelines.items()}
+    text_taggers: dict[str, Callable[..., object]] = {
+        name: partial(pipe_texts, nlp) for name, nlp in pipelines.items()
+    }
     timed = compare(text_taggers, ours, TURNS, prepare=lambda name: texts)
     n_tokens = sum(len(NLP.make_doc(text)) for text in texts)
     print_speeds("tagging, from text", timed, n_tokens)

@@ -49,9 +49,28 @@ def scores(doc: Doc, key: str = "confidence") -> list[float]:
 # Confidence
 
 
-def test_confidence_is_off_unless_asked_for(unsure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Underscore, "span_extensions", {})
+def test_confidence_is_on_unless_it_is_turned_off(unsure: Path) -> None:
+    """The pipeline was made without the setting."""
     doc = load(unsure)(TEXT)
+    assert [ent._.confidence for ent in doc.ents] == scores(doc)
+    assert doc.ents and all(0 < prob < 1 for prob in scores(doc))
+
+
+def test_a_pipeline_that_was_saved_without_confidence_stays_without(
+    unsure: Path, tmp_path: Path
+) -> None:
+    load(unsure, confidence=None).to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    assert nlp.config["components"]["ner"]["confidence"] is None
+    assert ents(nlp(TEXT)) == ents(load(unsure)(TEXT))
+    assert not nlp(TEXT).spans
+
+
+def test_without_confidence_a_warning_says_so(
+    unsure: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Underscore, "span_extensions", {})
+    doc = load(unsure, confidence=None)(TEXT)
     assert doc.ents
     assert not doc.spans
 
@@ -64,7 +83,7 @@ def test_confidence_is_off_unless_asked_for(unsure: Path, monkeypatch: pytest.Mo
 
 def test_an_extension_of_that_name_stays_where_confidence_is_off(unsure: Path) -> None:
     Span.set_extension("confidence", default="theirs")
-    doc = load(unsure)(TEXT)
+    doc = load(unsure, confidence=None)(TEXT)
     assert {ent._.confidence for ent in doc.ents} == {"theirs"}
 
 

@@ -1,6 +1,7 @@
 """The component as spaCy's users meet it."""
 
 import pickle
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from spacy.training import Example
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain
+from spacy_costner.pipeline.annotations import Confidence
 
 from . import oracle
 from .support.batches import single
@@ -69,7 +71,8 @@ def test_a_pipeline_learns_the_training_texts(loss: dict[str, Any], scheme: str)
 
 
 def test_settings_that_a_config_leaves_out_have_these_values() -> None:
-    """A config that was saved before there was a setting still means what it meant then."""
+    """A config that was saved before there was a setting still means what it meant then, but for
+    confidences, which are on."""
     nlp = spacy.blank("xx")
     nlp.add_pipe("cost_sensitive_ner")
     config = nlp.get_pipe_config("cost_sensitive_ner")
@@ -84,7 +87,7 @@ def test_settings_that_a_config_leaves_out_have_these_values() -> None:
         "own_labels": None,
         "filter_spans": False,
         "sentence_boundaries": False,
-        "confidence": None,
+        "confidence": {"@misc": "spacy_costner.Confidence.v1", **asdict(Confidence())},
         "learn_rate_factor": 1.0,
     }
 
@@ -110,6 +113,9 @@ def test_examples_without_entities_are_refused() -> None:
     batch = [Example.from_dict(nlp.make_doc("Nothing here"), {"entities": []})]
     with pytest.raises(ValueError, match=r"ner: labels: expected at least one"):
         nlp.initialize(lambda: batch)
+    # `spacy assemble` initializes without examples.
+    with pytest.raises(ValueError, match=r"without training, set source in \[components.ner\]"):
+        nlp.initialize()
 
 
 @pytest.mark.parametrize("label", ["", 3, None, "!PERSON"])
@@ -446,6 +452,27 @@ def test_costs_are_saved_with_the_model(tmp_path: Path) -> None:
     assert loss == expected
     with pytest.raises(ValueError, match=r"HierarchicalCost: tree: .*tree\.json"):
         ner.add_label("GPE")
+
+
+OF_OTHERS: dict[str, dict[str, Any]] = {
+    "parser": {
+        "@architectures": "spacy.TransitionBasedParser.v2",
+        "state_type": "ner",
+        "extra_state_tokens": False,
+        "hidden_width": 8,
+        "maxout_pieces": 2,
+        "use_upper": False,
+    },
+    "softmax": {"@architectures": "spacy.Tagger.v2"},
+}
+"""Architectures of other components, by what their models are called."""
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_an_architecture_of_another_component_is_refused(name: str) -> None:
+    model = {**OF_OTHERS[name], "nO": None, "tok2vec": SMALL["model"]["tok2vec"]}
+    with pytest.raises(ValueError, match=f"ner: model: expected an architecture .* got .*{name}"):
+        pipeline(model=model)
 
 
 @pytest.mark.parametrize("n_tags", [3, -1])

@@ -392,7 +392,7 @@ def test_sections_have_comments_and_lines_are_short(model: Any, loss: str) -> No
     lines = text[text.index("[paths]") :].splitlines()
     assert max(len(line) for line in lines) <= 105
     sections = ["paths", "system", "nlp", "training", "training.score_weights", "components.ner"]
-    for part in ("loss", "decoding", "scorer", "scorer.cost", "model"):
+    for part in ("loss", "decoding", "scorer", "scorer.cost", "confidence", "model"):
         sections.append(f"components.ner.{part}")
     if "," in loss:
         sections += ["components.ner.loss.*.first", "components.ner.loss.*.then"]

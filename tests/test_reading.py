@@ -148,7 +148,7 @@ def test_commands_that_measure_read_as_spacy_does(
 
     expected = expected_docs(folder / "dev.spacy", file_tokens)
     if command == "fit" and not file_tokens:
-        # Then it measures the docs with the sentence starts of the annotation, for its note.
+        # Then it measures the docs with the sentence starts of a sentencizer, for its note.
         with_starts = seen[len(expected) :]
         assert all(any(starts[1:]) for _, starts in with_starts)
         assert [words for words, _ in with_starts] == [words for words, _ in expected]
@@ -309,7 +309,7 @@ def test_fit_trains_the_same_weights_from_columns_and_from_spacys_format(
     assert (weights["columns"] != weights["uncut"]).any()
 
 
-def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
+def test_fit_scores_docs_with_a_sentencizer_where_no_component_sets_sentence_starts(
     folder: Path, tmp_path: Path
 ) -> None:
     """A note has both scores. `check` has a warning for both corpora."""
@@ -318,11 +318,13 @@ def test_fit_scores_docs_with_the_sentence_starts_that_no_component_sets(
     nlp = spacy.load(tmp_path / "model-best")
     f = {}
     for has_starts in (False, True):
-        examples = make_reader(dev, sentences=has_starts)(nlp)
+        if has_starts:
+            nlp.add_pipe("sentencizer", before="ner")
+        examples = make_reader(dev, sentences=False)(nlp)
         f[has_starts] = 100 * nlp.evaluate(list(examples))["ents_f"]
     note = (
         f"note: {dev}: F {f[False]:.2f} without sentence starts, as no component before ner sets "
-        f"them, and {f[True]:.2f} with those of the annotation"
+        f"them, and {f[True]:.2f} with those of spaCy's sentencizer"
     )
     assert result.output.count(note) == 1
     messages = [finding.message for finding in check(folder / "config.cfg").findings]

@@ -106,8 +106,7 @@ STARTS = frozenset(("token.is_sent_start", "doc.sents"))
 
 NO_STARTS = (
     "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
-    "with and without them, and measured without. `fit` prints both scores. A senter, sentencizer "
-    "or parser would set them"
+    "with and without them, and measured without. `fit` prints the score with a sentencizer, too"
 )
 
 LOST_SPANS = (

@@ -110,7 +110,7 @@ def register(confidence: Confidence) -> None:
     if getter is not confidence_of:
         raise ValueError(
             "spacy_costner.Confidence: extension: expected a name that no other extension of "
-            f"Span has, got {name!r}"
+            f"Span has, got {name!r}: set another one in [components.NAME.confidence]"
         )
 
 
@@ -155,10 +155,10 @@ def confidence_of(span: Span) -> float | None:
     prob = prob_of(span)
     if prob is None and not scored_groups(span.doc):
         warn_once(
-            "confidence: None, as the doc has no probabilities. A cost_sensitive_ner writes them "
-            "if its config has the block [components.NAME.confidence] with @misc = "
-            '"spacy_costner.Confidence.v1", or after `calibrate`. Copies by Doc.from_docs, as_doc '
-            "and to_json don't have them"
+            "confidence: None, as the doc has no probabilities. A cost_sensitive_ner writes them, "
+            "unless its config has confidence = null instead of the block "
+            '[components.NAME.confidence] with @misc = "spacy_costner.Confidence.v1". Copies by '
+            "Doc.from_docs, as_doc and to_json don't have them"
         )
     return prob
 

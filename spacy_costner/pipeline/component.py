@@ -96,6 +96,7 @@ DEFAULT_CONFIG: dict[str, Any] = {
     },
     "loss": {"@losses": "spacy_costner.Sequential.v1"},
     "decoding": {"@misc": "spacy_costner.ViterbiDecoding.v1"},
+    "confidence": {"@misc": "spacy_costner.Confidence.v1"},
     "scorer": {"@scorers": "spacy.ner_scorer.v1"},
 }
 
@@ -134,7 +135,7 @@ class CostSensitiveNER(TrainablePipe):
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
         `own_labels` or `filter_spans` are set without a `spans_key`, the confidence has a name
         that is taken (see `set_confidence`), the factor is not above 0 or not for the model, or
-        the model has a number of tags.
+        the model has a number of tags or doesn't score tags.
     """
 
     cfg: Cfg
@@ -158,6 +159,7 @@ class CostSensitiveNER(TrainablePipe):
         confidence: Confidence | None = None,
         learn_rate_factor: float = 1.0,
     ) -> None:
+        check_architecture(model, name)
         n_tags = model.maybe_get_dim("nO")
         if n_tags is not None:
             # A saved pipeline whose config has a number here could not be loaded again.
@@ -425,7 +427,8 @@ class CostSensitiveNER(TrainablePipe):
         if not self.labels:
             raise ValueError(
                 f"{self.name}: labels: expected at least one, from the entities of the training "
-                f"data or from [initialize.components.{self.name}] labels, got none"
+                f"data or from [initialize.components.{self.name}] labels, got none. To assemble "
+                f"without training, set source in [components.{self.name}] to a trained pipeline"
             )
 
         # Settings that don't fit the labels are refused before anything is trained.
@@ -1190,6 +1193,21 @@ make_cost_sensitive_ner = Language.factory(
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
     func=CostSensitiveNER,
 )
+
+
+def check_architecture(model: Model, name: str) -> None:
+    """Check that a model may be one that scores tags. Another one would fail in training only.
+
+    model (Model): The model.
+    name (str): The name of the component, for errors.
+    RAISES (ValueError): If its output can't be resized to the number of tags, or if it is the model
+        of spaCy's `ner`, whose output are the moves of a parser.
+    """
+    if "resize_output" not in model.attrs or model.name == "parser_model":
+        raise ValueError(
+            f"{name}: model: expected an architecture that scores the tags of a chain, such as "
+            f"spacy_costner.LinearChainCRF.v1, got the model {model.name!r}"
+        )
 
 
 def refuse_doc(docs: Iterable[Doc]) -> None:
