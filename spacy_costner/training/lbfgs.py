@@ -215,9 +215,9 @@ class TotalLoss:
         sums = self._zero_gradient()
         # One batch after another, so that the scores of only one batch are in memory.
         for batch, scores in zip(self.batches, self.score(vector)):
-            # A loss may keep counts of earlier batches. Forget them: they depend on the weights, but
-            # the gradient of a batch takes them as constants. So the value of a ratio is the
-            # weighted mean of a ratio in each segmentation.
+            # A loss may keep counts of earlier batches. The gradient takes them as constants, but
+            # they depend on the weights. Without them, the value of a ratio is the weighted mean of
+            # a ratio in each segmentation.
             loss.forget()
             # The second value would make a mean of the loss. Here it is a sum.
             result, _ = self.objective.evaluate(batch.targets, scores, Progress())
