@@ -329,7 +329,7 @@ def digest_of(source: BaseVectors) -> str:
 
     digest = hashlib.blake2b(repr(settings).encode("utf8"), digest_size=16)
     for array in (table, keys[order], rows[order]):
-        digest.update(array)
+        digest.update(array.data)
     return digest.hexdigest()
 
 
