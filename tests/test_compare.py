@@ -561,8 +561,10 @@ def test_what_one_seed_wins_and_the_other_loses_is_no_difference() -> None:
     first = [finished("a", *POOR), finished("a", *GOOD, seed=1)]
     swapped = [finished("b", *GOOD), finished("b", *POOR, seed=1)]
     rows = summarise([*first, *swapped], n_samples=50)
-    # value, low, high, p
-    assert rows[1].differences["ents_f"] == pytest.approx((0.0, 0.0, 0.0, 1.0))
+    difference = rows[1].differences["ents_f"]
+    assert difference.value == pytest.approx(0)
+    # The scores of the seeds differ, so that those of other seeds may.
+    assert difference.low < 0 < difference.high and difference.p > 0.9
 
 
 def f_score_of(docs: list[list[float]]) -> float:

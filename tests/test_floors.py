@@ -16,6 +16,7 @@ FLOORS = [
     {
         "bundling",
         "caching",
+        "compression",
         "doc_attributes",
         "docstrings",
         "ent_iob",

@@ -1,7 +1,9 @@
 """Linear models are saved small, and predict what they predicted when they were evaluated."""
 
 import base64
+import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,8 @@ from spacy_costner.ml.slimming import (
     slim_down,
     unpack_rows,
 )
-from spacy_costner.pipeline.serialization import save_model, sign
-from spacy_costner.training.known_text import unpack_ids
+from spacy_costner.pipeline.serialization import load_model, save_model, sign
+from spacy_costner.training.known_text import PACKED, unpack_ids
 
 from .support.linear import HYBRID, SPARSE, found_names
 from .support.old_models import pack_up_to_0_3, weights_up_to_0_3
@@ -212,9 +214,9 @@ def test_equal_rows_are_saved_once() -> None:
             {"used": pack(numpy.asarray([0, 1, 9]))},
             "expected ascending numbers of rows, from 0 to 8",
         ),
-        ({"used": pack(numpy.asarray([0, 1]))}, "expected one of 3 rows for each of 2"),
+        ({"used": pack(numpy.asarray([0, 1]))}, "expected at most 8 bytes"),
         ({"row_ids": pack(numpy.asarray([0, 1, 3]))}, "expected one of 3 rows for each of 3"),
-        ({"numbers": b"x"}, "while decompressing"),
+        ({"numbers": b"x"}, "incomplete or truncated"),
     ],
 )
 def test_damaged_rows_are_refused(damage: dict[str, Any], message: str) -> None:
@@ -237,6 +239,53 @@ def test_numbers_survive_packing(values: numpy.ndarray) -> None:
     numpy.testing.assert_array_equal(unpack(pack(values)), values)
     hashes = values.view("uint32")
     numpy.testing.assert_array_equal(unpack_hashes(pack_hashes(hashes)), hashes)
+
+
+BOMB = zlib.compress(bytes(1 << 28), level=9)
+"""The compressed form of 256 MB, in 260 kB."""
+
+HOSTILE: dict[str, Callable[[], Any]] = {
+    "numbers": lambda: unpack(b"n" + BOMB),
+    "differences": lambda: unpack(b"d" + BOMB),
+    "up to 0.3.0": lambda: unpack(BOMB),
+    "hashes": lambda: unpack_hashes(b"d" + BOMB),
+    "raw text": lambda: unpack_ids(PACKED + base64.b64encode(b"d" + BOMB).decode("ascii")),
+    "rows": lambda: unpacked({**pack_rows(numpy.ones((9, N_TAGS))), "used": b"d" + BOMB}, 9),
+    "row ids": lambda: unpacked({**pack_rows(numpy.ones((9, N_TAGS))), "row_ids": b"n" + BOMB}, 9),
+    "weights": lambda: unpacked({**pack_rows(numpy.ones((9, N_TAGS))), "numbers": BOMB}, 9),
+}
+
+
+@pytest.mark.parametrize("load", HOSTILE.values(), ids=HOSTILE.keys())
+def test_more_numbers_than_expected_are_refused_before_they_fill_the_memory(
+    load: Callable[[], Any],
+) -> None:
+    """Not a quarter of the 256 MB is taken."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"expected at most [\d,]+ bytes of compressed data"):
+            load()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 26
+
+
+def test_weights_of_more_features_than_there_are_are_refused() -> None:
+    """Before there is memory for them."""
+    nlp = spacy.blank("xx")
+    nlp.add_pipe("cost_sensitive_ner", name="ner", config={"model": SPARSE})
+    nlp.initialize(lambda: examples(nlp, 3))
+    ner = nlp.get_pipe("ner")
+    saved = srsly.msgpack_loads(ner.model.to_bytes())
+    weights = srsly.msgpack_loads(saved["shims"][0][1])
+    n_features = weights["n_features"]
+    weights["n_features"] = 10**9
+    saved["shims"][0] = [saved["shims"][0][0], srsly.msgpack_dumps(weights)]
+
+    message = f"expected weights of {n_features} features, got 1000000000"
+    with pytest.raises(ValueError, match=message):
+        load_model(ner.model, srsly.msgpack_dumps(saved), n_tags=None)
 
 
 def test_small_numbers_take_few_bytes() -> None:

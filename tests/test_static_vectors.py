@@ -1,6 +1,7 @@
 """Static vectors as inputs of the linear model: scores, gradients, training, files, errors."""
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -735,7 +736,9 @@ def test_models_without_vectors_load_as_before() -> None:
     assert_array_equal(loaded.rows, weights.rows)
 
 
-@pytest.mark.parametrize("damage", [{"dim": -1}, {"dim": "3"}, {"scale": 0.0}, {"scale": "x"}])
+@pytest.mark.parametrize(
+    "damage", [{"dim": -1}, {"dim": "3"}, {"scale": 0.0}, {"scale": "x"}, {"digest": 1}]
+)
 def test_damaged_settings_are_refused(vocab: Vocab, damage: dict[str, Any]) -> None:
     features = features_of(vocab)
     saved = srsly.msgpack_loads(features.to_bytes())
@@ -774,9 +777,9 @@ def test_vectors_of_another_length_are_refused(vocab: Vocab) -> None:
         features.find([Doc(vocab_with({}), words=["a"])])
 
 
-def test_vectors_may_change_between_batches_but_not_within_one(vocab: Vocab) -> None:
+def test_the_vocab_may_change_between_batches_but_not_within_one(vocab: Vocab) -> None:
     features = features_of(vocab, static_vectors=0)
-    other = vocab_with({"a": [4, 4, 4]})
+    other = vocab_with(WORDS)
     for _ in range(2):
         for docs_vocab, word in ((vocab, "b"), (other, "a"), (vocab, "a")):
             batch = features.find([Doc(docs_vocab, words=[word])])
@@ -784,6 +787,66 @@ def test_vectors_may_change_between_batches_but_not_within_one(vocab: Vocab) -> 
             assert_allclose(read_vectors(batch), [vector])
     with pytest.raises(ValueError, match="the same vectors in a batch"):
         features.find([Doc(vocab, words=["a"]), Doc(other, words=["a"])])
+
+
+def negate(vectors: Vectors) -> Vectors:
+    return Vectors(data=-vectors.data, keys=vectors.key2row, strings=vectors.strings)
+
+
+def swap_keys(vectors: Vectors) -> Vectors:
+    """The same table, in which two words have changed their rows."""
+    first, second, *others = vectors.key2row
+    keys = [second, first, *others]
+    return Vectors(data=vectors.data.copy(), keys=keys, strings=vectors.strings)
+
+
+def add_word(vectors: Vectors) -> Vectors:
+    """The same table, in which one more word has a row that another has, too."""
+    vectors = Vectors(data=vectors.data.copy(), keys=vectors.key2row, strings=vectors.strings)
+    vectors.add("another", row=0)
+    return vectors
+
+
+@pytest.mark.parametrize("change", [negate, swap_keys, add_word])
+def test_other_vectors_of_the_same_length_are_refused(
+    vocab: Vocab, change: Callable[[Vectors], Vectors]
+) -> None:
+    """In memory, and after the features were saved and loaded. The vectors of training are not,
+    with another object of them."""
+    features = features_of(vocab)
+    loaded = Features(features.template).from_bytes(features.to_bytes())
+    expected = [features.find([doc]).rows.tolist() for doc in docs_of(vocab)]
+    vocab.vectors = change(vocab.vectors)
+    for found in (features, loaded):
+        with pytest.raises(ValueError, match=r"the vectors of training .* others of the same"):
+            found.find(docs_of(vocab))
+    vocab.vectors = vocab_with(WORDS).vectors
+    for found in (features, loaded):
+        assert [found.find([doc]).rows.tolist() for doc in docs_of(vocab)] == expected
+
+
+@pytest.mark.parametrize("setting", ["hash_seed", "minn", "bow"])
+def test_floret_with_other_rows_of_words_is_refused(setting: str) -> None:
+    table = numpy.random.default_rng(0).normal(size=(20, DIM)).astype("float32")
+    settings: dict[str, Any] = {"minn": 2, "maxn": 3, "hash_count": 2, "hash_seed": 1, "bow": "<"}
+    vocab = blank_vocab()
+    vocab.vectors = Vectors(mode="floret", data=table, strings=vocab.strings, **settings)
+    features = features_of(vocab)
+    settings[setting] = {"hash_seed": 2, "minn": 3, "bow": "^"}[setting]
+    vocab.vectors = Vectors(mode="floret", data=table, strings=vocab.strings, **settings)
+    with pytest.raises(ValueError, match=r"the vectors of training .* others of the same"):
+        features.find(docs_of(vocab))
+
+
+def test_models_without_a_digest_of_vectors_take_any_of_the_same_length(vocab: Vocab) -> None:
+    features = features_of(vocab, static_vectors=0)
+    saved = srsly.msgpack_loads(features.to_bytes())
+    del saved["static_vectors"]["static_vectors"]["digest"]
+    loaded = Features(features.template).from_bytes(srsly.msgpack_dumps(saved))
+    batch = loaded.find([Doc(vocab_with({"a": [4, 4, 4]}), words=["a"])])
+    assert_allclose(read_vectors(batch), [[4 * scale_of(batch)] * 3])
+    with pytest.raises(ValueError, match="vectors of 3 numbers"):
+        loaded.find([Doc(vocab_with({"a": [4, 4]}), words=["a"])])
 
 
 def test_without_training_docs_the_model_has_no_weights_for_vectors(vocab: Vocab) -> None:

@@ -636,9 +636,9 @@ def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[
     """Average the scores of each loss over its seeds, and compare each loss with the first one.
 
     The bootstrap draws samples of docs, the same docs for all variants. Docs that are copies of
-    each other are drawn together. The score of a sample is the mean over seeds. A loss gets no
-    scores if one of its models was not trained past the first step. If that is the first loss,
-    there are no differences.
+    each other are drawn together. The score of a sample is the mean over seeds, to which the spread
+    over seeds is added: see `paired_differences`. A loss gets no scores if one of its models was
+    not trained past the first step. If that is the first loss, there are no differences.
 
     finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
     n_samples (int): Number of bootstrap samples.
@@ -712,7 +712,9 @@ def score_losses(
         # Shape: (L, S, U, C), for U units
         counts_of_units = numpy.zeros((*counts.shape[:2], max(units) + 1, counts.shape[3]))
         numpy.add.at(counts_of_units, (slice(None), slice(None), units), counts)
-    differences = paired_differences(counts_of_units, stack_scores, n_samples=n_samples)
+    differences = paired_differences(
+        counts_of_units, stack_scores, n_samples=n_samples, with_seeds=True
+    )
     scored_losses: dict[str, ScoredLoss] = {}
     for i, loss in enumerate(runs_of_loss):
         by_seed = {name: array[i].tolist() for name, array in scores.items()}

@@ -24,7 +24,7 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from .column import BatchColumn, Saved, Selection, StringColumn, Window
 from .counts import TrainingCounts
-from .ids import LOWEST_32_BITS, id_map, pack, pack_hashes, unpack, unpack_hashes
+from .ids import LOWEST_32_BITS, id_map, most_numbers, pack, pack_hashes, unpack, unpack_hashes
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
@@ -39,6 +39,9 @@ N_ITER = 15
 
 PER_CLUSTER = 50
 """The largest number of words for each cluster from which k-means learns the centres."""
+
+FEW_CLUSTERS = 16
+"""Words usually have at most this number of clusters. See `ClusterColumn.load`."""
 
 CHUNK = 1 << 14
 """The number of words whose distances to centres are computed at once. It limits the memory."""
@@ -144,8 +147,10 @@ class ClusterColumn(StringColumn, BatchColumn):
         else:  # up to 0.3.0
             word_keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
         width = saved_words["width"]
+        packed = saved_words["numbers"]
+        most = most_numbers(packed, n_alike=FEW_CLUSTERS * len(word_keys))
         # The array was saved column after column. Shape: (D, width)
-        cluster_ids = unpack(saved_words["numbers"]).reshape(width, len(word_keys)).T
+        cluster_ids = unpack(packed, most).reshape(width, len(word_keys)).T
         is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
         if width < 1 or not is_id.all():
             raise ValueError(f"clusters: expected some of {self.n_values} for each word")

@@ -12,6 +12,7 @@ from spacy.strings import get_string_id
 from thinc.types import Array1d, Ints1d
 
 from .. import sparse
+from ..compression import inflate
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
 """Selects the bits of a hash that are kept. In a model that knows 30,000 words, two of them share
@@ -30,6 +31,11 @@ AS_THEY_ARE = b"n"
 DIFFERENCES = b"d"
 """The first byte of packed numbers whose differences were compressed. Numbers that were packed up
 to 0.3.0 have neither byte: they are differences, compressed number by number, not byte by byte."""
+
+
+MOST_ALIKE = 1 << 20
+"""How many numbers are unpacked although nothing else says how many there are, even if they are all
+alike. More than these have to differ: see `most_numbers`."""
 
 
 def id_map(keys: Array1d) -> sparse.IdMap:
@@ -59,19 +65,32 @@ def pack(numbers: Ints1d) -> bytes:
     return DIFFERENCES + compress(differences)
 
 
-def unpack(data: bytes) -> Ints1d:
-    """The numbers that `pack` has compressed, in int32. Shape: (N,)
+def unpack(data: bytes, most: int | None = None) -> Ints1d:
+    """Decompress the numbers that `pack` has compressed.
 
-    RAISES (Exception): If the data is damaged: an error of any kind.
+    data (bytes): The compressed numbers.
+    most (int | None): The largest N that is expected. More are refused before they fill the memory.
+        None: it isn't known. See `most_numbers`.
+    RETURNS (Ints1d): The numbers, in int32. Shape: (N,)
+    RAISES (Exception): If the data is damaged, or has too many numbers: an error of any kind.
     """
+    if most is None:
+        most = most_numbers(data, MOST_ALIKE)
     kind = data[:1]
     if kind == AS_THEY_ARE:
-        return decompress(data[1:], "<i4").astype("int32")
+        return decompress(data[1:], "<i4", most).astype("int32")
     if kind == DIFFERENCES:
-        differences = decompress(data[1:], "<i4")
+        differences = decompress(data[1:], "<i4", most)
     else:  # up to 0.3.0
-        differences = numpy.frombuffer(zlib.decompress(data), dtype="<i4")
+        differences = numpy.frombuffer(inflate(data, 4 * most), dtype="<i4")
     return numpy.cumsum(differences, dtype="int32")
+
+
+def most_numbers(data: bytes, n_alike: int) -> int:
+    """The largest number of numbers that compressed data is expected to have: `n_alike`, which may
+    be all alike. More than these take half a bit each, as the numbers of large corpora do. Zeros
+    would take a thirtieth of a bit."""
+    return max(n_alike, 16 * len(data))
 
 
 def compress(numbers: Ints1d, level: int = SAVED_LEVEL) -> bytes:
@@ -82,13 +101,13 @@ def compress(numbers: Ints1d, level: int = SAVED_LEVEL) -> bytes:
     return zlib.compress(bytes_of_numbers.T.tobytes(), level)
 
 
-def decompress(data: bytes, dtype: str) -> Ints1d:
-    """The numbers of this type that `compress` has compressed. Shape: (N,)
+def decompress(data: bytes, dtype: str, most: int) -> Ints1d:
+    """The numbers of this type that `compress` has compressed: at most `most`. Shape: (N,)
 
-    RAISES (Exception): If the data is damaged: an error of any kind.
+    RAISES (Exception): If the data is damaged, or has more numbers: an error of any kind.
     """
     n_bytes = numpy.dtype(dtype).itemsize
-    bytes_of_numbers = numpy.frombuffer(zlib.decompress(data), dtype="uint8")
+    bytes_of_numbers = numpy.frombuffer(inflate(data, n_bytes * most), dtype="uint8")
     by_number = bytes_of_numbers.reshape(n_bytes, -1).T
     return numpy.ascontiguousarray(by_number).view(dtype).reshape(-1)
 
@@ -100,5 +119,10 @@ def pack_hashes(hashes: Array1d) -> bytes:
 
 
 def unpack_hashes(data: bytes) -> Array1d:
-    """The hashes that `pack_hashes` has compressed, in uint32. Shape: (N,)"""
-    return unpack(data).view("uint32")
+    """The hashes that `pack_hashes` has compressed, in uint32. Shape: (N,)
+
+    RAISES (Exception): If the data is damaged, or has too many hashes: an error of any kind.
+    """
+    # Hashes are random numbers. Even if they are sorted, and there are 40 million, each of them
+    # takes a byte: log2(2^32 / 40e6) + 1.4 bits. (A few may be alike.)
+    return unpack(data, most=max(1000, len(data))).view("uint32")

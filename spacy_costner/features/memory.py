@@ -317,8 +317,8 @@ class LabelMemory:
         """
         labels = saved["labels"]
         counts = load_counts(saved["counts"][attribute], len(labels))
-        units = unpack(saved["units"])
         text_ids = numpy.frombuffer(saved["text_ids"], dtype="<u8").astype("uint64")
+        units = unpack(saved["units"], most=len(text_ids))
 
         # Each training doc has a text id and a unit. Text ids must be ascending, because docs are
         # found by bisection.
@@ -344,8 +344,8 @@ def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
         keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
     starts = unpack(saved["starts"])
     value = unpack(saved["value"])
-    label = unpack(saved["label"])
-    n_times = unpack(saved["n_times"])
+    label = unpack(saved["label"], most=len(value))
+    n_times = unpack(saved["n_times"], most=len(value))
 
     have_equal_lengths = len(value) == len(label) == len(n_times)
     # The first unit begins at row 0, each one begins where the one before ends, and the last one

@@ -5,6 +5,7 @@ of tokens are looked up once, and after that a vector is known by its id (`Stati
 `VectorColumn` says at which offsets from a token vectors are inputs, and how they are scaled.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,6 +27,9 @@ learning rate of their weights suit any vectors."""
 
 WHERE = "spacy_costner.Features: include_static_vectors"
 """The setting that error messages name."""
+
+FLORET_SETTINGS = ("minn", "maxn", "hash_count", "hash_seed", "bow", "eow", "attr")
+"""The attributes of spaCy's vectors that say which rows of floret's table a word has."""
 
 _ADDING = make_lock()
 """The lock that a thread holds while it looks up words and adds their vectors, so that no other
@@ -193,8 +197,8 @@ class VectorColumn(Column):
     Instead, each of the D numbers of a vector has a row of weights at each offset: see
     `SparseWeights`.
 
-    The model saves D and the scale of the vectors, not the vectors: these are in the vocab of the
-    pipeline.
+    The model saves D, the scale and the digest of the vectors, not the vectors: these are in the
+    vocab of the pipeline.
 
     name (str): The name of the column.
     window (Window): The offsets at which vectors are inputs.
@@ -211,6 +215,7 @@ class VectorColumn(Column):
         self.hidden_offsets = hidden_offsets
         self.dim = 0
         self.scale = 1.0
+        self.digest = ""  # in models that were saved up to 0.3.0, and for vectors without a table
         self.coverage: VectorCoverage | None = None
 
     @property
@@ -259,13 +264,18 @@ class VectorColumn(Column):
             )
         self.dim = rows.shape[1]
         self.scale = STANDARD_DEVIATION / float(rows.std())
+        self.digest = digest_of(vectors.source)
 
     def save(self, saved: Saved) -> None:
-        """Write D and the scale."""
-        saved["static_vectors"][self.name] = {"dim": self.dim, "scale": self.scale}
+        """Write D, the scale and the digest."""
+        saved["static_vectors"][self.name] = {
+            "dim": self.dim,
+            "scale": self.scale,
+            "digest": self.digest,
+        }
 
     def load(self, saved: Saved) -> None:
-        """Read D and the scale, and check them."""
+        """Read D, the scale and the digest, and check them."""
         settings = saved["static_vectors"][self.name]
         dim = settings["dim"]
         scale = settings["scale"]
@@ -273,13 +283,18 @@ class VectorColumn(Column):
             raise ValueError(f"{self.name}: expected a dimension of at least 0, got {dim!r}")
         if not isinstance(scale, float) or not 0 < scale < numpy.inf:
             raise ValueError(f"{self.name}: expected a finite scale above 0, got {scale!r}")
+        digest = settings.get("digest", "")
+        if not isinstance(digest, str):
+            raise ValueError(f"{self.name}: expected a digest, got {digest!r}")
         self.dim = dim
         self.scale = scale
+        self.digest = digest
 
     def read_vectors(self, source: BaseVectors) -> StaticVectors:
         """Make the scaled vectors of a vocab.
 
-        RAISES (ValueError): If the vectors have another length than those of training.
+        RAISES (ValueError): If the vectors are not those of training. If their digest isn't known,
+            only their length is compared.
         """
         dim = dimension(source)
         if dim != self.dim:
@@ -287,7 +302,35 @@ class VectorColumn(Column):
             if not dim:
                 raise ValueError(f"{WHERE}: {message}, as in training, it has none")
             raise ValueError(f"{WHERE}: {message}, as in training, got {dim}")
+        digest = digest_of(source) if self.digest else ""
+        if digest != self.digest:
+            raise ValueError(
+                f"{WHERE}: expected the vectors of training in the vocab of docs, digest "
+                f"{self.digest!r}, got others of the same length, digest {digest!r}: load the "
+                "vectors that were saved with the pipeline, or train again"
+            )
         return scaled_vectors(source, self.scale)
+
+
+def digest_of(source: BaseVectors) -> str:
+    """Hash the vectors of a vocab: their table, the rows of its keys and, in floret mode, how words
+    are hashed to rows. Vectors of other classes, which may have no table, have the digest ""."""
+    if not isinstance(source, Vectors):
+        return ""
+    table = numpy.ascontiguousarray(to_numpy(source.data))
+    # The order in which keys were added doesn't matter.
+    n_keys = len(source.key2row)
+    keys = numpy.fromiter(source.key2row, dtype="uint64", count=n_keys)
+    rows = numpy.fromiter(source.key2row.values(), dtype="int64", count=n_keys)
+    order = numpy.argsort(keys)
+    settings = [Mode(source.mode).value, table.dtype.str, table.shape]
+    if source.mode == Mode.floret:
+        settings += [getattr(source, name) for name in FLORET_SETTINGS]
+
+    digest = hashlib.blake2b(repr(settings).encode("utf8"), digest_size=16)
+    for array in (table, keys[order], rows[order]):
+        digest.update(array.data)
+    return digest.hexdigest()
 
 
 def dimension(source: BaseVectors) -> int:

@@ -163,10 +163,21 @@ def paired_differences(
     *,
     baseline: int = 0,
     n_samples: int = 10_000,
+    with_seeds: bool = False,
 ) -> list[list[Difference]]:
     """Compare systems with a baseline, by the paired bootstrap over docs. Each system was trained
     with several seeds, and the mean of its scores counts. All systems, seeds and scores have the
     same samples of docs.
+
+    With `with_seeds`, intervals and p-values are for other seeds, too, and not only for other docs
+    like these. The difference d_i on each sample gets an error of the mean over the S seeds:
+
+        d_i + s / sqrt(S) t_i,   t_i ~ Student's t with S - 1 degrees of freedom
+
+    s is the standard deviation over seeds of the difference on the test docs. Both sources of error
+    are added as in the test of Behrens and Fisher (Fisher 1935, "The fiducial argument in
+    statistical inference"). Since s has a part of the error over docs, p-values are rather too
+    large where seeds matter little. With one seed, nothing is known of others.
 
     counts (FloatsXd): The counts, such as tp, fp and fn, of each system, seed and doc. Shape:
         (systems, seeds, docs, columns)
@@ -174,6 +185,7 @@ def paired_differences(
         over docs. Shape: (..., columns) to (scores, ...)
     baseline (int): The number of the system that the others are compared with.
     n_samples (int): The number of bootstrap samples.
+    with_seeds (bool): Whether the spread over seeds counts, if there are at least two.
     RETURNS (list[list[Difference]]): For each score, how far each system is ahead of the baseline.
     """
     n_systems, n_seeds, n_docs, n_columns = counts.shape
@@ -182,15 +194,24 @@ def paired_differences(
     by_doc = numpy.moveaxis(counts, 2, 0).reshape(n_docs, -1)
     sums = bootstrap(by_doc, n_samples=n_samples)
     sampled_counts = sums.reshape(-1, n_systems, n_seeds, n_columns)
-    # The means over seeds, on the test docs and on each sample. Shapes: (scores, systems), (scores,
-    # samples, systems)
-    means = score(counts.sum(axis=2)).mean(axis=-1)
+    # Student's t of each sample; 0 if the spread over seeds doesn't count. Shape: (samples,)
+    errors = numpy.zeros(n_samples)
+    if with_seeds and n_seeds > 1:
+        errors = numpy.random.default_rng(0).standard_t(n_seeds - 1, size=n_samples)
+    # The scores of each seed on the test docs, and the means over seeds, there and on each sample.
+    # Shapes: (scores, systems, seeds), (scores, systems), (scores, samples, systems)
+    scores = score(counts.sum(axis=2))
+    means = scores.mean(axis=-1)
     sampled_means = score(sampled_counts).mean(axis=-1)
     differences_of_scores: list[list[Difference]] = []
-    for mean, sampled_mean in zip(means, sampled_means):
+    for scores_of_seeds, mean, sampled_mean in zip(scores, means, sampled_means):
         # How far each system is ahead of the baseline. Shapes: (systems,), (samples, systems)
         leads = mean - mean[baseline]
         sampled_leads = sampled_mean - sampled_mean[:, baseline, None]
+        if n_seeds > 1:
+            leads_of_seeds = scores_of_seeds - scores_of_seeds[baseline]  # (systems, seeds)
+            standard_errors = leads_of_seeds.std(axis=-1, ddof=1) / numpy.sqrt(n_seeds)
+            sampled_leads += errors[:, None] * standard_errors
         differences: list[Difference] = []
         for lead, sampled_leads_of_system in zip(leads.tolist(), sampled_leads.T):
             differences.append(difference(lead, sampled_leads_of_system))

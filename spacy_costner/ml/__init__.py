@@ -12,6 +12,7 @@ from .sparse import (
     hidden_layer_of,
     is_linear,
     linear_part,
+    load_shims,
     trained_parts,
 )
 from .vector_inputs import VectorInputs
@@ -33,6 +34,7 @@ __all__ = [
     "hidden_layer_of",
     "is_linear",
     "linear_part",
+    "load_shims",
     "trained_parts",
     "vector_inputs_of",
 ]

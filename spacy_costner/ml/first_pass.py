@@ -21,7 +21,7 @@ from ..doc_attributes import doc_lengths
 from ..features import FeatureBatch, Features
 from ..sparse import AdaGrad
 from ..tags import Tags
-from .weights import SparseWeights
+from .weights import SparseWeights, TableSize
 
 ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 """Takes docs to the probability of O and of each label at each token. Shape: (N, L + 1)"""
@@ -158,10 +158,14 @@ class FirstPass(Shim):
         tags = [[*self.tags.labels], self.tags.scheme.name, self.tags.outside]
         return srsly.msgpack_dumps({"tags": tags, "weights": self.weights.to_bytes()})
 
-    def from_bytes(self, data: bytes) -> "FirstPass":
+    def from_bytes(self, data: bytes, expected: TableSize | None = None) -> "FirstPass":
         """Load the weights and their tags.
 
-        RAISES (ValueError): If they are damaged.
+        data (bytes): What `to_bytes` returned.
+        expected (TableSize | None): The size of the weights of the second pass, whose features are
+            the same; tags may have been added to it. None: any size.
+        RETURNS (FirstPass): This first pass.
+        RAISES (ValueError): If they are damaged, or of another size.
         """
         try:
             saved: Any = srsly.msgpack_loads(data)
@@ -171,7 +175,9 @@ class FirstPass(Shim):
             raise ValueError(
                 f"first pass of a linear CRF: expected saved weights, got damaged data: {error}"
             ) from error
-        self.weights.from_bytes(weights)
+        if expected is not None:
+            expected = expected._replace(n_tags=len(self.tags))
+        self.weights.from_bytes(weights, expected)
         self.set_folds(folds=[], fold_of_text={})
         return self
 

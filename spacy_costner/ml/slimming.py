@@ -162,13 +162,13 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
     # (`isinstance` would accept True and False as integers.)
     if type(exponent) is not int or exponent > 128 - N_BITS:
         raise ValueError(f"expected finite weights, got an exponent of {exponent!r}")
-    used_rows = unpack(saved["used"])
-    row_ids = unpack(saved["row_ids"])
+    used_rows = unpack(saved["used"], most=n_rows)
+    check_rows(used_rows, n_rows)
+    row_ids = unpack(saved["row_ids"], most=len(used_rows))
     # They are saved column after column: see `pack_rows`. Shapes: (K, distinct rows) and turned
-    columns = decompress(saved["numbers"], "<i2").reshape(n_tags, -1)
+    columns = decompress(saved["numbers"], "<i2", most=n_tags * len(used_rows)).reshape(n_tags, -1)
     numbers = numpy.ascontiguousarray(columns.T)
 
-    check_rows(used_rows, n_rows)
     is_id = (row_ids >= 0) & (row_ids < len(numbers))
     if len(row_ids) != len(used_rows) or not is_id.all():
         raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")

@@ -19,7 +19,7 @@ from ..types import Potentials, map_scores
 from ..validation import above, at_least, check_cost, number
 from .first_pass import FirstPass
 from .hidden import HiddenLayer, WithHiddenLayer
-from .weights import AVERAGE_POWER, SparseWeights
+from .weights import AVERAGE_POWER, SparseWeights, TableSize
 
 AnyShim = TypeVar("AnyShim", bound=Shim)
 
@@ -107,6 +107,28 @@ def build_sparse_crf(
         "resize_output": resize_sparse_crf,
     }
     return Model("sparse_crf", forward, init=init, dims={"nO": nO}, shims=shims, attrs=attrs)
+
+
+def load_shims(model: Model, saved: Sequence[bytes], n_tags: int | None) -> None:
+    """Load the shims of a linear CRF. The features come first: the weights have to be of their
+    number, which is checked before there is memory for them.
+
+    model (Model): The linear CRF.
+    saved (Sequence[bytes]): What was saved of each of its shims.
+    n_tags (int | None): The number of tags. None: it isn't known yet.
+    RAISES (ValueError): If a shim is missing, damaged, or doesn't fit the others.
+    """
+    if len(saved) != len(model.shims):
+        raise ValueError(f"{model.name}: expected {len(model.shims)} shims, got {len(saved)}")
+    features, weights = linear_part(model)
+    features.from_bytes(saved[0])
+    size = TableSize(len(features), features.n_vector_rows, n_tags)
+    weights.from_bytes(saved[1], size)
+    for shim, data in zip(model.shims[2:], saved[2:]):
+        if isinstance(shim, FirstPass):
+            shim.from_bytes(data, size)
+        else:
+            shim.from_bytes(data)
 
 
 def is_linear(model: Model) -> bool:

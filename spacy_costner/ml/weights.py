@@ -55,6 +55,23 @@ _REGULARISATION_LOCK = make_lock()
 the same rows at once."""
 
 
+class TableSize(NamedTuple):
+    """The size of a table of weights.
+
+    n_features (int): The number of features, V.
+    n_vector_rows (int): The number of rows of static vectors, M.
+    n_tags (int | None): The number of tags, K. None: it isn't known.
+    """
+
+    n_features: int
+    n_vector_rows: int
+    n_tags: int | None
+
+
+NOUNS = ("features", "rows of vectors", "tags")
+"""What the numbers of `TableSize` are called in messages."""
+
+
 class PendingGradient(NamedTuple):
     """The gradient of a batch, which is kept until the weights are updated.
 
@@ -608,15 +625,18 @@ class SparseWeights(Shim):
             }
         )
 
-    def from_bytes(self, data: bytes) -> "SparseWeights":
+    def from_bytes(self, data: bytes, expected: TableSize | None = None) -> "SparseWeights":
         """Load the weights. If there were none when they were saved, there are none afterwards.
 
-        RAISES (ValueError): If they are damaged.
+        data (bytes): What `to_bytes` returned.
+        expected (TableSize | None): The size that other parts of the model have. None: any size.
+        RETURNS (SparseWeights): These weights.
+        RAISES (ValueError): If they are damaged, or of another size.
         """
         try:
             saved = srsly.msgpack_loads(data)
             if saved["n_features"] is not None:
-                self._load(saved)
+                self._load(saved, expected)
             else:
                 self.n_vector_rows = 0
                 self._set_table(numpy.zeros((0, 0), dtype="float32"))
@@ -626,8 +646,8 @@ class SparseWeights(Shim):
             ) from error
         return self
 
-    def _load(self, saved: dict[str, Any]) -> None:
-        """Load what was saved, and check that its parts fit each other."""
+    def _load(self, saved: dict[str, Any], expected: TableSize | None) -> None:
+        """Load what was saved, and check that its parts fit each other and the expected size."""
         n_features = saved["n_features"]
         n_tags = saved["n_tags"]
         # Models that were saved before static vectors could be inputs have none.
@@ -641,6 +661,12 @@ class SparseWeights(Shim):
                 f"expected weights of features and vectors, got {n_features} features and "
                 f"{n_vector_rows} rows of vectors"
             )
+
+        # Before memory is taken for them: compressed weights of 0 are a thousandth of their size.
+        size = TableSize(n_features, n_vector_rows, n_tags)
+        for noun, n, n_expected in zip(NOUNS, size, expected or size):
+            if n_expected is not None and n != n_expected:
+                raise ValueError(f"expected weights of {n_expected} {noun}, got {n}")
 
         self.allocate(n_features, n_tags, n_vector_rows)
         weights = self.table.weights

@@ -1153,7 +1153,10 @@ class CostSensitiveNER(TrainablePipe):
                 self._load_cfg(check_cfg(saved["cfg"], current))
         with reading_part("model", self.name, folder):
             if "model" in saved:
-                load_model(self.model, saved["model"])
+                # If the model is loaded before the labels, the number of tags isn't known.
+                has_labels = bool(self.labels) or "cfg" in saved
+                expected_n_tags = len(self.chain_tags) if has_labels else None
+                load_model(self.model, saved["model"], expected_n_tags)
             n_tags = self.model.maybe_get_dim("nO")
             if self.labels and n_tags not in (None, len(self.chain_tags)):
                 raise ValueError(f"expected weights of {len(self.chain_tags)} tags, got {n_tags}")

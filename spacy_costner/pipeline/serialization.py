@@ -30,7 +30,7 @@ from thinc.shims import Shim
 from thinc.util import convert_recursive, get_array_module, is_xp_array
 
 from ..decoding import Temperature
-from ..ml import first_pass_of, has_linear_part, linear_part
+from ..ml import first_pass_of, has_linear_part, is_linear, linear_part, load_shims
 from ..training.known_text import unpack_ids
 from ..types import Potentials, Progress
 
@@ -391,17 +391,26 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     return slim_shims
 
 
-def load_model(model: Model[list[Doc], Potentials], saved: bytes) -> None:
+def load_model(model: Model[list[Doc], Potentials], saved: bytes, n_tags: int | None) -> None:
     """Load a model that was saved.
 
     model (Model[list[Doc], Potentials]): The model, which is changed.
     saved (bytes): The saved model.
-    RAISES (ValueError): If it was saved with another config, or has weights that are not finite.
+    n_tags (int | None): The number of tags of the chain. None: it isn't known yet.
+    RAISES (ValueError): If it was saved with another config, or has weights that are not finite, or
+        of another number of tags.
     """
     # `from_bytes` replaces the attribute "columns" of spaCy's `FeatureExtractor`, the attributes of
     # tokens that it reads, without comparing it with that of the config.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
-    model.from_bytes(saved)
+    # The same steps as in `Model.from_bytes`, but for the shims of a linear CRF.
+    message = srsly.msgpack_loads(saved)
+    message = convert_recursive(is_xp_array, model.ops.asarray, message)
+    for node, saved_shims in zip(model.walk(), message["shims"]):
+        if is_linear(node):
+            load_shims(node, saved_shims, n_tags)
+            saved_shims.clear()
+    model.from_dict(message)
     for node, columns in zip(model.walk(), columns_of_config):
         saved_columns = node.attrs.get("columns")
         if columns != saved_columns:

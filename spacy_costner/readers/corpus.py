@@ -24,6 +24,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
+from ..compression import inflate
 from ..spans import entities_as_spans
 from ..validation import require
 from .alignment import Alignment
@@ -74,6 +75,13 @@ and one that reads its records as tasks."""
 
 DOCBIN = ".spacy"
 DATASET = "Hugging Face dataset"
+
+SMALL_DOCBIN = 1 << 28
+"""The number of bytes up to which a file of DocBin may be compressed as far as zlib can, in
+memory."""
+
+MOST_COMPRESSED = 100
+"""How many bytes each byte of larger files may become. Those of corpora become 10 to 20."""
 
 
 def read_docs(
@@ -232,7 +240,8 @@ def _load_docbin(data: bytes) -> DocBin:
     RAISES (ValueError): If they don't. Other damage raises errors of other types: see
         `read_docbin`.
     """
-    saved = srsly.msgpack_loads(zlib.decompress(data))
+    most_bytes = max(SMALL_DOCBIN, MOST_COMPRESSED * len(data))
+    saved = srsly.msgpack_loads(inflate(data, most_bytes))
     if not saved["attrs"]:
         raise ValueError("expected attributes of tokens, got none")
     docbin = DocBin().from_bytes(data)
