@@ -40,8 +40,8 @@ def convert_cli(
     Convert an annotated corpus, and show what it contains. The format is found from the content:
     .spacy; CoNLL columns in any tag scheme; JSONL of Prodigy, doccano and Hugging Face; Label
     Studio's JSON export; brat standoff; WebAnno TSV; training data of GLiNER, Rasa and spaCy 2;
-    CSV; a Hugging Face dataset on disk; a folder of these. All commands, and configs with the reader spacy_costner.read.v1, read these formats
-    without conversion, too.
+    CSV; a Hugging Face dataset on disk; a folder of these. All commands, and configs with the
+    reader spacy_costner.read.v1, read these formats without conversion, too.
     """
     names = None
     if tag_names:
