@@ -1,12 +1,17 @@
 """Files of GLiNER, spaCy 2, Rasa and Hugging Face pipelines, and CSV."""
 
+import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
-from spacy.tokens import Doc
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc, Span
+from spacy.training import docs_to_json
 
 from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs, read_texts
 
@@ -252,3 +257,46 @@ def test_a_malformed_file_is_refused_by_its_line(case: str, tmp_path: Path) -> N
         read_corpus(path)
     assert str(error.value).startswith(f"{path}, line {line}: ")
     assert message in str(error.value)
+
+
+WORDS = st.lists(st.sampled_from(["Kim", "é", "😀", '"', ",", "O", "x-y"]), min_size=1, max_size=6)
+FORMATS = ["docs_to_json", "gliner", "csv"]
+
+
+def written(doc: Doc, format_name: str, path: Path) -> Path:
+    """Write a doc as spaCy, GLiNER's users and Python's csv do. RETURNS (Path): The file."""
+    if format_name == "csv":
+        path = path.with_suffix(".csv")
+        with path.open("w", encoding="utf8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["sentence", "word", "tag"])
+            for token in doc:
+                tag = f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type else "O"
+                writer.writerow([1, token.text, tag])
+        return path
+    record: Any = docs_to_json([doc])
+    if format_name == "gliner":
+        entities = [[ent.start, ent.end - 1, ent.label_] for ent in doc.ents]
+        record = {"tokenized_text": [token.text for token in doc], "ner": entities}
+    path.write_text(json.dumps(record))
+    return path
+
+
+@given(words=WORDS, data=st.data())
+def test_what_others_write_is_read_as_it_was(
+    words: list[str], data: st.DataObject, tmp_path_factory: Any
+) -> None:
+    spaces = data.draw(st.lists(st.booleans(), min_size=len(words), max_size=len(words)))
+    sent_starts = [i == 0 for i in range(len(words))]
+    doc = Doc(NLP.vocab, words=words, spaces=spaces, sent_starts=sent_starts)
+    borders = sorted(data.draw(st.sets(st.integers(0, len(words)), max_size=5)))
+    labels = st.sampled_from(["PER", "my-label"])
+    doc.set_ents([Span(doc, a, b, label=data.draw(labels)) for a, b in pairwise(borders)])
+    folder = tmp_path_factory.mktemp("docs")
+    for format_name in FORMATS:
+        (doc_read,), info = read_corpus(written(doc, format_name, folder / "a.json"))
+        attrs = ["ORTH", "ENT_IOB", "ENT_TYPE"]
+        if format_name == "docs_to_json":  # the others don't know where spaces were
+            attrs.append("SPACY")
+        assert (doc_read.to_array(attrs) == doc.to_array(attrs)).all()
+        assert not info.problems

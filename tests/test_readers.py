@@ -636,6 +636,26 @@ def test_docs_written_to_jsonl_are_read_as_they_were(
         assert entities([doc_read]) == entities([doc])
 
 
+@given(words=st.lists(st.sampled_from(["a", "b", " ", "  ", "\n"]), min_size=1), data=st.data())
+def test_tokens_of_white_space_are_read_as_they_were(
+    words: list[str], data: st.DataObject, tmp_path_factory: Any
+) -> None:
+    """A token may begin with a blank, which isn't the space after the token before."""
+    spaces = data.draw(st.lists(st.booleans(), min_size=len(words), max_size=len(words)))
+    doc = Doc(WRITER.vocab, words=words, spaces=spaces)
+    ents = [Span(doc, i, i + 1, label="PER") for i, word in enumerate(words) if word == "b"]
+    doc.set_ents(ents)
+    path = tmp_path_factory.mktemp("docs") / "a.jsonl"
+    write_tasks(path, [doc_to_task(doc)])
+
+    (doc_read,) = read_corpus(path)
+
+    assert doc_read.text == doc.text and words_of([doc_read]) == [words]
+    assert (doc_read.to_array(ATTRS) == doc.to_array(ATTRS)).all()
+    for token, json_token in zip(doc, json.loads(path.read_text())["tokens"], strict=True):
+        assert json_token["ws"] == (token.whitespace_ == " ")
+
+
 def test_a_doc_that_nobody_has_annotated_makes_a_task_without_annotation() -> None:
     doc = Doc(WRITER.vocab, words=["Rome", "is", "large"])
     task = doc_to_task(doc)

@@ -413,9 +413,11 @@ def _tokenize(task: Task, context: Context) -> Doc:
     text = task.text
     words: list[str] = []
     spaces: list[bool] = []
+    # A space that is the beginning of the next token doesn't belong to the token before.
+    starts = {token.start for token in task.tokens}
     for start, end, _ in task.tokens:
         words.append(text[start:end])
-        spaces.append(text.startswith(" ", end))
+        spaces.append(text.startswith(" ", end) and end not in starts)
     n_characters = sum(map(len, words)) + sum(spaces)
     if n_characters < len(text):
         # Words and single spaces are not all of the text. In spaCy, the rest of the white space is

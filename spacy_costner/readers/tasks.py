@@ -458,12 +458,13 @@ def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
     return {**record, **other_keys}
 
 
-def _tokens_to_json(tokens: Iterable[TaskToken], text: str) -> list[dict[str, Any]]:
+def _tokens_to_json(tokens: Sequence[TaskToken], text: str) -> list[dict[str, Any]]:
     """The tokens of a text as Prodigy has them. "ws" says whether a space follows. Prodigy doesn't
     know "sent_start"."""
     json_tokens: list[dict[str, Any]] = []
+    starts = {token.start for token in tokens}
     for i, (start, end, sent_start) in enumerate(tokens):
-        has_space = text.startswith(" ", end)
+        has_space = text.startswith(" ", end) and end not in starts
         token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
         if sent_start is not None:
             token["sent_start"] = sent_start
