@@ -3,7 +3,7 @@ comparison."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from itertools import product
@@ -20,6 +20,7 @@ from tqdm import tqdm
 from spacy_costner.analysis.comparison import (
     ComparedLoss,
     Finished,
+    Measure,
     Variant,
     change_config,
     compare,
@@ -33,6 +34,7 @@ from spacy_costner.analysis.runs import Done, Failed
 from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.scorers import DocCounts
+from spacy_costner.readers import DEFAULTS
 from spacy_costner.saving import as_json
 
 from .support.experiment import SHORT, Experiment, make_experiment
@@ -90,8 +92,15 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
     ]
     for variant in variants:
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
-        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False)
-        assert astuple(variant.measure) == measure
+        measure = Measure(
+            component="ner",
+            scheme="IOB2",
+            cost=HAMMING,
+            test_path=str(experiment.test_path),
+            file_tokens=False,
+            reading=DEFAULTS,
+        )
+        assert variant.measure == measure
 
 
 def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experiment) -> None:

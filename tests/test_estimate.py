@@ -353,7 +353,7 @@ def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc])
 
     for answers, message in (
         (suggested, "got docs that `suggest` chose"),
-        ([answer(nlp, doc) for doc in drawn], "leave out --simple-random"),
+        ([answer(nlp, doc) for doc in drawn], "leave out `simple_random`"),
         ([*own, elsewhere], "among the texts, got 'Shaka likes Oslo'"),
         ([*own, annotate(nlp.make_doc(docs[0].text))], "expected each doc once"),
     ):

@@ -122,8 +122,10 @@ def test_fit_learns_the_corpus(
 
 @pytest.fixture
 def linear() -> Language:
-    """A linear model with the label X, which finds "Ana" and "Rome"."""
-    nlp, batch = initialized(outside="before")
+    """A linear model with the label X, which finds "Ana" and "Rome", and is too sure: its updates
+    are large from the first one."""
+    model = {**SPARSE, "learn_rate": 0.05, "eps": 1e-8}
+    nlp, batch = initialized(outside="before", model=model)
     optimizer = nlp.resume_training()
     for _ in range(20):
         nlp.update(batch, sgd=optimizer)

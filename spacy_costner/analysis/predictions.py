@@ -8,7 +8,7 @@ counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import numpy
@@ -295,20 +295,20 @@ def run_after(nlp: Language, name: str, docs: Iterable[Doc]) -> list[Doc]:
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Have a component write the probabilities of its entities to `doc.spans`, if it doesn't do so
-    already. The key is one that no other `cost_sensitive_ner` uses. The setting is also written to
-    the config of the pipeline."""
-    if ner.confidence is not None:
-        return
+    """Have a component write the probabilities of its entities to `doc.spans`, under a key that no
+    other `cost_sensitive_ner` uses. Nothing changes if it does so already. The setting is also
+    written to the config of the pipeline."""
     taken_keys = set()
-    for component in find_components(nlp).values():
-        if component.confidence is not None:
+    for name, component in find_components(nlp).items():
+        if name != ner.name and component.confidence is not None:
             taken_keys.add(component.confidence.spans_key)
-    key = "confidence"
-    if key in taken_keys:
-        key = f"{ner.name}_confidence"
-    ner.set_confidence(Confidence(key))
-    block = {"@misc": "spacy_costner.Confidence.v1", "spans_key": key}
+    confidence = ner.confidence or Confidence()
+    if confidence.spans_key in taken_keys:
+        confidence = replace(confidence, spans_key=f"{ner.name}_confidence")
+    if confidence == ner.confidence:
+        return
+    ner.set_confidence(confidence)
+    block = {"@misc": "spacy_costner.Confidence.v1", **asdict(confidence)}
     nlp.get_pipe_config(ner.name)["confidence"] = block
 
 
