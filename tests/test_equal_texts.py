@@ -17,7 +17,7 @@ from spacy.training import Example
 from spacy_costner.analysis.auditing import audit, cross_fit
 from spacy_costner.analysis.calibration import calibrate
 from spacy_costner.analysis.checks import check
-from spacy_costner.analysis.comparison import compare
+from spacy_costner.analysis.comparison import Finished, compare, summarise
 from spacy_costner.analysis.distillation import distill
 from spacy_costner.analysis.drawing import draw
 from spacy_costner.analysis.estimation import estimate
@@ -28,6 +28,7 @@ from spacy_costner.analysis.recurrence import KnownText, check_new, note_recurre
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
 from spacy_costner.equal_texts import assign_folds, number_texts
+from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.tags import Tags
 from spacy_costner.training.folds import (
     N_LINEAR_FOLDS,
@@ -204,18 +205,25 @@ def test_fit_measures_copies_as_one(tmp_path: Path) -> None:
     assert [note for note in twice.notes if "20 of 20 texts (100 %) recur in it" in note]
 
 
-def test_tune_chooses_on_copies_as_on_one(unsure: Path) -> None:
-    """The folds of `tune` have all copies of a text: the held-out scores are those of one copy."""
-    chosen = []
-    for n_copies in (1, 3):
-        nlp = spacy.load(unsure)
-        docs = [nlp.make_doc(f"I like London {i}") for i in range(10)] * n_copies
-        for doc in docs:
-            doc.set_ents([doc.char_span(7, 13, label="LOC")] if len(doc.text) % 2 else [])
-        examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
-        tuning = tune(nlp, examples)
-        chosen.append((tuning.chosen.value, tuning.held_out))
-    assert chosen[0] == chosen[1]
+def test_folds_of_tune_have_all_copies_of_a_text(
+    unsure: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten docs, three times, are in five folds: 0 0 1 1 2 2 3 3 4 4, three times."""
+    folds_of_docs: list[list[int]] = []
+
+    def remember_folds(values: Any, counts: Any, fold_of_doc: Any, beta: float) -> tuple[int, None]:
+        """In place of `choose_by_folds`: choose the first value."""
+        folds_of_docs.append(fold_of_doc.tolist())
+        return 0, None
+
+    monkeypatch.setattr("spacy_costner.analysis.tuning.choose_by_folds", remember_folds)
+    nlp = spacy.load(unsure)
+    docs = [nlp.make_doc(f"I like London {i}") for i in range(10)] * 3
+    for doc in docs:
+        doc.set_ents([doc.char_span(7, 13, label="LOC")])
+    examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
+    tune(nlp, examples)
+    assert folds_of_docs == [[i // 2 for i in range(10)] * 3]
 
 
 # What recurs in the training corpus
@@ -247,7 +255,7 @@ def test_passages_are_long_sentences_or_whole_short_docs() -> None:
 )
 def test_a_corpus_of_copies_recurs_as_one(times: list[int], expected: Recurring) -> None:
     """Passages that occur twice, where nearly all do, don't recur."""
-    assert Recurring.count(times) == expected
+    assert Recurring.of_times(times) == expected
 
 
 def known_of(numbers: Sequence[int]) -> KnownText:
@@ -446,21 +454,33 @@ def test_check_and_compare_and_distill_note_training_docs(
     assert list(distilled.notes) == [f"{dev_path}: {KNOWN}"]
 
 
-def test_compare_draws_copies_together(trained: Path, tmp_path: Path) -> None:
-    """With a test corpus of copies, p is that of one copy."""
-    p_of_f = []
+def test_compare_draws_copies_together() -> None:
+    """With a test corpus of copies, the differences and their p are those of one copy."""
+    differences = []
     for n_copies in (1, 2):
-        test_path = save_docs(tmp_path / f"{n_copies}.spacy", [*range(100, 112)] * n_copies)
-        rows = compare(
-            CONFIGS / "sparse.cfg",
-            ["Sequential", "Pointwise"],
-            test_path,
-            tmp_path / f"compared{n_copies}",
-            overrides={**FEW_EPOCHS, "paths.train": str(trained / "train.spacy")},
-            n_samples=200,
-        )
-        p_of_f.append(rows[1].differences["ents_f"])
-    assert p_of_f[0] == p_of_f[1]
+        units = [*range(12)] * n_copies
+        runs = []
+        for loss, n_correct in (("a", [1, 0, 1, 1, 0, 1]), ("b", [1, 1, 0, 1, 1, 1])):
+            tp = numpy.asarray(n_correct * 2 * n_copies)
+            ones = numpy.ones_like(tp)
+            counts = DocCounts(tp=tp, fp=1 - tp, fn=1 - tp, cost=1.0 - tp, tokens=ones)
+            runs.append(Finished(loss, 0, 1.0, counts, units=units))
+        differences.append(summarise(runs, n_samples=100)[1].differences)
+    assert differences[0] == differences[1]
+
+
+def test_compare_notes_copies(trained: Path, tmp_path: Path) -> None:
+    test_path = save_docs(tmp_path / "test.spacy", [*range(100, 112)] * 2)
+    (row,) = compare(
+        CONFIGS / "sparse.cfg",
+        ["Sequential"],
+        test_path,
+        tmp_path / "compared",
+        overrides={**FEW_EPOCHS, "paths.train": str(trained / "train.spacy")},
+    )
+    assert "12 of 12 texts (100 %) recur in it" in row.notes[-1]
+    saved = srsly.read_json(tmp_path / "compared" / "Sequential" / "seed-0" / "counts.json")
+    assert [*range(12)] * 2 in saved["value"]  # the units
 
 
 def write_columns(folder: Path) -> Path:
