@@ -36,7 +36,7 @@ from spacy_costner.readers.tasks import (
 from spacy_costner.saving import clear, save_file, save_folder
 
 from .support.commands import run
-from .support.pipelines import examples, load
+from .support.pipelines import load, numbered_examples
 
 NLP = spacy.blank("xx")
 TEXT = st.text(st.characters(), max_size=8) | st.sampled_from(["\ud800", "\udfff", "error", "id"])
@@ -201,7 +201,7 @@ def test_a_guarantee_saves_the_metadata_of_docs_that_can_be_saved(
 ) -> None:
     """Of "src", "\\udfff" and "good", by which docs could be grouped, only "good" can."""
     nlp = load(unsure)
-    dev = examples(nlp)[:3] * ENOUGH
+    dev = numbered_examples(nlp, ENOUGH)
     for eg in dev:
         eg.reference.user_data.update({"src": "\ud800", "\udfff": 1, "good": "x"})
 
@@ -448,7 +448,7 @@ def test_annotate_runs_where_stderr_is_closed(unsure: Path, tmp_path: Path) -> N
 
 def test_watch_says_why_it_could_read_no_text(unsure: Path, tmp_path: Path) -> None:
     nlp = load(unsure)
-    guarantee(nlp, examples(nlp)[:3] * ENOUGH, miss=0.3)
+    guarantee(nlp, numbered_examples(nlp, ENOUGH), miss=0.3)
     nlp.to_disk(tmp_path / "model")
     (tmp_path / "a.jsonl").write_text("not JSON\n")
 

@@ -709,9 +709,11 @@ def score_losses(
     counts_of_units = counts
     units = next(iter(runs_of_loss.values()))[0].units  # All variants have the same test docs.
     if units:
-        # Shape: (L, S, U, C), for U units
-        counts_of_units = numpy.zeros((*counts.shape[:2], max(units) + 1, counts.shape[3]))
-        numpy.add.at(counts_of_units, (slice(None), slice(None), units), counts)
+        # Sum the counts of the docs of each unit. Shapes for U units: (U, L, S, C), (L, S, U, C)
+        by_doc = numpy.moveaxis(counts, 2, 0)
+        by_unit = numpy.zeros((max(units) + 1, *by_doc.shape[1:]))
+        numpy.add.at(by_unit, numpy.asarray(units), by_doc)
+        counts_of_units = numpy.moveaxis(by_unit, 0, 2)
     differences = paired_differences(
         counts_of_units, stack_scores, n_samples=n_samples, with_seeds=True
     )

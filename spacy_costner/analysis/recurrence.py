@@ -111,7 +111,7 @@ class KnownText(NamedTuple):
         times_of_passage: Counter[int] = Counter()
         for doc in docs:
             times_of_passage.update(passage_ids(doc))
-        return cls(set(times_of_passage), Recurring.count(times_of_passage.values()), path)
+        return cls(set(times_of_passage), Recurring.of_times(times_of_passage.values()), path)
 
     def find_in(self, docs: Iterable[Doc]) -> Recurrence:
         """Count the passages of docs that are known."""

@@ -515,7 +515,7 @@ class CostSensitiveNER(TrainablePipe):
             build_vocab(self.model, references)  # collects the features of the model
         deque(references, maxlen=0)  # reads the docs that the model has not read
         self.cfg["trained_on"] = pack_ids(times_of_passage)
-        self.cfg.update(Recurring.count(times_of_passage.values())._asdict())
+        self.cfg.update(Recurring.of_times(times_of_passage.values())._asdict())
         return labels
 
     # Training

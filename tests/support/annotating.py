@@ -10,7 +10,7 @@ from thinc.api import fix_random_seed
 
 from spacy_costner.analysis.guarantees import guarantee
 
-from .pipelines import TEXTS, examples, pipeline, train
+from .pipelines import TEXTS, numbered_examples, pipeline, train
 
 CODE = """
 import os
@@ -71,7 +71,7 @@ def save_pipeline(folder: Path) -> Saved:
 
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1", "alternatives": 0.01})
     train(nlp, steps=20)
-    guarantee(nlp, examples(nlp)[:3] * 10, miss=0.1)
+    guarantee(nlp, numbered_examples(nlp, 10), miss=0.1)
     nlp.to_disk(saved.harmless)
 
     nlp.add_pipe("poison", first=True, config={"loads": str(saved.loads)})

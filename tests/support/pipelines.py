@@ -69,6 +69,16 @@ def examples(nlp: Language) -> list[Example]:
     return [Example.from_dict(nlp.make_doc(text), gold) for text, gold in TRAIN]
 
 
+def numbered_examples(nlp: Language, n: int) -> list[Example]:
+    """The texts of TRAIN that have words, n times. They end with a number each, so that they are
+    neither training docs nor copies of each other."""
+    numbered: list[Example] = []
+    for i in range(n):
+        for text, gold in TRAIN[:3]:
+            numbered.append(Example.from_dict(nlp.make_doc(f"{text} {i}"), gold))
+    return numbered
+
+
 def train(nlp: Language, steps: int = 60, optimizer: Optimizer | None = None) -> dict[str, float]:
     """Initialize and train a pipeline. After 60 steps it knows its four texts by heart.
 
