@@ -260,3 +260,12 @@ def test_convert_counts_discontinuous_entities(tmp_path: Path) -> None:
     )
     (doc,), _ = read_corpus(tmp_path / "out.spacy")
     assert entities([doc]) == [("Kim Lee", "PER")]
+
+
+def test_code_units_are_converted_though_an_entity_has_another_text(tmp_path: Path) -> None:
+    """Kim begins at the code unit 3, and Ann ends at 14, where the text has 13 characters."""
+    annotation = "T1\tPER 3 6\tKim\nT2\tPER 11 14\tBob\n"
+    (doc,), info = read_corpus(write_pair(tmp_path, annotation, "😀 Kim met Ann"))
+    assert entities([doc]) == [("Kim", "PER")]
+    assert [token.text for token in doc if not token.ent_iob] == ["Ann"]
+    assert [problem.n for problem in info.problems] == [1]

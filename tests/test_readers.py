@@ -453,6 +453,9 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         ([prodigy([(4, 7, "P", "")])], "OBOOOO", "", 0),
         ([{"text": EMOJI, "spans": BY_UTF_16}], "OOOOOB", "", 0),
         ([{"text": EMOJI, "spans": [*BY_UTF_16, WRONG_TEXT]}], "O-OOOB", MISPLACED, 1),
+        # The characters from 5 to 7 are the second emoji, too, with a blank.
+        ([{"text": "\U0001f600 b \U0001f600 \U0001f600", "spans": [
+            {"start": 5, "end": 7, "label": "P", "text": "\U0001f600"}]}], "OOBO", "", 0),
         ([{"text": TEXT}], "------", "texts without annotation", 1),
         ([{"text": TEXT, "spans": []}, {"text": ""}], "OOOOOO", "texts are empty", 1),
         ([{"text": TEXT, "answer": "accept"}], "OOOOOO", "", 0),
@@ -471,7 +474,8 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         "two within one", "two labels", "chain of overlaps", "ends with a blank", "only a blank",
         "the same twice", "another text than its own", "its own text is near", "two words",
         "its own text stands three times", "its own text is within a word", "empty own text",
-        "offsets of JavaScript", "and one with another text", "no annotation",
+        "offsets of JavaScript", "and one with another text",
+        "code units of one of two emoji", "no annotation",
         "an empty text", "accepted without spans", "rejected and ignored", "yes to one span each",
         "yes to another span", "two equal tasks", "a task with more spans",
         "a task with another span",

@@ -122,6 +122,7 @@ def iob_letters(doc: Doc) -> str:
             "\n\n    こんにちは\n    これは",
         ),
         ("\n <title>t</title>\n <p>a</p>", "a"),
+        ("\n &nbsp;a", "\xa0a"),
     ],
 )
 def test_offsets_count_the_text_of_html(html: str, content: str) -> None:

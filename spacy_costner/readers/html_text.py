@@ -36,6 +36,9 @@ REMOVED = frozenset(["iframe", "script"])
 HIDDEN = frozenset(["noscript", "style"])
 """The elements whose text counts, though a browser doesn't show it."""
 
+WHITE_SPACE = " \t\n\f"
+"""The white space of HTML, which `&nbsp;` isn't."""
+
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 """Matches a comment, which goes on to the end if it isn't closed."""
 
@@ -175,6 +178,7 @@ class _TextCollector:
         """End an element."""
         self._is_new_block = self._is_new_block or name in BLOCKS
         self._is_after_pre = False
+        self._is_in_body = self._is_in_body or name in ("body", "br", "html")
         if name == "br":  # browsers read "</br>" as "<br>"
             self._add("\n")
 
@@ -182,7 +186,7 @@ class _TextCollector:
         """Add text."""
         if not self._is_in_body:
             # The first word begins the body. White space before it is no part of the body.
-            text = text.lstrip()
+            text = text.lstrip(WHITE_SPACE)
             self._is_in_body = bool(text)
         if self._is_after_pre:  # browsers leave out this line break
             text = text.removeprefix("\n")

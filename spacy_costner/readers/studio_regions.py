@@ -23,7 +23,7 @@ from .html_text import HtmlText, read_html
 from .tasks import (
     Range,
     TaskSpan,
-    has_its_text,
+    count_in_place,
     range_in_characters,
     spans_from_json,
     split_words,
@@ -212,12 +212,12 @@ def _ranges_in_dialogue(
         return ranges
     converted_ranges = [to_range(start, end, in_units=True) for start, end in places]
 
-    def n_in_place(ranges: Sequence[Range]) -> int:
+    def in_place(ranges: Sequence[Range]) -> tuple[int, int]:
         """How many regions have the text that they quote."""
         spans = [TaskSpan(*characters, "", value) for characters, value in zip(ranges, values)]
-        return sum(has_its_text(text.text, span) for span in spans)
+        return count_in_place(text.text, spans)
 
-    return max(ranges, converted_ranges, key=n_in_place)  # the first, if both are as good
+    return max(ranges, converted_ranges, key=in_place)  # the first, if both are as good
 
 
 def _places_in_dialogue(

@@ -342,7 +342,7 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
     missing = missing_spans(doc, is_missing)
     if spans_key is None:
         doc.set_ents(spans, missing=missing, default="outside")
-    else:
+    elif spans or not is_missing.all():  # otherwise a doc without the key has no annotation
         annotate_spans(doc, spans_key, spans, missing)
     _write_incorrect_spans(doc, other_spans, place, context)
 

@@ -10,7 +10,6 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -234,9 +233,8 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
 
     # Some characters are two code units, so the offsets may count characters or code units.
     # Characters are tried first.
-    is_in_place = partial(has_its_text, text)
     converted_spans = _spans_in_characters(spans, text)
-    if sum(map(is_in_place, converted_spans)) > sum(map(is_in_place, spans)):
+    if count_in_place(text, converted_spans) > count_in_place(text, spans):
         spans = converted_spans
     # `_read_span` has allowed ends up to the number of code units. Now they count characters.
     for span in spans:
@@ -315,6 +313,18 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
         return False
     # Only the words are compared, as a tool may have changed the white space.
     return quoted_words == split_words(text[span.start : span.end])
+
+
+def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
+    """Count the spans that have their text (see `has_its_text`), and those that also have its white
+    space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀", but
+    these characters are "😀 "."""
+    n_in_place = 0
+    n_equal = 0
+    for span in spans:
+        n_in_place += has_its_text(text, span)
+        n_equal += span.extra.get("text") == text[span.start : span.end]
+    return n_in_place, n_equal
 
 
 def words_of_quote(span: TaskSpan) -> list[str]:
