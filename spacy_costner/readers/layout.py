@@ -89,6 +89,10 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
         number = None
     tag_columns = [i for i in range(table.n_columns) if i != token and _has_only_tags(table, i)]
     tag, key = _find_tags(table, token, tag_columns, options.tag_column)
+    if options.tag_column is None and number is not None:
+        layers = range(token + 1, table.n_columns)
+        if len(layers) > 1 and set(layers) <= set(tag_columns):
+            tag = layers[0]
     pos = _find_parts_of_speech(table, token, tag, number)
 
     text = f"token in {table.name(token)}, "
