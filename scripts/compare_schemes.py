@@ -75,8 +75,8 @@ def write_tags(entities: Sequence[Entity], n_tokens: int, scheme: str) -> list[s
         elif scheme == "IOE2" or (scheme == "IOE1" and (end, label) in by_start):
             prefixes[-1] = "E"
         elif scheme in MULTIPLE:
-            first, inner, last = MULTIPLE[scheme]
-            prefixes = [first, *[inner] * (end - start - 2), last]
+            of_first, of_inner, of_last = [*MULTIPLE[scheme]]
+            prefixes = [of_first, *[of_inner] * (end - start - 2), of_last]
             if end - start == 1:
                 prefixes = [SINGLE[scheme]]
         tags[start:end] = [f"{prefix}-{label}" for prefix in prefixes]
