@@ -264,8 +264,8 @@ class Context(NamedTuple):
     predicted (Predicted | None): The reader adds the docs that the pipeline's tokenizer makes to
         it, as a spaCy example needs both an annotated doc and one without annotation. None: they
         are not kept.
-    scheme (TagScheme | None): The scheme of the tags in all files of the corpus. None: it is found
-        from the tags of the file.
+    scheme (TagScheme | None): The scheme of the tags in all files of columns of the corpus. None:
+        it is found from the tags of the file.
     """
 
     nlp: Language
