@@ -254,6 +254,8 @@ def test_all_files_of_a_corpus_show_its_scheme(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("Oslo S-LOC\nx O\n")
     with pytest.raises(CorpusError, match="got 'S-LOC'"):
         read(tmp_path)
+    (text_doc,) = read_texts(NLP, tmp_path)  # of texts the scheme doesn't matter
+    assert [token.text for token in text_doc] == ["Oslo", "x"]
     (tmp_path / "b.conll").write_text("Kim B-PER\nJong E-PER\nx O\n")
     docs, info = read(tmp_path)
     assert [ents for _, ents in docs] == [[("Oslo", "LOC")], [("Kim Jong", "PER")]]
