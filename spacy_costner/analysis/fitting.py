@@ -28,6 +28,7 @@ from ..pipeline.reading import find_reading, lacks_sentence_starts
 from ..progress import phase, progress
 from ..readers import (
     DEFAULTS,
+    CorpusInfo,
     CorpusSummary,
     ReadOptions,
     copy_without_annotation,
@@ -733,6 +734,7 @@ def write_config(
         vectors=vectors,
         aim=aim,
         reading=reading,
+        info=CorpusInfo(),  # problems are reported when the corpus is read to train on it
         command=command,
     )
     if path.exists() and path.read_text(encoding="utf8") != text:

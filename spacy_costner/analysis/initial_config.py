@@ -35,7 +35,7 @@ from ..costs.cost_matrix import make_matrix
 from ..costs.label_tree import make_tree
 from ..costs.tables import HAMMING
 from ..docstrings import parameter_texts, summary_text
-from ..readers import DEFAULTS, ReadOptions, read_docs
+from ..readers import DEFAULTS, CorpusInfo, ReadOptions, read_docs
 from ..rendering import get_template
 from ..saving import save_text
 from ..settings import check_settings
@@ -240,6 +240,7 @@ def init(
     vectors: str | None = None,
     raw_paths: list[Path] | None = None,
     reading: ReadOptions = DEFAULTS,
+    info: CorpusInfo | None = None,
     force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
@@ -274,6 +275,8 @@ def init(
     raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from --train,
         to the folder vectors beside the config. See `costner vectors`.
     reading (ReadOptions): How to read the corpora, also in training.
+    info (CorpusInfo | None): What is read of the training corpus is added to it. None: problems
+        become warnings.
     force (bool): Overwrite the file of the tree and the folder of the vectors.
     command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
@@ -300,7 +303,7 @@ def init(
         spans_key = "sc"  # the default of spaCy's SpanCategorizer
     if tree_path is None and tree_by_prefix is not None:
         tree_path = output_path.with_name("tree.json")
-    corpus = measure_corpus(train_path, lang, spans_key, reading)
+    corpus = measure_corpus(train_path, lang, spans_key, reading, info)
     groups: dict[str, list[str]] = {}
     if spans_key is not None:
         groups = choose_groups(corpus, groups_path)
@@ -479,6 +482,7 @@ def measure_corpus(
     lang: str = "en",
     spans_key: str | None = None,
     reading: ReadOptions = DEFAULTS,
+    info: CorpusInfo | None = None,
 ) -> TrainingCorpus:
     """Measure a training corpus.
 
@@ -487,6 +491,7 @@ def measure_corpus(
     spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
         `doc.ents` are counted.
     reading (ReadOptions): How to read the corpus.
+    info (CorpusInfo | None): See `init`.
     RAISES (ValueError): If the corpus can't be read, or has no such spans.
     """
     if path is None:
@@ -498,7 +503,7 @@ def measure_corpus(
     word_forms: set[int] = set()  # the hashes of the norms of tokens
     filled_keys: set[str] = set()  # the keys of `doc.spans` that have spans in any doc
     options = replace(reading, spans_key=spans_key)
-    for doc in read_docs(spacy.blank(lang), path, options):
+    for doc in read_docs(spacy.blank(lang), path, options, info):
         doc_lengths.append(len(doc))
         n_sentences += count_sentences(doc)
         word_forms.update(token.norm for token in doc)

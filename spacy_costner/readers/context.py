@@ -285,8 +285,8 @@ class Context(NamedTuple):
         are not kept.
     alignment (Alignment | None): The reader counts spans that fit the tokens, and spans that don't,
         for all files of the corpus. None: they are not counted.
-    scheme (TagScheme | None): The scheme of the tags in all files of the corpus. None: it is found
-        from the tags of the file.
+    scheme (TagScheme | None): The scheme of the tags in all files of columns of the corpus. None:
+        it is found from the tags of the file.
     places (Places | None): The reader adds the places of docs to it. None: they are not kept.
     label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
         corpus. None: no file has such a feature.

@@ -88,7 +88,7 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
     if token == number:
         number = None
     tag_columns = [i for i in range(table.n_columns) if i != token and _has_only_tags(table, i)]
-    tag, key = _find_tags(table, token, tag_columns, options.tag_column)
+    tag, key = _find_tags(table, token, number, tag_columns, options.tag_column)
     pos = _find_parts_of_speech(table, token, tag, number)
 
     text = f"token in {table.name(token)}, "
@@ -216,11 +216,16 @@ def _resolve(table: Table, option: str, told: int | str) -> int:
 
 
 def _find_tags(
-    table: Table, token: int, tag_columns: Sequence[int], told: int | str | None
+    table: Table,
+    token: int,
+    number: int | None,
+    tag_columns: Sequence[int],
+    told: int | str | None,
 ) -> tuple[int, str | None]:
     """Find the column of the tags and, in a column of keys and values, their key.
 
     token (int): The column of the tokens.
+    number (int | None): The column that numbers tokens.
     tag_columns (Sequence[int]): The columns that have only tags.
     told (int | str | None): The user's option `tag_column`.
     RETURNS (tuple[int, str | None]): The column and the key, or None.
@@ -230,7 +235,7 @@ def _find_tags(
     if told is None:
         tag = last
         if last in tag_columns:
-            tag = _find_outer_layer(table, tag_columns)
+            tag = _find_outer_layer(table, token, number, tag_columns)
         elif table.n_columns > 2 and not _has_tags(table, last):
             for column in range(table.n_columns):
                 keys = _find_keys(table, column)
@@ -259,10 +264,16 @@ def _find_tags(
     return tag, None
 
 
-def _find_outer_layer(table: Table, tag_columns: Sequence[int]) -> int:
-    """Find the column of the tags if the last column has tags. Columns before it with some of the
-    same labels are other layers of the same annotation, as in GermEval 2014: the first of them has
-    the outer entities, which are many more. (Tags of chunks have other labels.)"""
+def _find_outer_layer(
+    table: Table, token: int, number: int | None, tag_columns: Sequence[int]
+) -> int:
+    """Find the column of the tags if the last column has tags. There may be several layers of the
+    same annotation, as in GermEval 2014, and the first of them has the outer entities, which are
+    many more. Layers have labels in common (tags of chunks have other labels), or they are all
+    columns after numbered tokens."""
+    layers = range(token + 1, table.n_columns)
+    if number is not None and set(layers).issubset(tag_columns):
+        return layers[0]
     tag = table.n_columns - 1
     labels = _labels_of(table, tag)
     while tag - 1 in tag_columns and labels & _labels_of(table, tag - 1):

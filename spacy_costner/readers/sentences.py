@@ -99,15 +99,15 @@ def make_docs(
     no_label = 0
     label_hashes = numpy.asarray([*hashes_of_labels, no_label], dtype="uint64")
     attrs = [SENT_START, ENT_IOB, ENT_TYPE]
-    columns = [
+    values_of_attrs = [
         _sent_start_values(tokens.sent_start),
         decoded.iob.astype("uint64"),
         label_hashes[decoded.label],
     ]
     if tokens.pos is not None:
         attrs.append(TAG)
-        columns.append(_add_strings(strings, tokens.pos))
-    attr_values = numpy.stack(columns, axis=1)  # (N, number of attributes)
+        values_of_attrs.append(_add_strings(strings, tokens.pos))
+    attr_values = numpy.stack(values_of_attrs, axis=1)  # (N, number of attributes)
     word_hashes: Any = _add_strings(strings, tokens.words)
 
     # A doc ends where the next one starts.
