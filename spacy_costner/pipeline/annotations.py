@@ -79,7 +79,6 @@ def make_confidence(
     spans_key: str = "confidence",
     extension: str = "confidence",
     alternatives: float | None = None,
-    second_choice: float | None = None,
 ) -> Confidence:
     """Build the settings of where the probabilities of entities are written.
 
@@ -92,8 +91,6 @@ def make_confidence(
     extension (str): The extension attribute of spans for it: `span._.confidence`.
     alternatives (float | None): If given, other entities with at least this probability are in
         `doc.spans`, under the same key with "_alternatives".
-    second_choice (float | None): Not used. Version 0.3.0 has written it to the configs of saved
-        pipelines, as null.
     RAISES (ValueError): If a name is empty, or a probability is out of its range.
     """
     return Confidence(spans_key, extension, alternatives)
