@@ -10,7 +10,7 @@ Annotations are compared by characters, as docs of the same text may have other 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import NamedTuple
 
 import numpy
@@ -209,8 +209,7 @@ def _vote(
         n_against = sum(annotation.lacks(span) for annotation in annotations)
         if n_against == 0 or (not is_unanimous and n_for > n_against):
             kept.add(span)
-    if spans_key is None:
-        kept -= _overlapping(kept)
+    # Two kept entities of `doc.ents` don't overlap: whoever has the one votes against the other.
     span_of_doc = {}
     for span in kept:
         span_of_doc[span] = base.char_span(span[0], span[1], label=span[2])
@@ -230,16 +229,6 @@ def _vote(
         n_other += has_other
     is_disputed = n_other > 0 if is_unanimous else (n_other > 0) & (2 * n_other >= n_annotated)
     _annotate(base, spans_key, group, kept, is_disputed | (n_annotated == 0))
-
-
-def _overlapping(spans: Iterable[SpanOfText]) -> set[SpanOfText]:
-    """The spans that overlap with a neighbour. Two spans that most have may overlap if annotation
-    is missing in some docs."""
-    overlapping: set[SpanOfText] = set()
-    for span, next_span in pairwise(sorted(spans)):
-        if next_span[0] < span[1]:
-            overlapping |= {span, next_span}
-    return overlapping
 
 
 def _annotate(
