@@ -5,6 +5,7 @@ the development corpus. Without one, the training docs are divided into folds, a
 predicted by a model that was trained on the others: its docs are held out.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -233,6 +234,17 @@ def ignore_corpus(name: str, corpus: CorpusSummary) -> None:
     """Do nothing when a corpus was read: the default of `fit`."""
 
 
+def report_corpus(
+    name: str, info: CorpusInfo, on_corpus: Callable[[str, CorpusSummary], None]
+) -> CorpusSummary:
+    """Report how a corpus was read: its problems are warnings. See `fit` for `on_corpus`."""
+    corpus = info.summary()
+    on_corpus(name, corpus)
+    for problem in corpus.problems:
+        warnings.warn(problem.as_text(), stacklevel=3)
+    return corpus
+
+
 def fit(
     config: Config | Path | None,
     output_path: Path,
@@ -338,8 +350,7 @@ def fit(
     train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key)
     examples = prepare(linear, train_corpus, in_memory=cache is None)
     if cache is None:  # otherwise it is read in training
-        corpora["train"] = train_info.summary()
-        on_corpus("train", corpora["train"])
+        corpora["train"] = report_corpus("train", train_info, on_corpus)
     paths = nlp.config.interpolate().get("paths", {})
     dev_source = str(paths.get("dev") or "development docs")
     dev: list[Example] = []
@@ -348,8 +359,7 @@ def fit(
         dev_corpus, dev_info = with_info(dev_corpus, ner.annotation.spans_key)
         dev_examples = examples_to_measure(nlp, dev_corpus, file_tokens=file_tokens)
         dev = list(progress(dev_examples, desc="read dev", unit="doc"))
-        corpora["dev"] = dev_info.summary()
-        on_corpus("dev", corpora["dev"])
+        corpora["dev"] = report_corpus("dev", dev_info, on_corpus)
         # Of several components, the first stands for all: they learn from the same docs.
         notes = find_faults(nlp, ner, dev, dev_source)
     if cache is None:  # the docs are in memory
@@ -361,8 +371,7 @@ def fit(
     with phase("train"):
         outcomes = train_components(linear, ners, examples, path, n_seeds=n_seeds, cache=cache)
     if cache is not None:
-        corpora["train"] = train_info.summary()
-        on_corpus("train", corpora["train"])
+        corpora["train"] = report_corpus("train", train_info, on_corpus)
     scores: dict[str, Any] = {}
     with suppress(KeyboardInterrupt), phase("evaluate") if dev else nullcontext():
         scores_of_dev = nlp.evaluate(dev)

@@ -93,11 +93,9 @@ def fit_cli(
 
 
 def print_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Print how a corpus was read, before the model is trained on it.
+    """Print how a corpus was read, before the model is trained on it. Its problems are warnings.
 
     name (str): "train" or "dev".
     """
     with tqdm.external_write_mode():
         typer.echo(corpus.as_text(name))
-        if corpus.problems:
-            typer.echo(corpus.problems_text())

@@ -169,13 +169,6 @@ class CorpusSummary(NamedTuple):
         ]
         return f"{name}: {'; '.join(parts)}"
 
-    def problems_text(self) -> str:
-        """A line for each problem, and the first place of the first one. "": there are none."""
-        lines = [f"    {problem.message} ({problem.n:,})" for problem in self.problems]
-        for problem in self.problems[:1]:
-            lines[1:1] = [f"        {place}" for place in problem.places[:1]]
-        return "\n".join(lines)
-
     def _labels_text(self) -> str:
         """The labels with their numbers of entities in parentheses. "": there are none."""
         if not self.labels:
