@@ -90,7 +90,7 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
     ]
     for variant in variants:
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
-        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False)
+        measure = ("ner", "IOB2", HAMMING, str(experiment.test_path), False, {})
         assert astuple(variant.measure) == measure
 
 
