@@ -254,6 +254,8 @@ def edit_cfg(cfg: dict[str, Any], rng: random.Random) -> tuple[str, bytes]:
     be."""
     impossible = [None, "x", float("nan"), float("inf"), [], [[1]], "nan", "inf", {"x": 1}]
     path = rng.choice([path for path in places(cfg) if path])
+    if path == ("confidence",):
+        impossible.remove(None)  # it turns confidences off
     if path[0] in FREE:
         changed = edit(cfg, path, lambda _: rng.choice(impossible))
     else:

@@ -204,7 +204,7 @@ def test_settings_that_need_docs_are_refused(
     name: str, value: Any, corpora: dict[str, Any], tmp_path: Path
 ) -> None:
     config = config_of(corpora, **{name: value})
-    message = f"{name}: expected none with --cache, which reads docs"
+    message = f"{name}: expected none with `cache`, which reads docs"
     with pytest.raises(ValueError, match=message):
         fit(config, tmp_path / "output", cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()

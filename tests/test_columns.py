@@ -363,7 +363,7 @@ def test_fit_reads_as_told_and_prints_how(path: Path) -> None:
     output = path.with_suffix("")
 
     refused = run("fit", "--train", path, "-o", output, "--lang", "xx")
-    assert refused.exit_code == 1 and "the setting `token_column`" in refused.output
+    assert refused.exit_code == 1 and "the setting --token-column" in refused.output
     options = ["--train", path, "--dev", path, "-o", output, "--lang", "xx", "--token-column", 2]
     result = run("fit", *options)
     assert result.exit_code == 0, result.output

@@ -34,7 +34,6 @@ from spacy_costner.analysis.runs import Done, Failed
 from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.pipeline.scorers import DocCounts
-from spacy_costner.readers import DEFAULTS
 from spacy_costner.saving import as_json
 
 from .support.experiment import SHORT, Experiment, make_experiment
@@ -98,7 +97,7 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
             cost=HAMMING,
             test_path=str(experiment.test_path),
             file_tokens=False,
-            reading=DEFAULTS,
+            reading={},
         )
         assert variant.measure == measure
 

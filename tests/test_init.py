@@ -368,7 +368,7 @@ def test_with_many_labels_o_is_one_tag(
     model: Any, n_labels: int, outside: str, tmp_path: Path
 ) -> None:
     """More than `MANY_LABELS`, which is 20, are many."""
-    path = write_docs(tmp_path / "train.spacy", [("a b", f"B-L{i} O") for i in range(n_labels)])
+    path = write_docs(tmp_path / "train.spacy", [(f"a{i} b", f"B-L{i} O") for i in range(n_labels)])
     text = init(lang="xx", model=model, train_path=path)
     assert block(text, "components.ner.outside") == outside
 
@@ -512,7 +512,7 @@ def prefixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     corpus is in a new working directory."""
     monkeypatch.chdir(tmp_path)
     labels = ["drug_dose", "org", "drug_name_new", "org_team", "_x", "date"]
-    write_docs(Path("train.spacy"), [("a", f"B-{label}") for label in labels])
+    write_docs(Path("train.spacy"), [(label, f"B-{label}") for label in labels])
     return ["init", "new.cfg", "--train", "train.spacy", "--tree-by-prefix", "_"]
 
 

@@ -570,7 +570,8 @@ def test_convert_keeps_spans_that_overlap(suffix: str, tmp_path: Path) -> None:
     counts = json.loads(result.stdout)
     # Two equal GPE are one. Of "Ann saw Oslo" two tokens have no annotation, and both of the last
     # text.
-    assert counts["labels"] == {"GPE": 1, "ORG": 1, "PER": 1} and counts["missing"] == 4
+    assert counts["corpus"]["labels"] == {"GPE": 1, "ORG": 1, "PER": 1}
+    assert counts["missing"] == 4
     check_docs_of_tasks(list(read_docs(spacy.blank("xx"), output, WITH_SPANS_KEY)))
 
 
@@ -639,7 +640,11 @@ def test_entities_of_a_docbin_are_read_as_spans_where_it_has_none(tmp_path: Path
     """The first doc has spans under the key, and keeps them. The second has only an entity, and the
     third no annotation at all."""
     vocab = spacy.blank("xx").vocab
-    docs = [Doc(vocab, words=["Rome"], ents=ents) for ents in (["B-GPE"], ["B-GPE"], None)]
+    docs = [
+        Doc(vocab, words=["Rome"], ents=["B-GPE"]),
+        Doc(vocab, words=["Oslo"], ents=["B-GPE"]),
+        Doc(vocab, words=["Bonn"]),
+    ]
     docs[0].spans["sc"] = [Span(docs[0], 0, 1, "ORG")]
     path = tmp_path / "docs.spacy"
     DocBin(docs=docs, store_user_data=True).to_disk(path)

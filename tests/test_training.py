@@ -293,7 +293,7 @@ def sentences(n_sentences: int, is_split: bool) -> list[Doc]:
     vocab = spacy.blank("xx").vocab
     docs = []
     for i in range(0, n_sentences, 10):
-        words = ["Ana", "left", "."] * min(10, n_sentences - i)
+        words = ["Ana", f"left{i}", "."] * min(10, n_sentences - i)
         starts = [word == "Ana" for word in words] if is_split else None
         docs.append(Doc(vocab, words=words, sent_starts=starts))
     return docs

@@ -82,7 +82,7 @@ class Measure:
     cost: dict[str, Any]  # the block of the cost
     test_path: str  # the test corpus
     file_tokens: bool  # see `compare`
-    reading: ReadOptions  # how the test corpus is read
+    reading: dict[str, Any]  # the settings of its reader
 
 
 class Variant(NamedTuple):
@@ -390,7 +390,7 @@ def make_variants(
         cost=scorer_cost or HAMMING,
         test_path=str(test_path),
         file_tokens=file_tokens,
-        reading=reading,
+        reading=reading.settings(),
     )
     # A name becomes a path as well: `read_losses` tells a name from a file by the suffix.
     changes_of_losses = read_losses([Path(loss) for loss in losses], component, scorer_cost)
@@ -612,7 +612,7 @@ def count_predictions(variant: Variant) -> Predicted:
     """
     nlp = spacy.load(variant.path / "model-best")
     measure = variant.measure
-    reader = make_reader(Path(measure.test_path), **measure.reading.settings())
+    reader = make_reader(Path(measure.test_path), **measure.reading)
     examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
     known = KnownText.of_component(nlp, get_component(nlp, measure.component))
     notes = note_recurrence(known, [eg.reference for eg in examples], measure.test_path)

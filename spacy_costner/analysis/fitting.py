@@ -240,9 +240,14 @@ def report_corpus(
     """Report how a corpus was read: its problems are warnings. See `fit` for `on_corpus`."""
     corpus = info.summary()
     on_corpus(name, corpus)
-    for problem in corpus.problems:
-        warnings.warn(problem.as_text(), stacklevel=3)
+    warn_of_problems(info)
     return corpus
+
+
+def warn_of_problems(info: CorpusInfo) -> None:
+    """Warn of what a corpus has, but docs can't have."""
+    for problem in info.problems:
+        warnings.warn(problem.as_text(), stacklevel=4)
 
 
 def fit(
@@ -348,7 +353,11 @@ def fit(
     # are found at once.
     corpora: dict[str, CorpusSummary] = {}
     train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key)
-    examples = prepare(linear, train_corpus, in_memory=cache is None)
+    try:
+        examples = prepare(linear, train_corpus, in_memory=cache is None)
+    except ValueError:
+        warn_of_problems(train_info)  # they may be the cause
+        raise
     if cache is None:  # otherwise it is read in training
         corpora["train"] = report_corpus("train", train_info, on_corpus)
     paths = nlp.config.interpolate().get("paths", {})

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ..readers import TASK_FORMS, CorpusError, Task
+from ..readers.context import CorpusInfo
 from ..readers.files import FilePlace, shown
 from ..readers.label_studio import read_label_studio
 from .annotation_session import AnnotationSession
@@ -468,10 +469,14 @@ def read_annotation(
         "annotations": [{**annotation, "result": interface.results_of(annotation)}],
     }
     place = FilePlace(Path("webhook"), task["id"], "task")  # what an error names
+    info = CorpusInfo()
     try:
-        annotated = list(read_label_studio(iter([(place, record)])))
+        annotated = list(read_label_studio(iter([(place, record)]), info=info))
     except CorpusError as error:
         raise SessionError(str(error)) from None
+    # An export with regions that aren't understood is read without them. An answer is not.
+    for problem in info.problems:
+        raise SessionError(problem.as_text())
     return annotated[0].task
 
 

@@ -608,12 +608,9 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.objective.labels_are_given:
             return
-        spans_key = self.annotation.spans_key
         labels: set[str] = set()
         for eg in examples:
-            doc = eg.reference
-            spans = doc.ents if spans_key is None else doc.spans.get(spans_key, ())
-            labels.update(span.label_ for span in spans)
+            labels.update(labels_of(self.annotation.as_entities(eg, None).reference))
         # Labels with "!" are refused where the annotation is read, with the doc that has one.
         new_labels = {label for label in labels - {*self.labels} if not label.startswith(NEGATED)}
         for label in sorted(new_labels - self._refused_labels):
