@@ -744,17 +744,23 @@ def write_config(
     if train_path is None:
         raise ValueError(NO_CORPUS)
     path = output_path / "config.cfg"
-    text = init(
-        path,
-        lang=lang,
-        train_path=train_path,
-        dev_path=dev_path,
-        vectors=vectors,
-        aim=aim,
-        reading=reading,
-        info=CorpusInfo(),  # problems are reported when the corpus is read to train on it
-        command=command,
-    )
+    # Problems are reported when the corpus is read to train on it, or if it comes to nothing.
+    info = CorpusInfo()
+    try:
+        text = init(
+            path,
+            lang=lang,
+            train_path=train_path,
+            dev_path=dev_path,
+            vectors=vectors,
+            aim=aim,
+            reading=reading,
+            info=info,
+            command=command,
+        )
+    except ValueError:
+        warn_of_problems(info)
+        raise
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
             f"{path}: expected the config of this command, got another: give it as the config, "
