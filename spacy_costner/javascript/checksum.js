@@ -1,9 +1,9 @@
 /**
  * CRC-32, the checksum of gzip and PNG, which `zlib.crc32` in Python computes.
  *
- * It finds damage by accident: all of it within 32 bits, and elsewhere all but one in 2^32. It is
- * none against somebody who wants to deceive. Browsers have stronger digests in `crypto.subtle`,
- * but not on each page that comes from a server without encryption.
+ * It finds all damage within 32 bits, and other damage but for one case in 2^32. It doesn't protect
+ * against deliberate changes. The digests of `crypto.subtle` do, but browsers don't have them on
+ * pages that a server sends without encryption.
  */
 
 /** The polynomial, its lowest bit first. */
