@@ -13,7 +13,8 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re
 """The word `export`, with the name of the function, class or constant after it."""
 
 COMMENT = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
-"""Comments that describe functions and classes, /** ... */. A page doesn't need them."""
+"""Comments that describe functions and classes, /** ... */. A page doesn't need them. Those of
+licences, /*! ... */, stay."""
 
 
 def module_names(entry: str) -> list[str]:
@@ -27,7 +28,7 @@ def module_names(entry: str) -> list[str]:
     def add(name: str) -> None:
         """Add a module after its imports."""
         if name not in names:
-            for _, imported in IMPORT.findall(read_module(name)):
+            for _, imported in IMPORT.findall(read_source(name)):
                 add(imported)
             names.append(name)
 
@@ -35,8 +36,8 @@ def module_names(entry: str) -> list[str]:
     return names
 
 
-def read_module(name: str) -> str:
-    """The source of a module."""
+def read_source(name: str) -> str:
+    """The text of a module, or of another file of their folder."""
     return (MODULES / name).read_text(encoding="utf8")
 
 
@@ -49,7 +50,7 @@ def bundle(entry: str) -> str:
     """
     scripts: list[str] = []
     for name in module_names(entry):
-        source = COMMENT.sub("", read_module(name))
+        source = COMMENT.sub("", read_source(name))
         exports = EXPORT.findall(source)
         source = EXPORT.sub("", IMPORT.sub(_as_constants, source))
         returned = f"return {{ {', '.join(exports)} }};"

@@ -4,9 +4,11 @@
 import gzip
 import json
 import random
+import re
 import struct
 import subprocess
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -650,10 +652,25 @@ def test_lower_case_of_all_characters(words_in_node: Node) -> None:
 
 def take_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The header of a model file, and its arrays."""
-    content = gzip.decompress(data)
+    content = without_checksum(data)
     begin = len(MAGIC) + 8
     (length,) = struct.unpack("<I", content[begin - 4 : begin])
     return json.loads(content[begin : begin + length]), content[begin + length :]
+
+
+def put_together(header: bytes, arrays: bytes) -> bytes:
+    """A model file with a header and arrays."""
+    return with_checksum(MAGIC + struct.pack("<II", VERSION, len(header)) + header + arrays)
+
+
+def without_checksum(data: bytes) -> bytes:
+    """What a model file has below gzip, but for the checksum at its end."""
+    return gzip.decompress(data)[:-4]
+
+
+def with_checksum(content: bytes) -> bytes:
+    """A model file with this content, and its checksum."""
+    return gzip.compress(content + struct.pack("<I", zlib.crc32(content)), 1)
 
 
 @needs_node
@@ -664,6 +681,7 @@ def take_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
         (lambda content: b"<html></html>" * 9, "expected one that `costner page` has written"),
         (lambda content: content[:-100], "the file is shorter"),
         (lambda content: content[:200], "the file is shorter"),
+        (lambda content: content[: len(MAGIC)], "expected one that `costner page` has written"),
         (
             lambda content: MAGIC + struct.pack("<I", VERSION + 1) + content[len(MAGIC) + 4 :],
             f"expected version {VERSION}, got {VERSION + 1}",
@@ -680,8 +698,19 @@ def test_damaged_files(
     words_model: WebModel,
     tmp_path: Path,
 ) -> None:
-    content = damage(gzip.decompress(words_model.data))
-    assert message in load_in_node(browser, gzip.compress(content), tmp_path)["error"]
+    """They have the right checksum."""
+    damaged = with_checksum(damage(without_checksum(words_model.data)))
+    assert message in load_in_node(browser, damaged, tmp_path)["error"]
+
+
+@needs_node
+def test_a_checksum_that_does_not_fit(browser: Node, words_model: WebModel, tmp_path: Path) -> None:
+    """See tests/javascript/model_file.test.mjs for more damages."""
+    damaged = bytearray(gzip.decompress(words_model.data))
+    damaged[-100] ^= 1
+    for content in (damaged, damaged[:-1]):
+        error = load_in_node(browser, gzip.compress(content), tmp_path)["error"]
+        assert re.search(r"expected the checksum \d+, got \d+: it is damaged or cut off", error)
 
 
 @needs_node
@@ -690,9 +719,8 @@ def test_more_features_than_memory_has(
 ) -> None:
     header, arrays = take_apart(words_model.data)
     header["columns"][0]["n_values"] = 1e12
-    encoded = json.dumps(header).encode("utf8")
-    content = MAGIC + struct.pack("<II", VERSION, len(encoded)) + encoded + arrays
-    answer = load_in_node(browser, gzip.compress(content, 1), tmp_path)
+    data = put_together(json.dumps(header).encode("utf8"), arrays)
+    answer = load_in_node(browser, data, tmp_path)
     assert "expected at most 67108864 features" in answer["error"]  # 2 to the power of 26
 
 
@@ -717,9 +745,8 @@ def test_fuzzed_files_give_errors_or_entities(
     n_errors = 0
     for _ in range(60):
         text = fuzz(json.dumps(header), rng)
-        encoded = text.encode("utf8")
-        content = MAGIC + struct.pack("<II", VERSION, len(encoded)) + encoded + arrays
-        if "error" in load_in_node(browser, gzip.compress(content, 1), tmp_path):
+        data = put_together(text.encode("utf8"), arrays)
+        if "error" in load_in_node(browser, data, tmp_path):
             n_errors += 1
         else:
             answer = browser.ask({"text": TEXTS[10], "options": {"threshold": 0.1}})

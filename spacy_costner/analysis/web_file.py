@@ -7,6 +7,7 @@ It is compressed by gzip. Below that it has
     4 bytes     the length of the header
     the header  JSON in UTF-8, with what it says of each array under "arrays"
     the arrays  one after another
+    4 bytes     the CRC-32 of all bytes before it
 
 All numbers have their lowest byte first. Whole numbers stand byte by byte, first the lowest byte of
 all of them, and so on, as the high bytes of small numbers are alike. Where that is shorter, the
@@ -23,7 +24,7 @@ from typing import Any
 import numpy
 from thinc.types import ArrayXd
 
-VERSION = 1
+VERSION = 2
 """The version of the form. A page refuses files of another version."""
 
 MAGIC = b"costner\n"
@@ -59,7 +60,8 @@ def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes
     header_bytes = header_as_json.encode("utf8")
     sizes = struct.pack("<II", VERSION, len(header_bytes))
     content = b"".join([MAGIC, sizes, header_bytes, *parts])
-    return gzip.compress(content, compresslevel=9, mtime=0)
+    checksum = struct.pack("<I", zlib.crc32(content))
+    return gzip.compress(content + checksum, compresslevel=9, mtime=0)
 
 
 def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:

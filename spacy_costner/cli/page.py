@@ -18,7 +18,7 @@ from ..analysis.loading import load_pipeline
 from ..analysis.predictions import find_components
 from ..analysis.reporting import MISS_COSTS
 from ..analysis.web_model import WebModel, make_web_model
-from ..bundling import MODULES, bundle, module_names
+from ..bundling import bundle, module_names, read_source
 from ..label_colours import label_colours
 from ..pages import number, render
 from ..pipeline.promises import Promise
@@ -29,8 +29,14 @@ from .output import errors_shown
 from .promises import promise_text
 
 MODEL_FILE = "model.bin"
+LICENSE = "LICENSE"
+"""The licence of the modules, with the copyright of spaCy, from which some are ported."""
+
+TYPES = "ner.d.ts"
+"""The types of the module for TypeScript."""
+
 EXAMPLES = ("index.html", "example.mjs", "package.json")
-"""What a module folder has beside the modules: how to use them in a page and in Node."""
+"""How to use the module in a page and in Node."""
 
 
 @command(make_web_model, options={"keep_memory": Option("--memory/--no-memory")})
@@ -113,14 +119,16 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
         start=threshold,
         promise=promise_line,
         published=published_text(web_model),
+        license=read_source(LICENSE),
     )
 
 
 def save_module(folder: Path, web_model: WebModel) -> None:
-    """Save the modules, the model file, and examples in a folder. Its other files stay."""
+    """Save the modules, their types and licence, the model file, and examples in a folder. Its
+    other files stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in [*module_names("ner.js"), *EXAMPLES]:
-        save_text(folder / name, (MODULES / name).read_text(encoding="utf8"))
+    for name in [*module_names("ner.js"), TYPES, LICENSE, *EXAMPLES]:
+        save_text(folder / name, read_source(name))
     save_file(folder / MODEL_FILE, lambda path: path.write_bytes(web_model.data))
 
 

@@ -9,16 +9,23 @@
  *     4 bytes     the length of the header
  *     the header  JSON in UTF-8
  *     the arrays  one after another
+ *     4 bytes     the CRC-32 of all bytes before it: a damaged file is refused
+ *
+ * gzip has a checksum, too, but servers may have decompressed the file.
  *
  * All numbers have their lowest byte first. The header says of each array its type, its shape, and
  * where it begins after the header. Whole numbers stand byte by byte, first the lowest byte of all
  * of them, and so on, which makes the file smaller; some arrays have the differences of neighbours.
  */
 
+import { crc32 } from "./checksum.js";
+import { typeError } from "./type_errors.js";
+
 /** The version of model files that can be read. */
-export const VERSION = 1;
+export const VERSION = 2;
 
 const MAGIC = "costner\n";
+const CHECKSUM_LENGTH = 4;
 const FIRST_BYTES_OF_GZIP = [0x1f, 0x8b];
 
 /**
@@ -49,7 +56,8 @@ const ARRAY_TYPES = {
  * @param {string | URL | ArrayBuffer | Uint8Array | Response} source A URL, the bytes, or the
  *   response of `fetch`.
  * @returns {Promise<Uint8Array>}
- * @throws {Error} If it can't be fetched, or is none of these.
+ * @throws {TypeError} If it is none of these.
+ * @throws {Error} If it can't be fetched.
  */
 export async function fetchBytes(source) {
   if (source instanceof Uint8Array) {
@@ -67,7 +75,7 @@ export async function fetchBytes(source) {
     source = await fetch(source);
   }
   if (typeof source?.arrayBuffer !== "function") {
-    throw new Error("load: expected a URL, an ArrayBuffer, a Uint8Array or a Response");
+    throw typeError("source", "a URL, an ArrayBuffer, a Uint8Array or a Response", source);
   }
   if (!source.ok) {
     throw new Error(`${source.url}: expected a model file, got status ${source.status}`);
@@ -98,7 +106,7 @@ export async function readModel(bytes) {
   }
   const start = MAGIC.length + 4 + 4; // of the header, after its length
   const isModel = [...MAGIC].every((character, i) => bytes[i] === character.charCodeAt(0));
-  if (!isModel || bytes.length < start) {
+  if (!isModel || bytes.length < start + CHECKSUM_LENGTH) {
     throw new Error("model file: expected one that `costner page` has written, got other data");
   }
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -109,12 +117,20 @@ export async function readModel(bytes) {
         "file that the same `costner page` has written",
     );
   }
+  const end = bytes.length - CHECKSUM_LENGTH; // of the arrays
+  const checksum = view.getUint32(end, true);
+  const found = crc32(bytes.subarray(0, end));
+  if (found !== checksum) {
+    throw new Error(
+      `model file: expected the checksum ${checksum}, got ${found}: it is damaged or cut off`,
+    );
+  }
   const headerLength = view.getUint32(MAGIC.length + 4, true);
-  if (start + headerLength > bytes.length) {
+  if (start + headerLength > end) {
     throw new Error(`model file: expected a header of ${headerLength} bytes, the file is shorter`);
   }
   const header = parseHeader(bytes.subarray(start, start + headerLength));
-  const content = bytes.subarray(start + headerLength);
+  const content = bytes.subarray(start + headerLength, end);
   /** @type {Record<string, any>} */
   const arrays = {};
   for (const [name, entry] of Object.entries(header.arrays)) {
@@ -143,7 +159,7 @@ function parseHeader(bytes) {
 
 /**
  * Reads an array.
- * @param {Uint8Array} content The bytes after the header.
+ * @param {Uint8Array} content The bytes of all arrays.
  * @param {ArrayEntry} entry
  * @param {string} name The name of the array, for the error.
  * @returns {Float64Array | Int32Array | Uint32Array | Int16Array | Uint8Array}
@@ -191,7 +207,8 @@ function readArray(content, { dtype, shape, offset, differences }, name) {
  * @throws {Error} If they are damaged or cut off.
  */
 async function decompress(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const blob = new Blob([/** @type {BlobPart} */ (bytes)]);
+  const stream = blob.stream().pipeThrough(new DecompressionStream("gzip"));
   try {
     return new Uint8Array(await new Response(stream).arrayBuffer());
   } catch (error) {

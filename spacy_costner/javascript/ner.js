@@ -6,42 +6,25 @@
  *     ner("Ana Ruiz vive en Lima.");
  *     // [{ start: 0, end: 8, label: "PER", score: 0.98 }, { start: 17, end: 21, label: "LOC", … }]
  *
- * `costner page MODEL --module FOLDER` writes this module and the model file.
+ * `costner page MODEL --module FOLDER` writes this module and the model file. The types of what it
+ * exports are in ner.d.ts, next to it.
  */
 
 import { fetchBytes, readModel } from "./model_file.js";
 import { Recognizer } from "./recognizer.js";
 import { makeTokenizer } from "./tokenizer.js";
 
+/** @typedef {import("./ner.js").Ner} Ner */
+/** @typedef {import("./ner.js").Options} Options */
+/** @typedef {import("./ner.js").Result} Result */
 /** @typedef {import("./posterior.js").Posterior} Posterior */
-/** @typedef {import("./recognizer.js").Options} Options */
-/** @typedef {import("./recognizer.js").Result} Result */
-
-/**
- * Predicts the entities of a text, in order and without overlap.
- *
- * - `labels`: the labels that it predicts.
- * - `info`: what is known of the pipeline: name, lang, version, decoding, threshold, temperature,
- *   promise and others, as `describe_pipeline` in analysis/web_model.py collects them.
- * - `posterior(text)` and `decode(posterior, options)`: the two halves of the function, to
- *   predict a text again with other options in little time.
- *
- * It throws an Error if an option is unknown or out of its range, or doesn't fit the pipeline or
- * another option.
- *
- * @typedef {((text: string, options?: Options) => Result) & {
- *   labels: string[],
- *   info: any,
- *   posterior: (text: string) => Posterior,
- *   decode: (posterior: Posterior, options?: Options) => Result,
- * }} Ner
- */
 
 /**
  * Loads a model file.
  * @param {string | URL | ArrayBuffer | Uint8Array | Response} source Its URL, its bytes, or the
  *   response of `fetch`.
  * @returns {Promise<Ner>}
+ * @throws {TypeError} If `source` is none of these.
  * @throws {Error} If it can't be fetched, is no model file, is damaged, or has another version.
  */
 export async function load(source) {

@@ -9,7 +9,7 @@
 
 import { probability, readTexts, toJsonLines } from "./page_texts.js";
 
-/** @typedef {import("./recognizer.js").PredictedEntity} PredictedEntity */
+/** @typedef {import("./ner.js").PredictedEntity} PredictedEntity */
 /** @typedef {{entities: PredictedEntity[], guaranteed?: PredictedEntity[]}} Doc */
 
 /** So many characters are shown; the file that is saved has all. */

@@ -25,7 +25,7 @@ let posteriors = [];
 
 /**
  * Predicts the entities of all texts, and tells the page how far it is.
- * @param {import("./recognizer.js").Options} options
+ * @param {import("./ner.js").Options} options
  */
 function predict(options) {
   const start = performance.now();

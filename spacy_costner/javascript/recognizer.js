@@ -8,47 +8,19 @@ import { trim } from "./entities.js";
 import { Emissions, Features } from "./features.js";
 import { guaranteedSet } from "./guarantee.js";
 import { Posterior } from "./posterior.js";
+import { checkObject, describe, typeError } from "./type_errors.js";
 
 /** @typedef {import("./chain.js").Tags} Tags */
 /** @typedef {import("./decoding.js").Decoding} Decoding */
 /** @typedef {import("./features.js").Doc} Doc */
 /** @typedef {import("./features.js").IdsOfTokens} IdsOfTokens */
 /** @typedef {import("./model_file.js").Model} Model */
-/** @typedef {import("./tokenizer.js").Token} Token */
+/** @typedef {import("./ner.js").Options} Options */
+/** @typedef {import("./ner.js").PredictedEntity} PredictedEntity */
+/** @typedef {import("./ner.js").Result} Result */
+/** @typedef {import("./ner.js").Token} Token */
 
-/**
- * A predicted entity.
- * @typedef {Object} PredictedEntity
- * @property {number} start Its first character, in UTF-16 units, as JavaScript counts.
- * @property {number} end The character after its last.
- * @property {string} label
- * @property {number} score Its probability.
- */
-
-/**
- * The entities of a text, and what was asked for beside them.
- * @typedef {PredictedEntity[] & {tokens?: Token[], guaranteed?: PredictedEntity[]}} Result
- */
-
-/**
- * The options of a prediction.
- * @typedef {Object} Options
- * @property {number} [threshold] The least probability of entities, from 0 to 1.
- * @property {Record<string, number>} [labels] Thresholds or biases of single labels. Other labels
- *   have `threshold` or `bias`. If that is left out, it is the pipeline's, or 0.5 or 0 if it has
- *   none.
- * @property {number} [missCost] What a missed entity costs. With it entities are predicted whose
- *   probability is at least falseAlarmCost / (falseAlarmCost + missCost).
- * @property {number} [falseAlarmCost] What a false alarm costs. If only one of the two costs is
- *   given, the other is 1.
- * @property {"viterbi" | "threshold" | "min-cost"} [decoding] How entities are chosen. If left out,
- *   by the threshold or the costs, if these are given, or else as the pipeline does.
- * @property {number} [bias] For the best path, "viterbi": what is added to the scores of all tags
- *   but O.
- * @property {boolean} [tokens] Whether the result has the tokens, too.
- * @property {boolean} [guaranteed] Whether the result has the guaranteed set, too.
- */
-
+/** The options of a prediction: see `Options` in ner.d.ts. */
 const OPTIONS = [
   "threshold",
   "labels",
@@ -172,8 +144,13 @@ export class Recognizer {
    * @param {string} text
    * @param {Token[]} [tokens] Its tokens, in place of those of the tokenizer.
    * @returns {Posterior}
+   * @throws {TypeError} If the text is no string.
    */
-  posterior(text, tokens = this.tokenize(text)) {
+  posterior(text, tokens) {
+    if (typeof text !== "string") {
+      throw typeError("text", "a string", text);
+    }
+    tokens ??= this.tokenize(text);
     const doc = this.features.read(text, tokens.map((token) => token.text));
     const bounds = this.findBounds(doc);
     const idsInDoc = this.features.findInDoc(doc);
@@ -247,13 +224,17 @@ export class Recognizer {
 
   /**
    * Predicts the entities of a text from its posterior.
-   * @param {Posterior} posterior
+   * @param {Posterior} posterior One that `posterior` of this recognizer has returned.
    * @param {Options} [options]
    * @returns {Result}
+   * @throws {TypeError} If the posterior is another object, or the options are no object.
    * @throws {Error} If an option is unknown or out of its range, doesn't fit the pipeline or
    *   another option, or asks for the guaranteed set of a pipeline that promises nothing.
    */
   decode(posterior, options = {}) {
+    if (posterior?.tags !== this.pass.tags) {
+      throw typeError("posterior", "what `posterior` of this model returns", posterior);
+    }
     const decoding = chooseDecoding(options, this.decoding, this.pass.tags.labels);
     /** @type {Result} */
     const result = this.predict(posterior, decoding).map((entity) => toResult(entity, posterior));
@@ -310,16 +291,24 @@ function toResult({ begin, end, name, prob }, { tokens }) {
  * @param {Decoding} pipelineDecoding
  * @param {string[]} modelLabels
  * @returns {Decoding}
+ * @throws {TypeError} If the options or `labels` are no object, or an option is null.
  * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
  *   another option.
  */
 function chooseDecoding(options, pipelineDecoding, modelLabels) {
-  for (const name of Object.keys(options)) {
+  checkObject("options", options);
+  for (const [name, value] of Object.entries(options)) {
     if (!OPTIONS.includes(name)) {
       throw new Error(`${name}: expected one of the options ${OPTIONS.join(", ")}`);
     }
+    if (value === null) {
+      throw typeError(name, "a value, or undefined if it is left out", value);
+    }
   }
   const { threshold, labels, bias, missCost, falseAlarmCost } = options;
+  if (labels !== undefined) {
+    checkObject("labels", labels);
+  }
   const hasCost = missCost !== undefined || falseAlarmCost !== undefined;
   if (threshold !== undefined && hasCost) {
     throw new Error("threshold: expected either a threshold or costs, got both");
@@ -398,7 +387,7 @@ function checkNumber(name, value, least, most) {
     } else if (Number.isFinite(least)) {
       range = ` of at least ${least}`;
     }
-    throw new Error(`${name}: expected a finite number${range}, got ${value}`);
+    throw new Error(`${name}: expected a finite number${range}, got ${describe(value)}`);
   }
   return value;
 }

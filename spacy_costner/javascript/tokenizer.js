@@ -9,13 +9,10 @@
  * have split.
  */
 
-/**
- * @typedef {object} Token
- * @property {string} text
- * @property {number} start Its first UTF-16 unit in the text.
- * @property {number} end The unit after its last one.
- * @property {boolean} space Whether a space follows, which is no token.
- */
+/*! Ported from spaCy, spacy/tokenizer.pyx. Copyright (C) 2016-2024 ExplosionAI GmbH,
+    2016 spaCy GmbH, 2015 Matthew Honnibal. MIT License: see the file LICENSE. */
+
+/** @typedef {import("./ner.js").Token} Token */
 
 /**
  * @typedef {object} Description Regular expressions are sources for the flag `u`.

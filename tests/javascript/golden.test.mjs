@@ -75,7 +75,7 @@ test("a model is loaded from bytes, buffers, responses and URLs", async () => {
   } finally {
     await rm(folder, { recursive: true });
   }
-  await assert.rejects(load(42), /load: expected a URL/);
+  await assert.rejects(load(42), { name: "TypeError", message: /^source: expected a URL, .*, got 42$/ });
   await assert.rejects(load(new Response("", { status: 404 })), /status 404/);
 });
 
@@ -84,4 +84,63 @@ test("a word of a megabyte, and a long line are read", () => {
   const sentence = golden.cases.at(-1).text.replaceAll("\n", " ");
   const text = `${sentence} `.repeat(Math.ceil(1e5 / sentence.length));
   assert.ok(ner(text).length > 100);
+});
+
+test("what is no text is refused", () => {
+  const notTexts = [
+    [{ text: "Rome" }, "an instance of Object"],
+    [["Rome", "Oslo"], "an instance of Array"],
+    [new String("Rome"), "an instance of String"],
+    [new TextEncoder().encode("Rome"), "an instance of Uint8Array"],
+    [Object.create(null), "an instance of Object"],
+    [() => "Rome", "a function"],
+    [12345, "12345"],
+    [NaN, "NaN"],
+    [5n, "5"],
+    [true, "true"],
+    [Symbol("Rome"), "Symbol(Rome)"],
+    [null, "null"],
+    [undefined, "undefined"],
+  ];
+  for (const [value, got] of notTexts) {
+    const expected = { name: "TypeError", message: `text: expected a string, got ${got}` };
+    assert.throws(() => ner(value), expected);
+    assert.throws(() => ner(value, { tokens: true }), expected);
+    assert.throws(() => ner.posterior(value), expected);
+  }
+  assert.throws(() => ner(), { name: "TypeError" });
+});
+
+test("options of another type are refused", () => {
+  const long = "x".repeat(100);
+  for (const [options, message] of [
+    [null, "options: expected an object, got null"],
+    [0.5, "options: expected an object, got 0.5"],
+    ["Oslo", 'options: expected an object, got "Oslo"'],
+    [long, `options: expected an object, got "${"x".repeat(40)}"…`],
+    [["Oslo"], "options: expected an object, got an instance of Array"],
+    [{ labels: 0.5 }, "labels: expected an object, got 0.5"],
+    [{ labels: ["PER"] }, "labels: expected an object, got an instance of Array"],
+    [{ threshold: null }, "threshold: expected a value, or undefined if it is left out, got null"],
+    [{ bias: null }, "bias: expected a value, or undefined if it is left out, got null"],
+  ]) {
+    assert.throws(() => ner("Rome", options), { name: "TypeError", message });
+    assert.throws(() => ner.decode(ner.posterior("Rome"), options), { name: "TypeError", message });
+  }
+  const { text } = golden.cases.at(-1);
+  const options = { threshold: undefined, labels: undefined, decoding: undefined };
+  assert.deepEqual(ner(text, options), ner(text));
+});
+
+test("what is no posterior of the model is refused", async () => {
+  const other = await load(bytes);
+  for (const [posterior, got] of [
+    ["Rome", '"Rome"'],
+    [undefined, "undefined"],
+    [{ text: "Rome", tokens: [] }, "an instance of Object"],
+    [other.posterior("Rome"), "an instance of Posterior"],
+  ]) {
+    const message = `posterior: expected what \`posterior\` of this model returns, got ${got}`;
+    assert.throws(() => ner.decode(posterior), { name: "TypeError", message });
+  }
 });

@@ -1,0 +1,49 @@
+/**
+ * Errors for arguments of another type than a function expects.
+ */
+
+/** So many characters of a string are shown. */
+const MAX_SHOWN = 40;
+
+/**
+ * Makes the error for an argument of the wrong type.
+ * @param {string} name The name of the parameter or the option.
+ * @param {string} expected The expected type, such as "a string".
+ * @param {unknown} value The argument.
+ * @returns {TypeError}
+ */
+export function typeError(name, expected, value) {
+  return new TypeError(`${name}: expected ${expected}, got ${describe(value)}`);
+}
+
+/**
+ * Returns what an error message shows of a value: a primitive value as it is, the class of an
+ * object.
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function describe(value) {
+  if (typeof value === "string") {
+    const shown = JSON.stringify(value.slice(0, MAX_SHOWN));
+    return value.length > MAX_SHOWN ? `${shown}…` : shown;
+  }
+  if (typeof value === "function") {
+    return "a function";
+  }
+  if (typeof value === "object" && value !== null) {
+    return `an instance of ${value.constructor?.name ?? "Object"}`;
+  }
+  return String(value);
+}
+
+/**
+ * Checks that an argument is an object with values by name.
+ * @param {string} name The name of the parameter or the option.
+ * @param {unknown} value
+ * @throws {TypeError} If it isn't.
+ */
+export function checkObject(name, value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw typeError(name, "an object", value);
+  }
+}
