@@ -130,8 +130,8 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
     value, slopes = loss(logs)
     hottest = numpy.log(100)
     limits = [(-hottest, hottest)] * len(logs)
-    options = {"ftol": 1e-14, "gtol": 1e-8, "maxiter": 2000}
-    starts = [logs, numpy.zeros(len(logs)), numpy.full(len(logs), logs[0])]
+    options = {"ftol": 1e-9, "gtol": 1e-8, "maxiter": 2000}
+    starts = [logs, numpy.zeros(len(logs))]
     losses_of_scipy = []
     for start in starts:
         minimum = optimize.minimize(

@@ -288,7 +288,7 @@ def test_values_and_gradients_are_those_of_enumeration(name: str, data: st.DataO
 def test_scores_beyond_the_range_of_exponentials(name: str, scale: float, dtype: str) -> None:
     """exp(89) is too large for float32, exp(710) for float64."""
     for seed in range(4):
-        potentials = random_potentials([4, 1, 0, 5, 3], 3, scale, dtype, seed)
+        potentials = random_potentials([4, 1, 0, 3], 3, scale, dtype, seed)
         argument = random_argument(name, potentials, seed)
 
         check_by_enumeration(name, potentials, argument, rtol=1e-4, atol=2e-4)
@@ -371,37 +371,42 @@ def test_without_a_set_of_tags_nothing_is_restricted() -> None:
 # Long sequences, many tags, numbers of each width
 
 
-@pytest.fixture(params=INSTRUCTION_SETS)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The test runs once on every instruction set of this machine."""
-    native.use_instruction_set(request.param)
-    yield request.param
+@pytest.fixture(autouse=True)
+def first_instruction_set() -> Iterator[None]:
+    """It is in use again after each test."""
+    yield
     native.use_instruction_set(INSTRUCTION_SETS[0])
 
 
 def check_by_reference(potentials: Potentials, n_values: int = 3) -> None:
     """Check that all queries, answered from the same messages, agree with recursions, at a few
-    random sequences, tokens or segments."""
+    random sequences, tokens or segments, on every instruction set of this machine. The recursions
+    are slow: each is computed once for all instruction sets."""
     exact = in_precision(potentials, "float64")
     dtype = str(potentials.emissions.dtype)
     tolerance = max(TOLERANCE[dtype], rounding_error(exact))
-    messages = chain.forward_backward(potentials)
+    arguments = {name: random_argument(name, potentials, seed) for seed, name in enumerate(QUERIES)}
     rng = numpy.random.default_rng(0)
-    for seed, (name, query) in enumerate(QUERIES.items()):
-        argument = random_argument(name, potentials, seed)
-        if name == "path_score":  # needs no messages
-            answer = chain.path_score(potentials, argument)
-        elif argument is None:
-            answer = getattr(messages, name)()
-        else:
-            answer = getattr(messages, name)(argument)
+    expected: dict[str, dict[int, oracle.Value]] = {}  # by query and index
+    for instruction_set in INSTRUCTION_SETS:
+        native.use_instruction_set(instruction_set)
+        messages = chain.forward_backward(potentials)
+        for name, query in QUERIES.items():
+            argument = arguments[name]
+            if name == "path_score":  # needs no messages
+                answer = chain.path_score(potentials, argument)
+            elif argument is None:
+                answer = getattr(messages, name)()
+            else:
+                answer = getattr(messages, name)(argument)
 
-        indices = rng.permutation(len(answer[0]))[:n_values].tolist()
-        expected = {i: query.recur(exact, argument, i) for i in indices}
-        # `reference` differentiates these two numerically.
-        rtol = max(tolerance, 1e-5) if name in ("expectation", "entropy") else tolerance
-        atol = max(rtol, rounding_error(potentials))
-        check_answer(answer, potentials, expected, rtol, atol)
+            if name not in expected:
+                indices = rng.permutation(len(answer[0]))[:n_values].tolist()
+                expected[name] = {i: query.recur(exact, argument, i) for i in indices}
+            # `reference` differentiates these two numerically.
+            rtol = max(tolerance, 1e-5) if name in ("expectation", "entropy") else tolerance
+            atol = max(rtol, rounding_error(potentials))
+            check_answer(answer, potentials, expected[name], rtol, atol)
 
 
 def biluo_transitions(n_labels: int) -> numpy.ndarray:
@@ -418,7 +423,7 @@ def biluo_transitions(n_labels: int) -> numpy.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_tags", [1, 3, 4, 8, 9, 16, 17, 33, 73, 150])
-def test_queries_with_any_number_of_tags(instruction_set: str, n_tags: int, dtype: str) -> None:
+def test_queries_with_any_number_of_tags(n_tags: int, dtype: str) -> None:
     """Below, at and above the widths of registers. 73 tags are those of BILUO with 18 labels: the
     chain leaves forbidden transitions out of its products."""
     lengths = [7, 0, 1, 12, 2, 30, 1, 9, 9, 4, 5] if n_tags < 100 else [7, 0, 3, 12, 2]
@@ -431,9 +436,7 @@ def test_queries_with_any_number_of_tags(instruction_set: str, n_tags: int, dtyp
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_tags", [3, 17])
-def test_a_batch_whose_sequences_need_numbers_of_each_width(
-    instruction_set: str, n_tags: int, dtype: str
-) -> None:
+def test_a_batch_whose_sequences_need_numbers_of_each_width(n_tags: int, dtype: str) -> None:
     """Small scores fit into float32, large ones need float64, and the largest need numbers with
     longer exponents. Sequence 10 has no legal path."""
     potentials = random_potentials([20] * 12, n_tags, seed=n_tags, dtype=dtype)

@@ -24,7 +24,13 @@ from spacy_costner.analysis.estimation import estimate
 from spacy_costner.analysis.fitting import fit
 from spacy_costner.analysis.guarantees import guarantee
 from spacy_costner.analysis.loading import read_config
-from spacy_costner.analysis.recurrence import KnownText, check_new, note_recurrence
+from spacy_costner.analysis.recurrence import (
+    KnownText,
+    check_new,
+    note_copies,
+    note_known,
+    note_recurrence,
+)
 from spacy_costner.analysis.reporting import report
 from spacy_costner.analysis.tuning import tune
 from spacy_costner.equal_texts import assign_folds, number_texts
@@ -299,22 +305,20 @@ def test_what_recurs_often_in_training_is_not_refused() -> None:
 CORPORA = Path(__file__).parent.parent.parent / "shared" / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CORPORA.exists(), reason="needs the corpora of the papers")
 @pytest.mark.parametrize(
-    ("train", "dev", "encoding"),
+    ("train", "dev_names", "encoding"),
     [
-        ("conll2002_es/esp.train", "conll2002_es/esp.testa", "latin1"),
-        ("conll2002_es/esp.train", "conll2002_es/esp.testb", "latin1"),
-        ("conll2000/train.txt", "conll2000/test.txt", "utf8"),
-        ("genia/genia.iob2", "", "utf8"),
+        ("conll2002_es/esp.train", ["conll2002_es/esp.testa", "conll2002_es/esp.testb"], "latin1"),
+        ("conll2000/train.txt", ["conll2000/test.txt"], "utf8"),
+        ("genia/genia.iob2", [], "utf8"),
     ],
 )
-@pytest.mark.slow
-@pytest.mark.parametrize("n_docs", [100, 600, 10**6])
 def test_nothing_is_noted_on_corpora_of_papers(
-    train: str, dev: str, encoding: str, n_docs: int
+    train: str, dev_names: list[str], encoding: str
 ) -> None:
-    """All of the corpus, or as many sentences from its begin, end and middle. In Spanish news
+    """All of the corpus, or 100 or 600 sentences from its begin, end and middle. In Spanish news
     articles are printed twice: 16 % of the development corpus is in the training corpus, as 18 % of
     the training corpus is in it elsewhere. GENIA is compared with its last tenth."""
     vocab = blank_vocab()
@@ -326,12 +330,20 @@ def test_nothing_is_noted_on_corpora_of_papers(
         return [Doc(vocab, words=[line.split()[0] for line in lines]) for lines in sentences]
 
     docs = read(train)
-    dev_docs = read(dev) if dev else docs[-len(docs) // 10 :]
-    docs = docs if dev else docs[: -len(docs) // 10]
-    for begin in {0, max(len(docs) // 2 - n_docs, 0), max(len(docs) - n_docs, 0)}:
-        part = docs[begin : begin + n_docs]
+    dev_corpora = [read(name) for name in dev_names]
+    if not dev_corpora:
+        tenth = len(docs) // 10
+        docs, dev_corpora = docs[:-tenth], [docs[-tenth:]]
+    parts = [docs]
+    for n_docs in (100, 600):
+        for begin in (0, len(docs) // 2 - n_docs, len(docs) - n_docs):
+            parts.append(docs[begin : begin + n_docs])
+    for dev_docs in dev_corpora:
+        assert note_copies(dev_docs, "dev") == []
+    for part in parts:
         known = KnownText.of_docs(part)
-        assert note_recurrence(known, dev_docs, "dev") == []
+        for dev_docs in dev_corpora:
+            assert note_known(known, dev_docs, "dev") == []
         assert len(note_recurrence(known, part, "train")) == 1
 
 

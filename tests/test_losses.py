@@ -124,8 +124,9 @@ def check_by_enumeration(
         check_loss_directions(partial(loss.compute, gold=gold), potentials)
 
 
-COSTS_WITHOUT_COST = ("any table", "hamming", "zero-one")
-"""The costs whose tags and constraints are enough for a loss that ignores what mistakes cost."""
+COSTS_WITHOUT_COST = ("any table", "hamming")
+"""The costs whose tags and constraints are enough for a loss that ignores what mistakes cost: any
+tags, and those of a tag set."""
 
 
 def losses_and_costs(costs: Iterable[str]) -> list[tuple[str, str]]:

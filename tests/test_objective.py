@@ -199,17 +199,23 @@ BEST = partial(oracle_losses.best_counts, slope=1.0, offset=0.0)
 MCE_F = partial(oracle_losses.mce_f_of_batch, gamma=1.0, count=BEST)
 
 
+MISSING: list[list[int]] = [[], [0], [1], [2], [0, 1], [1, 2]]
+
+
 @outsides
 @pytest.mark.parametrize("spans", [[], WRONG])
-@pytest.mark.parametrize("missing", [[], [0], [1], [2], [0, 1], [1, 2]])
 @pytest.mark.parametrize(
-    "name, settings, define",
-    [("Sequential", {}, oracle_losses.sequential), ("MCEF", {"psi": "inf"}, MCE_F)],
+    "name, settings, define, missing",
+    [
+        *(("Sequential", {}, oracle_losses.sequential, missing) for missing in MISSING),
+        ("MCEF", {"psi": "inf"}, MCE_F, [0, 1]),
+    ],
 )
 def test_paths_with_incorrect_spans_are_wrong(
     name: str, settings: Any, define: Any, missing: list[int], spans: list[Any], outside: str
 ) -> None:
-    """If the chain has several tags for O, a gold O before a missing token may be any of them."""
+    """If the chain has several tags for O, a gold O before a missing token may be any of them. One
+    loss of sequences, and one that is a ratio of the whole batch: `test_losses` has all."""
     loss = loss_block(name, **settings)
     ner = recogniser(loss=loss, incorrect_spans_key="wrong", outside=outside)
     batch = with_spans(examples_of(ner, SENTENCES), spans)

@@ -80,10 +80,10 @@ FEW_VALUES = [(0.95, 0.05), (0.6, 0.3, 0.1)]
 @pytest.mark.parametrize("shares", slow_but(FEW_VALUES, FEW_VALUES[0]), ids=str)
 def test_false_alarms_with_ties_are_at_most_one_in_a_hundred(shares: tuple[float, ...]) -> None:
     """Scores have two or three values, so that many are equal, as they are if they are rounded.
-    There are 2,000 calibrations, each with 100 calibration docs and 400 docs like them, and the
+    There are 1,000 calibrations, each with 100 calibration docs and 400 docs like them, and the
     seed that commands have."""
     rng = numpy.random.default_rng(7)
-    n_trials = 2000
+    n_trials = 1000
     n_alarms = 0
     for _ in range(n_trials):
         scores = rng.choice(len(shares), p=shares, size=500) + rng.uniform(1, 1 + 1e-6, size=500)

@@ -87,7 +87,8 @@ def run_tests_of_spacy(folder: Path) -> dict[str, str]:
     spacy_tests = Path(spacy.__file__).parent / "tests"
     command: list[str] = [sys.executable, "-m", "pytest", "-p", "tests.in_place_of_ner"]
     command += ["--outcomes", str(path), "-c", "/dev/null", "--rootdir", str(spacy_tests)]
-    command += ["-p", "no:cacheprovider", "-p", "no:warnings", "-q"]
+    # Only outcomes are read, so assertions are not rewritten and tracebacks not printed.
+    command += ["--assert", "plain", "--tb", "no", "-p", "no:cacheprovider", "-p", "no:warnings"]
     command += [str(spacy_tests / name) for name in EVERY]
     process = subprocess.run(command, cwd=ROOT, timeout=TIMEOUT, capture_output=True, text=True)
     assert path.exists(), process.stdout + process.stderr

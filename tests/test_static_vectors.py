@@ -496,7 +496,7 @@ def test_without_vectors_new_words_are_not_known() -> None:
 def test_the_linear_part_of_a_hybrid_is_trained_with_vectors() -> None:
     """Docs are scored by weights that have not seen them, vectors included. These are trained on
     what four folds leave: `N_LINEAR_FOLDS` is 4."""
-    nlp = pipeline({**HYBRID, "linear_epochs": 20})
+    nlp = pipeline({**HYBRID, "linear_epochs": 10})
     batch = name_examples(nlp, 0, 30)
     nlp.initialize(lambda: batch)
     model = nlp.get_pipe("ner").model

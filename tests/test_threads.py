@@ -406,10 +406,11 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="expected a system that forks")
-@pytest.mark.parametrize("script", [FORK_WHILE_ADDING, FORK_WHILE_HELD], ids=["words", "weights"])
-def test_a_fork_waits_for_a_thread_that_holds_a_lock(script: str) -> None:
-    """The child has what the thread has added, or else its exit status is 1. If it hangs, an alarm
-    ends it after 10 seconds. In a process of its own, as this one has threads of other tests."""
+def test_a_fork_waits_for_a_thread_that_holds_a_lock() -> None:
+    """The lock of the words, then the lock of the weights. The child has what the thread has added,
+    or else its exit status is 1. If it hangs, an alarm ends it after 10 seconds. In a process of
+    its own, as this one has threads of other tests."""
+    script = FORK_WHILE_ADDING + FORK_WHILE_HELD
     command = [sys.executable, "-W", "ignore", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
