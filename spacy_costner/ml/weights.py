@@ -468,6 +468,8 @@ class SparseWeights(Shim):
         self._pending = []
         self._word_sums = None
         if not self.step:
+            # Only training needs the other parts of a row next to its weights. For a prediction
+            # they would take memory.
             self.table = self.table.interleaved()
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
