@@ -28,7 +28,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.analysis.annotating import annotate
+from spacy_costner.workflows.apply.annotating import annotate
 
 TURNS = 5
 ROWS_OF_PART = 250

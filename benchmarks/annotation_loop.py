@@ -33,8 +33,6 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
-from spacy_costner.analysis.annotation_session import AnnotationSession, ProposedSpan
-from spacy_costner.analysis.annotation_store import AnnotationStore
 from spacy_costner.readers import (
     Task,
     TaskSpan,
@@ -42,6 +40,8 @@ from spacy_costner.readers import (
     make_reader,
     write_tasks,
 )
+from spacy_costner.serve.session import AnnotationSession, ProposedSpan
+from spacy_costner.serve.store import AnnotationStore
 
 SEEDS = range(3)
 SIZES = (50, 100, 200, 400)

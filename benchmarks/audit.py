@@ -24,9 +24,9 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
-from spacy_costner.analysis.auditing import KINDS, cross_fit, rank
-from spacy_costner.analysis.preparation import Fold
 from spacy_costner.cli.tables import markdown_table
+from spacy_costner.workflows.fitting.linear_training import Fold
+from spacy_costner.workflows.noisy_labels.auditing import KINDS, cross_fit, rank
 
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
 SAME_WORDS = f"{LABEL}, of the same words"

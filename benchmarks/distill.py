@@ -23,7 +23,11 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_costner.analysis.distillation import (
+from spacy_costner.cli.tables import mean_and_deviation
+from spacy_costner.readers import make_reader, read_docs
+from spacy_costner.workflows.fitting.fitting import train_pipeline
+from spacy_costner.workflows.fitting.linear_training import Corpus
+from spacy_costner.workflows.noisy_labels.distillation import (
     Evaluation,
     evaluate_pipeline,
     evaluate_together,
@@ -32,10 +36,6 @@ from spacy_costner.analysis.distillation import (
     save_corpus,
     save_gold,
 )
-from spacy_costner.analysis.fitting import train_pipeline
-from spacy_costner.analysis.preparation import Corpus
-from spacy_costner.cli.tables import mean_and_deviation
-from spacy_costner.readers import make_reader, read_docs
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 N_GOLD = 2000

@@ -31,8 +31,11 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.types import Array1d, Floats1d, Floats2d, Ints2d
 
-from spacy_costner.analysis.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
-from spacy_costner.analysis.estimators import (
+from spacy_costner.cli.tables import text_table
+from spacy_costner.readers import ReadOptions, read_docs
+from spacy_costner.workflows.evaluation.predictions import get_component
+from spacy_costner.workflows.sampling.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
+from spacy_costner.workflows.sampling.estimators import (
     Count,
     Interval,
     Sample,
@@ -41,10 +44,7 @@ from spacy_costner.analysis.estimators import (
     estimate_share,
     estimate_total,
 )
-from spacy_costner.analysis.expected_counts import concatenate_counts, expect_counts
-from spacy_costner.analysis.predictions import get_component
-from spacy_costner.cli.tables import text_table
-from spacy_costner.readers import ReadOptions, read_docs
+from spacy_costner.workflows.sampling.expected_counts import concatenate_counts, expect_counts
 
 SIZES = (30, 50, 100)
 MIN_IN_POPULATION = 100

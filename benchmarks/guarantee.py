@@ -25,8 +25,6 @@ import numpy
 import spacy
 from spacy.training import Example
 
-from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
-from spacy_costner.analysis.predictions import get_component, predict_dev
 from spacy_costner.cli.tables import text_table
 from spacy_costner.decoding import LEAST_PROB_OF_SETS
 from spacy_costner.metrics import conformal
@@ -34,6 +32,8 @@ from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, 
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
+from spacy_costner.workflows.calibration.guarantees import MIN_THRESHOLD, score_spans
+from spacy_costner.workflows.evaluation.predictions import get_component, predict_dev
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")

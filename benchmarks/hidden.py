@@ -31,8 +31,13 @@ from results import add_result, read_results
 from thinc.api import Config
 from vectors import PASSES, examples
 
-from spacy_costner.analysis.initial_config import init
-from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.linear_training import (
+    find_corpora,
+    load_linear,
+    prepare,
+    train_linear,
+)
 
 DOCS = ("sentences", "articles")
 WIDTHS = (0, 64)

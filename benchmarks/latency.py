@@ -31,9 +31,9 @@ from spacy.training import Corpus
 from spacy.util import load_config
 from thinc.types import Floats1d
 
-from spacy_costner.analysis import guarantee
-from spacy_costner.analysis.fitting import fit
 from spacy_costner.pipeline.annotations import make_confidence
+from spacy_costner.workflows import guarantee
+from spacy_costner.workflows.fitting.fitting import fit
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus" / "conll2002_es"

@@ -26,14 +26,14 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, ArrayXd, Floats1d, Ints1d
 
-from spacy_costner.analysis.estimators import UNIFORM, draw_docs, drawing_probs
-from spacy_costner.analysis.expected_counts import expect_counts
-from spacy_costner.analysis.guarantees import MIN_THRESHOLD, score_spans
-from spacy_costner.analysis.predictions import get_component
 from spacy_costner.cli.tables import text_table
 from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
 from spacy_costner.readers import ReadOptions, as_spacy_applies, read_docs
+from spacy_costner.workflows.calibration.guarantees import MIN_THRESHOLD, score_spans
+from spacy_costner.workflows.evaluation.predictions import get_component
+from spacy_costner.workflows.sampling.estimators import UNIFORM, draw_docs, drawing_probs
+from spacy_costner.workflows.sampling.expected_counts import expect_counts
 
 LIMITS = (0.02, 0.05, 0.1)
 SIZES = (50, 100, 200)

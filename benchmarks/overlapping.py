@@ -27,9 +27,9 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc, DocBin, Span
 from spacy.util import filter_spans
 
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.initial_config import init
 from spacy_costner.readers import ReadOptions, read_docs
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.fitting import fit
 
 KEY = "sc"
 PARTS = ("train", "dev", "test")

@@ -22,7 +22,7 @@ from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
 from spacy.tokens import Doc, DocBin
 
 from spacy_costner.cli.tables import text_table
-from spacy_costner.presidio import CostnerNlpEngine
+from spacy_costner.integrations.presidio import CostnerNlpEngine
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 PEER = "spaCy ner"

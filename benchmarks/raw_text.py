@@ -49,10 +49,15 @@ from spacy.language import Language
 from thinc.api import Config
 from vectors import configure_ner, examples, train_ner
 
-from spacy_costner.analysis.initial_config import init
-from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
-from spacy_costner.analysis.vectors import make_pipeline
 from spacy_costner.training.word_vectors import learn_word_vectors
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.linear_training import (
+    find_corpora,
+    load_linear,
+    prepare,
+    train_linear,
+)
+from spacy_costner.workflows.vectors import make_pipeline
 
 LANGS = {"spanish": "es", "genia": "en", "chunks": "en"}
 OTHER_TEXTS = {"genia": "abstracts.txt.xz", "chunks": "news.txt.xz"}

@@ -27,11 +27,11 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Config
 
-from spacy_costner.analysis import tune
-from spacy_costner.analysis.distillation import distill
-from spacy_costner.analysis.initial_config import init
 from spacy_costner.metrics import f_beta
 from spacy_costner.readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
+from spacy_costner.workflows import tune
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.noisy_labels.distillation import distill
 
 SEEDS = range(3)
 SHARES = {"spanish": 0.04, "genia": 0.2}

@@ -58,10 +58,15 @@ from spacy.vectors import Vectors
 from thinc.api import Config
 from thinc.types import Floats2d
 
-from spacy_costner.analysis.initial_config import init
-from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare, train_linear
 from spacy_costner.features.clusters import cluster_vectors
 from spacy_costner.training.word_vectors import learn_word_vectors
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.linear_training import (
+    find_corpora,
+    load_linear,
+    prepare,
+    train_linear,
+)
 
 CORPORA = {"spanish": "es", "genia": "en", "chunks": "en"}
 """The languages of the corpora."""

@@ -18,7 +18,8 @@ from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
-from spacy_costner.analysis.runs import (
+from spacy_costner.cli.plots import save
+from spacy_costner.workflows.executors import (
     Done,
     Failed,
     MakeExecutor,
@@ -28,7 +29,6 @@ from spacy_costner.analysis.runs import (
     read_cache,
     run_all,
 )
-from spacy_costner.cli.plots import save
 
 from .corpora import ROOT
 
@@ -52,7 +52,7 @@ class Runner:
         """Initialize.
 
         folder (Path): Where results are kept, in files named by the runs.
-        make_executor (MakeExecutor | None): See `spacy_costner.analysis.runs.run_all`.
+        make_executor (MakeExecutor | None): See `spacy_costner.workflows.executors.run_all`.
         figures (Path | None): The folder of pictures; None: that of the results.
         """
         self.folder = folder

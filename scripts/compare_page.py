@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from spacy_costner.analysis.loading import load_pipeline
-from spacy_costner.analysis.predictions import find_components
-from spacy_costner.analysis.web_model import make_web_model
+from spacy_costner.export.model import make_web_model
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.workflows.config.loading import load_pipeline
+from spacy_costner.workflows.evaluation.predictions import find_components
 
 PREDICT = Path(__file__).parent.parent / "tests" / "javascript" / "predict.mjs"
 FLOOR = 0.01

@@ -46,14 +46,14 @@ GROUPS = {
 
 LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
 API = {
-    "component": ["pipeline.component", "pipeline.promises", "annotation"],
+    "component": ["pipeline.component", "pipeline.promises", "annotation.settings"],
     "readers": ["readers"],
     "losses": [*(f"losses.{name}" for name in LOSSES.split()), "types"],
     "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],
     "decoding": ["decoding"],
     "chain": ["chain", "chain.queries", "chain.constraints"],
     "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
-    "commands": ["analysis"],
+    "commands": ["workflows"],
 }
 """The modules of each page of the Python API."""
 

@@ -16,8 +16,8 @@ from spacy import displacy
 from spacy.tokens import Doc
 from spacy.training import Corpus
 
-from spacy_costner.analysis.reporting import report
 from spacy_costner.cli.report import report_page
+from spacy_costner.workflows.reports.reporting import report
 
 SCHEMES = {"": 1, "_dark": 0}
 """The ends of the names of files, and Chromium's numbers of the colour schemes."""

@@ -18,7 +18,7 @@ from spacy.language import Language
 from spacy.training import Example
 from thinc.api import Optimizer
 
-from spacy_costner.analysis.web_model import make_web_model
+from spacy_costner.export.model import make_web_model
 from spacy_costner.readers.tasks import utf16_length
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "javascript" / "golden.json"

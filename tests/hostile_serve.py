@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spacy_costner.analysis.annotation_session import AnnotationSession
-from spacy_costner.analysis.annotation_store import WORKING, AnnotationStore
-from spacy_costner.analysis.session_vectors import RAW_FILE
-from spacy_costner.analysis.vectors import DIR_VECTORS
+from spacy_costner.serve.session import AnnotationSession
+from spacy_costner.serve.session_vectors import RAW_FILE
+from spacy_costner.serve.store import WORKING, AnnotationStore
+from spacy_costner.workflows.vectors import DIR_VECTORS
 
 from .support.annotation import LANG, NAMES, TOWNS, make_texts
 from .support.serving import served

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin, Span
 
-from spacy_costner.analysis.annotating import PartCounts, Summary, annotate
+from spacy_costner.files.saving import locked, save_file
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import divide, has_wrapped_lines, read_rows
-from spacy_costner.saving import locked, save_file
+from spacy_costner.workflows.apply.annotating import PartCounts, Summary, annotate
 
 from .support import annotating
 from .support.annotating import SENTENCES, Saved, files, places, plain, rows, write_lines
@@ -602,7 +602,7 @@ def test_objects_are_frozen_only_while_docs_are_annotated(
         was_frozen.append(is_frozen(object_before))
         save_file(path, write)
 
-    monkeypatch.setattr("spacy_costner.analysis.annotating.save_file", save_and_record)
+    monkeypatch.setattr("spacy_costner.workflows.apply.annotating.save_file", save_and_record)
     texts = write_lines(tmp_path / "a.txt", words)
 
     with error:

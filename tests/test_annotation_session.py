@@ -10,8 +10,10 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from spacy_costner.analysis import annotation_session
-from spacy_costner.analysis.annotation_session import (
+from spacy_costner.decoding import make_viterbi
+from spacy_costner.readers import Task, TaskSpan
+from spacy_costner.serve import session as annotation_session
+from spacy_costner.serve.session import (
     COMPONENT,
     LEAST_TEXTS,
     MODEL,
@@ -20,11 +22,9 @@ from spacy_costner.analysis.annotation_session import (
     SessionError,
     UnknownTextError,
 )
-from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
-from spacy_costner.analysis.predictions import run_before
-from spacy_costner.analysis.session_vectors import RAW_FILE, learn_session_vectors
-from spacy_costner.decoding import make_viterbi
-from spacy_costner.readers import Task, TaskSpan
+from spacy_costner.serve.session_vectors import RAW_FILE, learn_session_vectors
+from spacy_costner.serve.store import AnnotationStore, is_drawn
+from spacy_costner.workflows.evaluation.predictions import run_before
 
 from .support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
 

@@ -11,10 +11,10 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_costner.analysis import answer_file
-from spacy_costner.analysis.annotation_store import AnnotationStore, count_measuring, is_drawn
-from spacy_costner.analysis.answer_file import is_cut_off
 from spacy_costner.readers import CorpusError, CorpusInfo, Task, TaskSpan, read_docs
+from spacy_costner.serve import answer_file
+from spacy_costner.serve.answer_file import is_cut_off
+from spacy_costner.serve.store import AnnotationStore, count_measuring, is_drawn
 
 from .support.annotation import make_texts
 

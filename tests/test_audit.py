@@ -18,7 +18,14 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.auditing import (
+from spacy_costner.annotation.equal_texts import assign_folds
+from spacy_costner.cli.audit import audit_page, audit_text
+from spacy_costner.decoding import Temperature
+from spacy_costner.readers import CorpusError, read_docs, write_tasks
+from spacy_costner.tags import Tags
+from spacy_costner.workflows.executors import local_processes
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.noisy_labels.auditing import (
     KINDS,
     MISSING_ODDS,
     SMOOTHING,
@@ -31,13 +38,6 @@ from spacy_costner.analysis.auditing import (
     rank,
     suspect_to_task,
 )
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.runs import local_processes
-from spacy_costner.cli.audit import audit_page, audit_text
-from spacy_costner.decoding import Temperature
-from spacy_costner.equal_texts import assign_folds
-from spacy_costner.readers import CorpusError, read_docs, write_tasks
-from spacy_costner.tags import Tags
 
 from .support.browser import Browser, needs_chromium
 from .support.commands import run

@@ -19,9 +19,8 @@ from spacy.util import registry
 from thinc.api import Adam
 
 from spacy_costner import chain
-from spacy_costner.analysis.explanation import explain_tokens
-from spacy_costner.annotation import Annotation, sentence_starts
-from spacy_costner.borders import cut, find_borders
+from spacy_costner.annotation.borders import cut, find_borders
+from spacy_costner.annotation.settings import Annotation, sentence_starts
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import (
     Decoding,
@@ -41,6 +40,7 @@ from spacy_costner.training.segmentations import Segmentations, concatenate
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, expectations
 from spacy_costner.training.targets import WEIGHT
 from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores, no_scores
+from spacy_costner.workflows.reports.explanation import explain_tokens
 
 from . import oracle, oracle_losses
 from .support.batches import single

@@ -16,10 +16,10 @@ from spacy.training.batchers import minibatch_by_words
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.preparation import find_corpora, load_linear, prepare
 from spacy_costner.ml import linear_part
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.linear_training import find_corpora, load_linear, prepare
 
 from .support.commands import run
 from .support.fitting import read_pieces
@@ -146,7 +146,7 @@ import os, signal, sys
 from pathlib import Path
 from spacy.util import load_config
 from spacy_costner.training.objective import Objective
-from spacy_costner.analysis.fitting import fit
+from spacy_costner.workflows.fitting.fitting import fit
 
 def evaluate_or_die(self, targets, scores, progress):
     if progress.passes > 1.1:
@@ -167,7 +167,7 @@ def test_a_killed_training_leaves_the_last_epoch(
     # The other process has the usual sizes of chunks and pieces. With a cache it trains by updates.
     # So does the training here, of one epoch, if no corpus is small.
     monkeypatch.undo()
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 0)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", 0)
     config_path = tmp_path / "killed.cfg"
     output = tmp_path / "killed"
     cache = tmp_path / "cache"

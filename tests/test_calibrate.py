@@ -12,9 +12,12 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.analysis import calibration as module
-from spacy_costner.analysis.annotating import annotate_texts
-from spacy_costner.analysis.calibration import (
+from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
+from spacy_costner.tags import Tags
+from spacy_costner.types import map_scores
+from spacy_costner.workflows.apply.annotating import annotate_texts
+from spacy_costner.workflows.calibration import temperature as module
+from spacy_costner.workflows.calibration.temperature import (
     Calibration,
     JudgedEntities,
     calibrate,
@@ -24,11 +27,8 @@ from spacy_costner.analysis.calibration import (
     make_temperature,
     predict_best,
 )
-from spacy_costner.analysis.predictions import DevPredictions, evaluate_dev, predict_dev
-from spacy_costner.analysis.tuning import tune, use_decoding
-from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
-from spacy_costner.tags import Tags
-from spacy_costner.types import map_scores
+from spacy_costner.workflows.calibration.tuning import tune, use_decoding
+from spacy_costner.workflows.evaluation.predictions import DevPredictions, evaluate_dev, predict_dev
 
 from .support.batches import random_potentials
 from .support.pipelines import LISTENING, TEXTS, ents, examples, load, pipeline

@@ -10,7 +10,7 @@ import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
-from spacy_costner.analysis.checks import NO_DEV, Check, Finding, check, check_corpora
+from spacy_costner.workflows.config.checks import NO_DEV, Check, Finding, check, check_corpora
 
 from .support.commands import run
 from .support.experiment import CONFIG, make_corpus

@@ -9,7 +9,6 @@ import pytest
 import spacy
 from thinc.api import Config
 
-from spacy_costner.analysis.loading import with_reading
 from spacy_costner.readers import (
     CorpusError,
     CorpusInfo,
@@ -18,6 +17,7 @@ from spacy_costner.readers import (
     read_docs,
     read_texts,
 )
+from spacy_costner.workflows.config.loading import with_reading
 
 from .support.commands import run
 

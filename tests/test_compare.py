@@ -17,7 +17,12 @@ from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
-from spacy_costner.analysis.comparison import (
+from spacy_costner.cli.compare import comparison_text, variant_text
+from spacy_costner.costs.tables import HAMMING
+from spacy_costner.files.saving import as_json
+from spacy_costner.pipeline.scorers import DocCounts
+from spacy_costner.workflows.executors import Done, Failed
+from spacy_costner.workflows.fitting.comparison import (
     ComparedLoss,
     Finished,
     Measure,
@@ -29,12 +34,7 @@ from spacy_costner.analysis.comparison import (
     run_variant,
     summarise,
 )
-from spacy_costner.analysis.fitting import fit, train_pipeline
-from spacy_costner.analysis.runs import Done, Failed
-from spacy_costner.cli.compare import comparison_text, variant_text
-from spacy_costner.costs.tables import HAMMING
-from spacy_costner.pipeline.scorers import DocCounts
-from spacy_costner.saving import as_json
+from spacy_costner.workflows.fitting.fitting import fit, train_pipeline
 
 from .support.experiment import SHORT, Experiment, make_experiment
 from .support.fitting import sparse_config
@@ -258,7 +258,7 @@ def test_another_measure_needs_no_other_training(
     outcome = run_variant(variant)
     zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
 
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
+    monkeypatch.delattr("spacy_costner.workflows.fitting.comparison.train_pipeline")
     again = run_variant(variant._replace(measure=zero_one))
 
     assert again.seconds == outcome.seconds
@@ -317,7 +317,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         bars.append(tqdm(**settings, file=StringIO()))
         return bars[-1]
 
-    monkeypatch.setattr("spacy_costner.analysis.fitting.progress", record)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.fitting.progress", record)
     log = StringIO()
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config
@@ -348,7 +348,7 @@ def test_a_pipeline_stays_until_another_is_complete(
     other = variants_of(experiment, **{"training.max_steps": 3})[0]
 
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.analysis.comparison.{failing_step}")
+        patch.delattr(f"spacy_costner.workflows.fitting.comparison.{failing_step}")
         run_variant(other)
 
     assert saved_weights(other) == weights
@@ -369,7 +369,7 @@ def test_a_pipeline_that_failed_is_trained_again(
     weights = saved_weights(first)
     other = variants_of(experiment, **{"training.max_steps": 3})[0]
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.analysis.comparison.{failing_step}")
+        patch.delattr(f"spacy_costner.workflows.fitting.comparison.{failing_step}")
         run_variant(other)
 
     assert run_variant(other).seconds != outcome.seconds
@@ -436,7 +436,7 @@ def test_a_comparison_is_taken_up_again(
     compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is trained twice."""
-    monkeypatch.delattr("spacy_costner.analysis.comparison.train_pipeline")
+    monkeypatch.delattr("spacy_costner.workflows.fitting.comparison.train_pipeline")
     threads = partial(ThreadPoolExecutor, 2)
     rows = compare(*compared.experiment, make_executor=threads, **SEEDS_AND_SAMPLES)
     for row, expected in zip(rows, compared.rows, strict=True):

@@ -14,9 +14,9 @@ from spacy.training.loop import train
 from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
-from spacy_costner.analysis.comparison import change_config
-from spacy_costner.settings import check_settings
 from spacy_costner.sparse import AdaGrad
+from spacy_costner.workflows.config.unknown_settings import check_settings
+from spacy_costner.workflows.fitting.comparison import change_config
 
 from .support.experiment import make_corpus
 from .support.slow import slow_but
@@ -113,8 +113,9 @@ def test_a_config_trains_the_labels_of_a_corpus(path: Path, tmp_path: Path) -> N
 def test_configs_and_templates_are_installed(tmp_path: Path) -> None:
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    templates = ROOT / "spacy_costner" / "templates"
-    for source, target in ((CONFIGS, "configs"), (templates, "templates")):
+    package = ROOT / "spacy_costner"
+    folders = ["pages/templates", "workflows/config/templates"]
+    for source, target in [(CONFIGS, "configs"), *((package / name, name) for name in folders)]:
         installed = tmp_path / "spacy_costner" / target
         expected = {path.relative_to(source) for path in source.rglob("*.*")}
         assert {path.relative_to(installed) for path in installed.rglob("*.*")} == expected

@@ -14,8 +14,13 @@ from spacy.util import load_config
 from spacy.vocab import Vocab
 from thinc.api import Config, fix_random_seed
 
-from spacy_costner.analysis import distillation as module
-from spacy_costner.analysis.distillation import (
+from spacy_costner.readers import read_texts
+from spacy_costner.readers.sentences import copy_without_annotation
+from spacy_costner.tags import Tags
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.training.targets import WEIGHT
+from spacy_costner.workflows.noisy_labels import distillation as module
+from spacy_costner.workflows.noisy_labels.distillation import (
     Distilled,
     ask_teachers,
     check_dev,
@@ -24,11 +29,6 @@ from spacy_costner.analysis.distillation import (
     leave_out_uncertain,
     read_scores,
 )
-from spacy_costner.readers import read_texts
-from spacy_costner.readers.sentences import copy_without_annotation
-from spacy_costner.tags import Tags
-from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
-from spacy_costner.training.targets import WEIGHT
 
 from .support.commands import run
 from .support.config import TOK2VEC

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from spacy_costner.analysis import annotating as module
-from spacy_costner.analysis.annotating import Summary, annotate_texts, load_pipeline
-from spacy_costner.analysis.runs import MakeExecutor, RayCluster, Run, ray_cluster, run_all
+from spacy_costner.workflows.apply import annotating as module
+from spacy_costner.workflows.apply.annotating import Summary, annotate_texts, load_pipeline
+from spacy_costner.workflows.executors import MakeExecutor, RayCluster, Run, ray_cluster, run_all
 
 from .support.annotating import SENTENCES, Saved, files, places, rows, save_pipeline, write_inputs
 from .support.cluster import (

@@ -14,26 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.auditing import audit, cross_fit
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.checks import check
-from spacy_costner.analysis.comparison import Finished, compare, summarise
-from spacy_costner.analysis.distillation import distill
-from spacy_costner.analysis.drawing import draw
-from spacy_costner.analysis.estimation import estimate
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.guarantees import guarantee
-from spacy_costner.analysis.loading import read_config
-from spacy_costner.analysis.recurrence import (
-    KnownText,
-    check_new,
-    note_copies,
-    note_known,
-    note_recurrence,
-)
-from spacy_costner.analysis.reporting import report
-from spacy_costner.analysis.tuning import tune
-from spacy_costner.equal_texts import assign_folds, number_texts
+from spacy_costner.annotation.equal_texts import assign_folds, number_texts
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.tags import Tags
 from spacy_costner.training.folds import (
@@ -42,6 +23,25 @@ from spacy_costner.training.folds import (
     divide_for_first_pass,
 )
 from spacy_costner.training.known_text import Recurring, passage_ids
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.calibration.tuning import tune
+from spacy_costner.workflows.config.checks import check
+from spacy_costner.workflows.config.loading import read_config
+from spacy_costner.workflows.evaluation.recurrence import (
+    KnownText,
+    check_new,
+    note_copies,
+    note_known,
+    note_recurrence,
+)
+from spacy_costner.workflows.fitting.comparison import Finished, compare, summarise
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.noisy_labels.auditing import audit, cross_fit
+from spacy_costner.workflows.noisy_labels.distillation import distill
+from spacy_costner.workflows.reports.reporting import report
+from spacy_costner.workflows.sampling.drawing import draw
+from spacy_costner.workflows.sampling.estimation import estimate
 
 from .support.commands import run
 from .support.linear import SPARSE
@@ -222,7 +222,9 @@ def test_folds_of_tune_have_all_copies_of_a_text(
         folds_of_docs.append(fold_of_doc.tolist())
         return 0, None
 
-    monkeypatch.setattr("spacy_costner.analysis.tuning.choose_by_folds", remember_folds)
+    monkeypatch.setattr(
+        "spacy_costner.workflows.calibration.tuning.choose_by_folds", remember_folds
+    )
     nlp = spacy.load(unsure)
     docs = [nlp.make_doc(f"I like London {i}") for i in range(10)] * 3
     for doc in docs:

@@ -12,12 +12,6 @@ import pytest
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 
-from spacy_costner.analysis import draw, estimate, suggest
-from spacy_costner.analysis.annotation_session import AnnotationSession
-from spacy_costner.analysis.annotation_store import TEXTS_FILE, AnnotationStore
-from spacy_costner.analysis.drawing import DrawnDoc
-from spacy_costner.analysis.estimation import ALL, Estimate, LabelEstimate
-from spacy_costner.analysis.expected_counts import expect_counts
 from spacy_costner.readers import (
     TASK_FORMS,
     CorpusInfo,
@@ -27,6 +21,12 @@ from spacy_costner.readers import (
     read_texts,
     save_tasks,
 )
+from spacy_costner.serve.session import AnnotationSession
+from spacy_costner.serve.store import TEXTS_FILE, AnnotationStore
+from spacy_costner.workflows import draw, estimate, suggest
+from spacy_costner.workflows.sampling.drawing import DrawnDoc
+from spacy_costner.workflows.sampling.estimation import ALL, Estimate, LabelEstimate
+from spacy_costner.workflows.sampling.expected_counts import expect_counts
 
 from .support.commands import run
 from .support.pipelines import load
@@ -331,7 +331,9 @@ def test_a_pipeline_that_was_trained_on_the_drawn_docs_is_refused(
 ) -> None:
     """The docs were drawn for a pipeline with another digest. This one seems to know all of them,
     so it was trained since."""
-    monkeypatch.setattr("spacy_costner.analysis.recurrence.KnownText.knows", lambda *args: True)
+    monkeypatch.setattr(
+        "spacy_costner.workflows.evaluation.recurrence.KnownText.knows", lambda *args: True
+    )
     digest_of_another = "0" * 16
     answers = [answer(nlp, doc, pipeline=digest_of_another) for doc in drawn]
     with pytest.raises(ValueError, match="expected a pipeline that wasn't trained on the drawn"):

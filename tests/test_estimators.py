@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thinc.types import Floats1d, Ints1d, Ints2d
 
-from spacy_costner.analysis.estimators import (
+from spacy_costner.workflows.sampling.estimators import (
     UNIFORM,
     Count,
     Sample,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spacy_costner.analysis.expected_counts import concatenate_counts, expect_counts
+from spacy_costner.workflows.sampling.expected_counts import concatenate_counts, expect_counts
 
 from .support.pipelines import TEXTS, pipeline, train
 

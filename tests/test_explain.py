@@ -9,10 +9,10 @@ import spacy
 import srsly
 from spacy.language import Language
 
-from spacy_costner.analysis.explanation import FeatureWeight, explain, transition_weights
 from spacy_costner.cli.explain import explanation_text
+from spacy_costner.files.saving import as_json
 from spacy_costner.ml import linear_part
-from spacy_costner.saving import as_json
+from spacy_costner.workflows.reports.explanation import FeatureWeight, explain, transition_weights
 
 from .support.commands import run
 from .support.config import TOK2VEC

@@ -15,14 +15,14 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.calibration import calibrate, find_extremes
-from spacy_costner.analysis.fitness import find_unknown_labels
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.guarantees import guarantee
-from spacy_costner.analysis.recurrence import KnownText
-from spacy_costner.analysis.tuning import tune
 from spacy_costner.decoding import Temperature
 from spacy_costner.training.known_text import pack_ids, sentence_ids, unpack_ids
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.temperature import calibrate, find_extremes
+from spacy_costner.workflows.calibration.tuning import tune
+from spacy_costner.workflows.evaluation.recurrence import KnownText
+from spacy_costner.workflows.evaluation.valid_data import find_unknown_labels
+from spacy_costner.workflows.fitting.fitting import fit
 
 from .support.linear import SPARSE
 
@@ -211,7 +211,7 @@ def test_fit_refuses_other_labels_before_training(
     train_path = save_sentences(tmp_path / "train.spacy", range(40))
     dev_path = save_sentences(tmp_path / "dev.spacy", range(40, 60), PER="A", LOC="B")
     # A call of None would be another error: training must not begin.
-    monkeypatch.setattr("spacy_costner.analysis.fitting.train_linear", None)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.fitting.train_linear", None)
 
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
         fit(None, tmp_path / "out", lang="xx", train_path=train_path, dev_path=dev_path)

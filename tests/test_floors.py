@@ -14,32 +14,25 @@ ROOT = Path(spacy_costner.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = [
     {
-        "bundling",
         "caching",
-        "compression",
-        "doc_attributes",
         "docstrings",
-        "ent_iob",
-        "equal_texts",
-        "label_colours",
+        "files",
         "locks",
         "metrics",
+        "pages",
         "progress",
         "ragged",
-        "rendering",
-        "saving",
-        "settings",
-        "spans",
         "types",
         "validation",
     },
-    {"borders", "chain", "pages", "readers", "sparse", "tags"},
-    {"costs", "features", "token_attrs"},
-    {"annotation", "decoding", "losses", "ml"},
+    {"chain", "sparse", "tags"},
+    {"annotation", "costs"},
+    {"decoding", "features", "losses", "readers"},
+    {"ml"},
     {"training"},
     {"pipeline"},
-    {"analysis"},
-    {"presidio", "serve"},
+    {"workflows"},
+    {"export", "integrations", "serve"},
     {"cli"},
 ]
 FLOOR = {module: floor for floor, modules in enumerate(FLOORS) for module in modules}
@@ -104,14 +97,14 @@ def commands() -> set[str]:
 
 @pytest.mark.parametrize("command", sorted(commands()))
 def test_no_command_imports_another(command: str) -> None:
-    """They import `analysis`, and what all commands share."""
+    """They import `workflows`, and what all commands share."""
     for name in imported_names(ROOT / "cli" / f"{command}.py"):
         if name[0] == "cli":
             assert name[1] == command or name[1] not in commands(), f"it imports {name[1]}"
 
 
-def test_analysis_knows_no_command_line() -> None:
-    for path in (ROOT / "analysis").glob("*.py"):
+def test_workflows_know_no_command_line() -> None:
+    for path in (ROOT / "workflows").rglob("*.py"):
         text = path.read_text("utf8")
         assert not re.search(r"(?m)^\s*(from|import) (typer|click|matplotlib)\b", text), path.name
         assert not re.search(r"(?m)^\s*print\(", text), path.name

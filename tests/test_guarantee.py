@@ -17,17 +17,22 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.annotating import annotate
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.guarantees import find_part, guarantee, score_spans, thresholds_to_find
-from spacy_costner.analysis.predictions import DevPredictions
-from spacy_costner.analysis.reporting import report
-from spacy_costner.analysis.tuning import tune
 from spacy_costner.decoding import LEAST_PROB_OF_SETS, Posterior, make_viterbi
 from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers.documents import with_metadata
 from spacy_costner.tags import Entities
+from spacy_costner.workflows.apply.annotating import annotate
+from spacy_costner.workflows.calibration.guarantees import (
+    find_part,
+    guarantee,
+    score_spans,
+    thresholds_to_find,
+)
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.calibration.tuning import tune
+from spacy_costner.workflows.evaluation.predictions import DevPredictions
+from spacy_costner.workflows.reports.reporting import report
 
 from .support.commands import run
 from .support.linear import SPARSE

@@ -14,10 +14,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
-from spacy_costner.analysis.calibration import calibrate_on
-from spacy_costner.analysis.fitting import HELD_OUT, N_FOLDS
-from spacy_costner.analysis.predictions import predict_dev
-from spacy_costner.analysis.tuning import tune_on
+from spacy_costner.workflows.calibration.temperature import calibrate_on
+from spacy_costner.workflows.calibration.tuning import tune_on
+from spacy_costner.workflows.evaluation.predictions import predict_dev
+from spacy_costner.workflows.fitting.fitting import HELD_OUT, N_FOLDS
 
 from .support.commands import run
 from .support.pipelines import examples, load

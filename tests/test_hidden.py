@@ -16,9 +16,6 @@ from spacy.util import fix_random_seed
 from spacy.vocab import Vocab
 from thinc.api import Adam, Config, Model
 
-from spacy_costner.analysis.explanation import HIDDEN, explain
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.initial_config import init
 from spacy_costner.features import CHARACTER_TYPES, Template
 from spacy_costner.features.words import character_type
 from spacy_costner.losses import sequential
@@ -32,6 +29,9 @@ from spacy_costner.ml import (
 from spacy_costner.ml.hidden import HiddenWeights
 from spacy_costner.training.hidden import train_hidden_layer
 from spacy_costner.types import Gold
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.reports.explanation import HIDDEN, explain
 
 from .support.fitting import examples_of
 from .support.linear import SPARSE
@@ -416,7 +416,9 @@ def test_fit_trains_the_layer(
     """Together with the weights or after them, however these are trained."""
     monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS", most_words)
     monkeypatch.setattr("spacy_costner.training.hidden.N_EPOCHS", 100)
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", few_sentences)
+    monkeypatch.setattr(
+        "spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", few_sentences
+    )
     config = fit_config(tmp_path)
     fitted = fit(config, tmp_path / "output", n_seeds=n_seeds)
     assert fitted.scores["ents_f"] > 0.9

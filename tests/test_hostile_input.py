@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_costner.analysis.annotating import annotate
-from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.files.saving import clear, save_file, save_folder
 from spacy_costner.metrics.shift import ENOUGH
 from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
@@ -33,7 +32,8 @@ from spacy_costner.readers.tasks import (
     task_to_json,
     utf16_length,
 )
-from spacy_costner.saving import clear, save_file, save_folder
+from spacy_costner.workflows.apply.annotating import annotate
+from spacy_costner.workflows.calibration.guarantees import guarantee
 
 from .support.commands import run
 from .support.pipelines import load, numbered_examples

@@ -6,10 +6,10 @@ import pytest
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_costner.analysis.auditing import Suspect
-from spacy_costner.analysis.reporting import report
 from spacy_costner.cli.audit import audit_page
 from spacy_costner.cli.report import report_page
+from spacy_costner.workflows.noisy_labels.auditing import Suspect
+from spacy_costner.workflows.reports.reporting import report
 
 from .support.browser import Browser, needs_chromium
 from .support.markup import HOSTILE, RUN

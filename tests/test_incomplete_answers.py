@@ -9,8 +9,11 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.distillation import distill
-from spacy_costner.analysis.incomplete_answers import find_outside_words, leave_out_unknown
+from spacy_costner.workflows.noisy_labels.distillation import distill
+from spacy_costner.workflows.noisy_labels.incomplete_answers import (
+    find_outside_words,
+    leave_out_unknown,
+)
 
 from .support.commands import run
 from .support.vocabs import blank_vocab

@@ -21,16 +21,16 @@ from spacy.training.loop import train
 from spacy.util import load_model_from_config, registry
 from thinc.api import Config
 
-from spacy_costner.analysis.initial_config import (
+from spacy_costner.cli import costner
+from spacy_costner.docstrings import parameter_texts
+from spacy_costner.workflows.config.initial_config import (
     build_loss,
     find_name,
     init,
     parse_losses,
     read_comments,
 )
-from spacy_costner.analysis.preparation import FEW_SENTENCES
-from spacy_costner.cli import costner
-from spacy_costner.docstrings import parameter_texts
+from spacy_costner.workflows.fitting.linear_training import FEW_SENTENCES
 
 from .support.commands import run
 from .support.config import declared

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from spacy_costner.analysis.annotation_session import AnnotationSession, SessionError
-from spacy_costner.analysis.annotation_store import AnnotationStore, is_drawn
-from spacy_costner.analysis.label_studio import NAME, LabelStudioBackend, read_labeling_config
 from spacy_costner.cli.output import errors_shown
 from spacy_costner.readers import TaskSpan
+from spacy_costner.serve.label_studio import NAME, LabelStudioBackend, read_labeling_config
+from spacy_costner.serve.session import AnnotationSession, SessionError
+from spacy_costner.serve.store import AnnotationStore, is_drawn
 
 from .support.annotation import LABELS, LANG, NAMES, TOWNS, make_texts
 
@@ -576,7 +576,7 @@ def test_a_bad_request_is_refused_and_nothing_saved(case: str, backend: LabelStu
 
 def test_the_app_answers_label_studio(backend: LabelStudioBackend) -> None:
     testclient = pytest.importorskip("starlette.testclient")
-    from spacy_costner.serve import make_app
+    from spacy_costner.serve.app import make_app
 
     app = make_app(backend.session)
     with testclient.TestClient(app, base_url="http://127.0.0.1:8765") as client:

@@ -14,9 +14,9 @@ import spacy
 from make_demo_corpus import make_corpus
 from spacy.tokens import Doc
 
-from spacy_costner.analysis.annotation_store import AnnotationStore, Answer, is_drawn
-from spacy_costner.analysis.label_studio import NAME
 from spacy_costner.readers import CorpusInfo, read_docs
+from spacy_costner.serve.label_studio import NAME
+from spacy_costner.serve.store import AnnotationStore, Answer, is_drawn
 
 from .support.label_studio import LabelStudio, free_port, label_studio, needs_label_studio
 from .support.serving import served

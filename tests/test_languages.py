@@ -9,8 +9,8 @@ import pytest
 import spacy.lang
 from thinc.api import Config
 
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.initial_config import init
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.fitting import fit
 
 from .support.commands import run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spacy_costner.analysis.loading import find_config_file, load_pipeline
+from spacy_costner.workflows.config.loading import find_config_file, load_pipeline
 
 from .support.commands import run
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from spacy.util import registry
 from thinc.api import Config
 
-from spacy_costner.analysis.initial_config import build_loss
 from spacy_costner.costs.tables import hamming_cost
 from spacy_costner.losses.fscore import make_mce_f
 from spacy_costner.losses.likelihood import make_mixed, make_pointwise, make_sequential
@@ -23,6 +22,7 @@ from spacy_costner.losses.perceptron import make_perceptron
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Loss, Progress
+from spacy_costner.workflows.config.initial_config import build_loss
 
 from .support.config import REQUIRED, declared, resolve
 

@@ -12,7 +12,7 @@ import spacy
 from lowest_versions import lowest_versions
 from spacy.tokens import Doc, DocBin, Span
 
-from spacy_costner.serve import make_app
+from spacy_costner.serve.app import make_app
 
 from .support.annotation import LABELS, make_session, make_texts
 from .support.commands import run

@@ -13,17 +13,17 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_costner.analysis import draw, guarantee
-from spacy_costner.analysis.drawing import Drawing, DrawnDoc, conformal_weights
-from spacy_costner.analysis.guarantees import (
+from spacy_costner.metrics import conformal
+from spacy_costner.pipeline.promises import Terms
+from spacy_costner.workflows import draw, guarantee
+from spacy_costner.workflows.calibration.guarantees import (
     MIN_THRESHOLD,
     SCORED_SPAN,
     draw_uniformly,
     find_part,
     score_spans,
 )
-from spacy_costner.metrics import conformal
-from spacy_costner.pipeline.promises import Terms
+from spacy_costner.workflows.sampling.drawing import Drawing, DrawnDoc, conformal_weights
 
 from .support.commands import run
 from .support.pipelines import load
@@ -185,7 +185,9 @@ def test_training_docs_among_the_texts_count(
 ) -> None:
     """Training docs that were drawn with the others are not left out, as the rest would be no
     random sample of the texts."""
-    monkeypatch.setattr("spacy_costner.analysis.recurrence.KnownText.knows", lambda *args: True)
+    monkeypatch.setattr(
+        "spacy_costner.workflows.evaluation.recurrence.KnownText.knows", lambda *args: True
+    )
     promise = guarantee(nlp, answers, miss=LIMIT, drawn=True).promise
     assert promise.docs == len(answers)
 

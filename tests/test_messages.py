@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_costner.analysis.annotating import annotate
-from spacy_costner.analysis.comparison import read_seeds
-from spacy_costner.analysis.initial_config import TrainingCorpus, choose_groups, parse_losses
-from spacy_costner.analysis.predictions import get_component
+from spacy_costner.workflows.apply.annotating import annotate
+from spacy_costner.workflows.config.initial_config import (
+    TrainingCorpus,
+    choose_groups,
+    parse_losses,
+)
+from spacy_costner.workflows.evaluation.predictions import get_component
+from spacy_costner.workflows.fitting.comparison import read_seeds
 
 
 def test_a_pipeline_without_our_component_lists_what_it_has() -> None:

@@ -15,14 +15,14 @@ from spacy.tokens import Doc, DocBin
 from spacy.util import dict_to_dot, load_config
 from typer import Argument, Option
 
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.tuning import Point, Tuning
 from spacy_costner.cli.command_line import command
 from spacy_costner.cli.output import OPTION_OF_PARAMETER, RUN_AGAIN, with_options
 from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_table
 from spacy_costner.cli.tune import N_ROWS, tuning_text
 from spacy_costner.progress import phase, phases_shown, progress
 from spacy_costner.training.lbfgs import AT_ONCE
+from spacy_costner.workflows.calibration.tuning import Point, Tuning
+from spacy_costner.workflows.fitting.fitting import fit
 
 from .support.commands import run
 from .support.fitting import examples_of
@@ -374,7 +374,7 @@ def test_commands_have_a_line_for_each_phase(folder: Path, fitted: Any, tmp_path
 def test_ctrl_c_says_what_to_do(folder: Path, fitted: Any, tmp_path: Path) -> None:
     """Another process runs `tune`. When it begins to predict, it gets the signal of Ctrl-C."""
     program = (
-        "import signal, spacy_costner.analysis.tuning as tuning, spacy_costner.cli\n"
+        "import signal, spacy_costner.workflows.calibration.tuning as tuning, spacy_costner.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "tuning.predict_dev = lambda *args: signal.raise_signal(signal.SIGINT)\n"
         "from spacy.cli._util import app\n"

@@ -7,16 +7,16 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.explanation import explain
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.reporting import report
-from spacy_costner.analysis.tuning import tune
 from spacy_costner.cli.explain import explanation_text
 from spacy_costner.cli.plots import as_svg, draw_transitions
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import Decoding, make_min_cost, make_viterbi
 from spacy_costner.tags import Tags
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.calibration.tuning import tune
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.reports.explanation import explain
+from spacy_costner.workflows.reports.reporting import report
 
 from .damage import MODELS
 from .support.experiment import Experiment
@@ -109,7 +109,9 @@ def test_fit_learns_the_corpus(
     few_sentences: int, name: str, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A corpus of few sentences is trained on by L-BFGS."""
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", few_sentences)
+    monkeypatch.setattr(
+        "spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", few_sentences
+    )
     config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
     config["components"]["ner"]["loss"] = loss_block(name)
     fitted = fit(config, experiment.output_path)

@@ -24,20 +24,20 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.guarantees import guarantee, observe
-from spacy_costner.analysis.initial_config import choose_groups, init, measure_corpus
-from spacy_costner.analysis.predictions import evaluate_dev, predict_dev
-from spacy_costner.analysis.reporting import report
-from spacy_costner.analysis.suggestions import suggest
-from spacy_costner.analysis.tuning import tune
-from spacy_costner.analysis.watching import watch
+from spacy_costner.annotation.spans import is_missing, replace_spans, spans_as_entities
 from spacy_costner.cli.options import load
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers import ReadOptions, read_docs
-from spacy_costner.spans import is_missing, replace_spans, spans_as_entities
+from spacy_costner.workflows.calibration.guarantees import guarantee, observe
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.calibration.tuning import tune
+from spacy_costner.workflows.calibration.watching import watch
+from spacy_costner.workflows.config.initial_config import choose_groups, init, measure_corpus
+from spacy_costner.workflows.evaluation.predictions import evaluate_dev, predict_dev
+from spacy_costner.workflows.reports.reporting import report
+from spacy_costner.workflows.sampling.suggestions import suggest
 
 from .support.commands import run
 from .support.config import HAMMING
@@ -821,7 +821,9 @@ def texts_30_times(nlp: Language) -> list[Example]:
 @pytest.fixture
 def copies_are_new(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have training docs and copies of docs count for a promise."""
-    monkeypatch.setattr("spacy_costner.analysis.recurrence.find_copies", lambda docs: None)
+    monkeypatch.setattr(
+        "spacy_costner.workflows.evaluation.recurrence.find_copies", lambda docs: None
+    )
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER):
             pipe.cfg["trained_on"] = ""

@@ -20,11 +20,11 @@ import spacy
 from spacy.displacy.render import DEFAULT_LABEL_COLORS
 from spacy.language import Language
 
-from spacy_costner.analysis.web_model import make_web_model
-from spacy_costner.bundling import MODULES, bundle, module_names
 from spacy_costner.cli.page import ner_page, save_module
-from spacy_costner.label_colours import label_colours
-from spacy_costner.pages import source_hash
+from spacy_costner.export.bundling import MODULES, bundle, module_names
+from spacy_costner.export.model import make_web_model
+from spacy_costner.pages.formatting import source_hash
+from spacy_costner.pages.label_colours import label_colours
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers import read_tasks
 
@@ -352,7 +352,7 @@ def test_labels_have_the_colours_of_displacy() -> None:
 
 def test_the_text_of_entities_can_be_read_on_the_colours_of_displacy() -> None:
     """A contrast of 4.5 is what the Web Content Accessibility Guidelines ask for, 1.4.3."""
-    css = (MODULES.parent / "templates" / "page.css").read_text("utf8")
+    css = (MODULES.parents[1] / "pages" / "templates" / "page.css").read_text("utf8")
     ink = re.search(r"mark\.entity \{[^}]*[ ;{]color: (#[0-9a-f]{6})", css)
     assert ink is not None
     for colour in {*DEFAULT_LABEL_COLORS.values(), "#dddddd"}:
@@ -390,7 +390,7 @@ def test_wheel_and_source_distribution_have_modules_and_templates_once(tmp_path:
     with tarfile.open(archive) as tar:
         in_archive = tar.getnames()
     in_wheel = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("wheel/**/*")]
-    for folder in ("javascript", "templates"):
+    for folder in ("export/javascript", "pages/templates", "workflows/config/templates"):
         for path in (root / "spacy_costner" / folder).iterdir():
             end = f"/spacy_costner/{folder}/{path.name}"
             assert len([name for name in in_archive if name.endswith(end)]) == 1, end

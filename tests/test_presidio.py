@@ -30,19 +30,19 @@ def test_importing_without_presidio_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "presidio_analyzer", None)  # as if it were not installed
     # Our module is imported anew. It is set before it is deleted, because an item that isn't there
     # can't be deleted.
-    monkeypatch.setitem(sys.modules, "spacy_costner.presidio", None)
-    monkeypatch.delitem(sys.modules, "spacy_costner.presidio")
+    monkeypatch.setitem(sys.modules, "spacy_costner.integrations.presidio", None)
+    monkeypatch.delitem(sys.modules, "spacy_costner.integrations.presidio")
     with pytest.raises(ImportError, match=r"expected presidio-analyzer.*pip install"):
-        import spacy_costner.presidio  # noqa: F401
+        import spacy_costner.integrations.presidio  # noqa: F401
 
 
 @pytest.fixture(scope="module")
 def presidio() -> Any:
-    """The module `spacy_costner.presidio`. Without Presidio, the test is skipped."""
+    """The module `spacy_costner.integrations.presidio`. Without Presidio, the test is skipped."""
     pytest.importorskip("presidio_analyzer", reason=MISSING)
-    import spacy_costner.presidio
+    import spacy_costner.integrations.presidio
 
-    return spacy_costner.presidio
+    return spacy_costner.integrations.presidio
 
 
 @pytest.fixture(scope="module")

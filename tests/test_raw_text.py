@@ -11,14 +11,14 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.guarantees import guarantee
-from spacy_costner.analysis.initial_config import init
-from spacy_costner.analysis.recurrence import KnownText
-from spacy_costner.analysis.vectors import learn_vectors
 from spacy_costner.readers import make_reader
 from spacy_costner.training.raw_sentences import FILE, read_raw_sentences
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.evaluation.recurrence import KnownText
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.vectors import learn_vectors
 
 from .support.commands import run
 from .support.vocabs import blank_vocab

@@ -17,9 +17,7 @@ from spacy.training import Corpus, Example
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.checks import NO_STARTS, check
-from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.annotation.tokens import read_presets
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.annotations import measure
@@ -32,7 +30,9 @@ from spacy_costner.readers import (
     make_reader,
     read_docs,
 )
-from spacy_costner.token_attrs import read_presets
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.config.checks import NO_STARTS, check
 
 from .support.commands import run
 from .support.reports import figures_left_out

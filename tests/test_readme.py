@@ -14,13 +14,13 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 
 from spacy_costner import __version__
-from spacy_costner.analysis.comparison import change_config
-from spacy_costner.analysis.initial_config import make_loss
 from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import Template
 from spacy_costner.features.template import KINDS
 from spacy_costner.features.words import TEXT_FLAGS
 from spacy_costner.ml import build_sparse_crf
+from spacy_costner.workflows.config.initial_config import make_loss
+from spacy_costner.workflows.fitting.comparison import change_config
 
 from .support.commands import run_spacy
 from .support.config import declared, fragment

@@ -15,9 +15,15 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.explanation import TransitionWeights
-from spacy_costner.analysis.predictions import get_component
-from spacy_costner.analysis.reporting import (
+from spacy_costner.cli.plots import COLOURS
+from spacy_costner.cli.report import report_page, sum_others
+from spacy_costner.metrics import bootstrap_intervals
+from spacy_costner.ml import linear_part
+from spacy_costner.pages.formatting import cost_number, number, percent, probability
+from spacy_costner.workflows.calibration.tuning import tune, use_decoding
+from spacy_costner.workflows.evaluation.predictions import get_component
+from spacy_costner.workflows.reports.explanation import TransitionWeights
+from spacy_costner.workflows.reports.reporting import (
     KINDS,
     MAX_LABELS,
     Confusion,
@@ -27,12 +33,6 @@ from spacy_costner.analysis.reporting import (
     kind_of,
     report,
 )
-from spacy_costner.analysis.tuning import tune, use_decoding
-from spacy_costner.cli.plots import COLOURS
-from spacy_costner.cli.report import report_page, sum_others
-from spacy_costner.metrics import bootstrap_intervals
-from spacy_costner.ml import linear_part
-from spacy_costner.pages import cost_number, number, percent, probability
 
 from .support.browser import Browser, needs_chromium
 from .support.commands import run

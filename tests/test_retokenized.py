@@ -14,11 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.vocab import Vocab
 
-from spacy_costner.analysis.annotating import annotate, span_lists_of, to_record
-from spacy_costner.pipeline.annotations import prob_of, warn_once
-from spacy_costner.pipeline.promises import Thresholds
-from spacy_costner.readers.texts import TextRow
-from spacy_costner.spans import (
+from spacy_costner.annotation.spans import (
     Place,
     read_group,
     realign,
@@ -26,6 +22,10 @@ from spacy_costner.spans import (
     score_of,
     spans_with_scores,
 )
+from spacy_costner.pipeline.annotations import prob_of, warn_once
+from spacy_costner.pipeline.promises import Thresholds
+from spacy_costner.readers.texts import TextRow
+from spacy_costner.workflows.apply.annotating import annotate, span_lists_of, to_record
 
 from .support.linear import VOCAB, crf
 from .support.pipelines import TEXTS, examples, load, pipeline, promise_of

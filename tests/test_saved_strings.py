@@ -13,9 +13,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.vectors import Vectors
 
-from spacy_costner.analysis.fitting import Fitted, fit
-from spacy_costner.analysis.saved_strings import save_pipeline
 from spacy_costner.ml import linear_part
+from spacy_costner.workflows.fitting.fitting import Fitted, fit
+from spacy_costner.workflows.saved_strings import save_pipeline
 
 from .support.commands import run
 from .support.pipelines import pipeline, train

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from spacy_costner.saving import (
+from spacy_costner.files.saving import (
     check_file,
     check_folder,
     locked,

@@ -16,11 +16,11 @@ import spacy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spacy_costner.analysis import answer_file
-from spacy_costner.analysis.annotation_session import AnnotationSession
-from spacy_costner.analysis.annotation_store import AnnotationStore
 from spacy_costner.cli.serve import page_address
-from spacy_costner.serve import MOST_BYTES, make_app
+from spacy_costner.serve import answer_file
+from spacy_costner.serve.app import MOST_BYTES, make_app
+from spacy_costner.serve.session import AnnotationSession
+from spacy_costner.serve.store import AnnotationStore
 
 from .support.annotation import LANG, answer_next, make_session, make_texts
 from .support.commands import run

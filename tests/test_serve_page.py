@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from spacy_costner.analysis.annotation_session import AnnotationSession
-from spacy_costner.analysis.annotation_store import AnnotationStore
-from spacy_costner.label_colours import label_colours
-from spacy_costner.pages import probability
+from spacy_costner.pages.formatting import probability
+from spacy_costner.pages.label_colours import label_colours
+from spacy_costner.serve.session import AnnotationSession
+from spacy_costner.serve.store import AnnotationStore
 
 from .support.annotation import LANG, NAMES, TOWNS, make_texts
 from .support.browser import Browser, browser, needs_chromium

@@ -14,16 +14,16 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_costner.analysis.annotating import PartCounts, annotate
-from spacy_costner.analysis.calibration import calibrate
-from spacy_costner.analysis.guarantees import guarantee
-from spacy_costner.analysis.tuning import tune
-from spacy_costner.analysis.watching import watch
+from spacy_costner.annotation.tokens import TokenAttrs
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
 from spacy_costner.pipeline.annotations import measure
 from spacy_costner.readers.sentences import copy_without_annotation
-from spacy_costner.token_attrs import TokenAttrs
+from spacy_costner.workflows.apply.annotating import PartCounts, annotate
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.temperature import calibrate
+from spacy_costner.workflows.calibration.tuning import tune
+from spacy_costner.workflows.calibration.watching import watch
 
 from . import oracle
 from .support.commands import run

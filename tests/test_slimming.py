@@ -19,7 +19,6 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from thinc.api import Model, Optimizer
 
-from spacy_costner.analysis import fit
 from spacy_costner.chain import marginals
 from spacy_costner.features import label_counts
 from spacy_costner.features.ids import pack, pack_hashes, unpack, unpack_hashes
@@ -34,6 +33,7 @@ from spacy_costner.ml.slimming import (
 )
 from spacy_costner.pipeline.serialization import load_model, save_model, sign
 from spacy_costner.training.known_text import PACKED, unpack_ids
+from spacy_costner.workflows import fit
 
 from .support.linear import HYBRID, SPARSE, found_names
 from .support.old_models import pack_up_to_0_3, weights_up_to_0_3
@@ -454,7 +454,7 @@ def test_fit_saves_what_it_has_evaluated(
     has_few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_few:
-        monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", 1)
+        monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", 1)
     for part, seed in {"train": 0, "dev": 1}.items():
         docs = [eg.reference for eg in examples(spacy.blank("xx"), 30, seed)]
         DocBin(docs=docs).to_disk(tmp_path / f"{part}.spacy")

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_costner.analysis.diverse import choose_diverse, make_shares
-from spacy_costner.analysis.suggestions import (
+from spacy_costner.decoding import Posterior, make_min_cost
+from spacy_costner.readers import TASK_FORMS, CorpusInfo, Task, TaskSpan, read_docs, save_tasks
+from spacy_costner.workflows.sampling.diverse import choose_diverse, make_shares
+from spacy_costner.workflows.sampling.suggestions import (
     MEASURES,
     Suggestion,
     Uncertainty,
@@ -25,8 +27,6 @@ from spacy_costner.analysis.suggestions import (
     suggest,
     suggest_first,
 )
-from spacy_costner.decoding import Posterior, make_min_cost
-from spacy_costner.readers import TASK_FORMS, CorpusInfo, Task, TaskSpan, read_docs, save_tasks
 
 from . import oracle
 from .support.commands import run

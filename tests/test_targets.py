@@ -12,14 +12,14 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_costner import chain
-from spacy_costner.annotation import Annotation
-from spacy_costner.tags import SCHEMES, Entities, Tags
-from spacy_costner.token_attrs import (
+from spacy_costner.annotation.settings import Annotation
+from spacy_costner.annotation.tokens import (
     TokenAttrs,
     possible_paths,
     read_docs,
     read_reference,
 )
+from spacy_costner.tags import SCHEMES, Entities, Tags
 from spacy_costner.training.objective import costs_given_gold
 from spacy_costner.training.targets import Weights, make_targets, read_annotation
 from spacy_costner.types import no_scores

@@ -18,19 +18,6 @@ from spacy.training import Corpus, Example
 from spacy.util import load_config
 from thinc.api import Adam
 
-from spacy_costner.analysis import preparation
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.preparation import (
-    FEW_SENTENCES,
-    annotate_predicted,
-    are_few,
-    can_be_fitted,
-    components_to_fit,
-    hold_out,
-    load_linear,
-    prepare,
-    train_linear,
-)
 from spacy_costner.chain import constrain, log_partition
 from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
@@ -48,6 +35,19 @@ from spacy_costner.training.lbfgs import (
 )
 from spacy_costner.training.online import Trained
 from spacy_costner.types import Gold, Potentials, Progress
+from spacy_costner.workflows.fitting import linear_training as preparation
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.linear_training import (
+    FEW_SENTENCES,
+    annotate_predicted,
+    are_few,
+    can_be_fitted,
+    components_to_fit,
+    hold_out,
+    load_linear,
+    prepare,
+    train_linear,
+)
 
 from . import oracle_losses
 from .support.commands import run
@@ -589,7 +589,7 @@ def test_fit_reads_each_corpus_once(
         return read(corpus, nlp)
 
     monkeypatch.setattr(Corpus, "__call__", recorded_read)
-    monkeypatch.setattr("spacy_costner.analysis.preparation.FEW_SENTENCES", n_few)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", n_few)
 
     fitted = fit(
         sparse_config(experiment, paths={"dev": str(dev_path)}, **ONLINE), experiment.output_path
@@ -610,7 +610,7 @@ def test_a_fit_of_three_seeds_has_the_mean_of_their_weights(
         rows_of_seeds.append(weights.rows.copy())
         return trained
 
-    monkeypatch.setattr("spacy_costner.analysis.preparation.train", recorded_train)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.train", recorded_train)
     training = {"max_epochs": 2, "batcher": ONE_BY_ONE, "optimizer": {"@optimizers": "Adam.v1"}}
     config = sparse_config(experiment, training=training, **KEEP_ALL)
 

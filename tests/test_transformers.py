@@ -14,8 +14,8 @@ from spacy.training.initialize import init_nlp
 from spacy.util import load_config
 from thinc.api import Adam, Config, fix_random_seed
 
-from spacy_costner.analysis.comparison import change_config
-from spacy_costner.analysis.distillation import distill
+from spacy_costner.workflows.fitting.comparison import change_config
+from spacy_costner.workflows.noisy_labels.distillation import distill
 
 from .support.commands import run
 from .support.config import fragment

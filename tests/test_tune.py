@@ -9,8 +9,8 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_costner.analysis import tuning as tuning_module
-from spacy_costner.analysis.tuning import (
+from spacy_costner.workflows.calibration import tuning as tuning_module
+from spacy_costner.workflows.calibration.tuning import (
     TUNABLE,
     Point,
     choose_point,

@@ -15,10 +15,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
-from spacy_costner.analysis import vectors as module
-from spacy_costner.analysis.vectors import learn_vectors
 from spacy_costner.readers import raw_text
 from spacy_costner.readers.raw_text import BoundedPipeline, cut_line, find_raw_files, map_docs
+from spacy_costner.workflows import vectors as module
+from spacy_costner.workflows.vectors import learn_vectors
 
 from .support.commands import run
 from .support.raw_text import CITIES, N_TOKENS, NAMES, SENTENCES

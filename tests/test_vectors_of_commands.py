@@ -11,10 +11,10 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 
-from spacy_costner.analysis.checks import check
-from spacy_costner.analysis.explanation import explain
-from spacy_costner.analysis.fitting import fit
-from spacy_costner.analysis.initial_config import init
+from spacy_costner.workflows.config.checks import check
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.reports.explanation import explain
 
 from .support.commands import run
 

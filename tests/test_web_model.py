@@ -26,10 +26,10 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Token
 from spacy.training import Example
 
-from spacy_costner.analysis.web_features import symbols_of_spacy
-from spacy_costner.analysis.web_file import MAGIC, VERSION, pack_file
-from spacy_costner.analysis.web_model import WebModel, make_web_model
 from spacy_costner.decoding import Decoding, make_threshold, make_viterbi
+from spacy_costner.export.features import symbols_of_spacy
+from spacy_costner.export.model import WebModel, make_web_model
+from spacy_costner.export.model_file import MAGIC, VERSION, pack_file
 from spacy_costner.features.words import CHARACTER_TYPES, character_type
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.promises import Promise, Thresholds

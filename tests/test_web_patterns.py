@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_costner.analysis.web_patterns import can_be_empty, to_javascript
+from spacy_costner.export.patterns import can_be_empty, to_javascript
 
 from .support.node import Node, needs_node, node
 from .support.web import utf16_places

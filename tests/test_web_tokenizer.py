@@ -19,7 +19,7 @@ from spacy.lang.char_classes import ALPHA
 from spacy.language import Language
 from spacy.tokenizer import Tokenizer
 
-from spacy_costner.analysis.web_tokenizer import describe_tokenizer
+from spacy_costner.export.tokenizer import describe_tokenizer
 
 from .support.node import Node, needs_node, node
 from .support.web import utf16_places

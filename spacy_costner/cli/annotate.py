@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from ..analysis.annotating import Summary, annotate
-from ..analysis.runs import ray_cluster
+from ..workflows.apply.annotating import Summary, annotate
+from ..workflows.executors import ray_cluster
 from .command_line import command
 from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

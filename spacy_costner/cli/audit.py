@@ -11,20 +11,8 @@ from spacy.tokens import Doc
 from spacy.util import load_model_from_config
 from typer import Argument, Option
 
-from ..analysis.auditing import (
-    KINDS,
-    LEAVE,
-    Audit,
-    Suspect,
-    apply_answers,
-    audit,
-    suspect_to_task,
-)
-from ..analysis.conversion import check_suffix, write_corpus
-from ..analysis.loading import read_config
-from ..analysis.reporting import UNPREDICTABLE, excerpt
-from ..analysis.runs import local_processes, ray_cluster
-from ..pages import render
+from ..files.saving import check_file, save_file, save_text
+from ..pages.formatting import render
 from ..pipeline.scorers import Entity, as_entity
 from ..readers import (
     ReadOptions,
@@ -34,7 +22,19 @@ from ..readers import (
     task_to_json,
     write_tasks,
 )
-from ..saving import check_file, save_file, save_text
+from ..readers.conversion import check_suffix, write_corpus
+from ..workflows.config.loading import read_config
+from ..workflows.executors import local_processes, ray_cluster
+from ..workflows.noisy_labels.auditing import (
+    KINDS,
+    LEAVE,
+    Audit,
+    Suspect,
+    apply_answers,
+    audit,
+    suspect_to_task,
+)
+from ..workflows.reports.reporting import UNPREDICTABLE, excerpt
 from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

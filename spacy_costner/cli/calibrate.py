@@ -6,11 +6,11 @@ The decorator `command` makes options of the keyword-only parameters of `calibra
 from functools import partial
 from typing import Any
 
-from ..analysis.calibration import Calibration, calibrate
-from ..analysis.saved_strings import save_pipeline
+from ..files.saving import check_folder
 from ..readers import ReadOptions
 from ..readers.files import encodable
-from ..saving import check_folder
+from ..workflows.calibration.temperature import Calibration, calibrate
+from ..workflows.saved_strings import save_pipeline
 from .command_line import command, reads_corpora
 from .options import (
     CodeOption,

@@ -8,8 +8,8 @@ import typer
 from spacy.cli._util import import_code
 from typer import Argument, Option
 
-from ..analysis.checks import ERROR, WARNING, Check, check
 from ..readers import ReadOptions
+from ..workflows.config.checks import ERROR, WARNING, Check, check
 from .command_line import reads_corpora
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result

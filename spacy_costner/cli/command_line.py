@@ -1,4 +1,4 @@
-"""Make the command line of a command from the function of `analysis` that it calls.
+"""Make the command line of a command from the function of `workflows` that it calls.
 
 Each keyword-only parameter of the function becomes an option of the command. The signature of the
 function gives the name, the type and the default of the option, and the docstring gives its help
@@ -36,7 +36,7 @@ def command(
     options: Mapping[str, OptionInfo] = {},
     without: Collection[str] = (),
 ) -> Callable[[Command], Command]:
-    """Make a decorator for a command that calls a function of `analysis`, such as `tune`. The
+    """Make a decorator for a command that calls a function of `workflows`, such as `tune`. The
     keyword-only parameters of the function become options of the command. They come before the
     options that the command declares itself. When the command is run, its first argument is the
     function with the values of these options, as a `partial`.

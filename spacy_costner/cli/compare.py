@@ -12,9 +12,9 @@ import srsly
 import typer
 from typer import Argument, BadParameter, Option
 
-from ..analysis.comparison import UNTRAINED, ComparedLoss, Finished, compare, read_seeds
-from ..analysis.runs import Ended, Failed, ray_cluster
 from ..readers import ReadOptions
+from ..workflows.executors import Ended, Failed, ray_cluster
+from ..workflows.fitting.comparison import UNTRAINED, ComparedLoss, Finished, compare, read_seeds
 from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

@@ -10,9 +10,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..analysis.conversion import Converted, convert
 from ..readers import ReadOptions
 from ..readers.context import MAX_LABELS
+from ..readers.conversion import Converted, convert
 from .command_line import command, reads_corpora
 from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
 

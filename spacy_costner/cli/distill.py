@@ -14,9 +14,9 @@ import typer
 from spacy.cli._util import import_code, setup_gpu, show_validation_error
 from typer import Argument, Option
 
-from ..analysis.distillation import Distilled, distill
-from ..analysis.loading import read_config, with_reading
 from ..readers import ReadOptions
+from ..workflows.config.loading import read_config, with_reading
+from ..workflows.noisy_labels.distillation import Distilled, distill
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, read_overrides
 from .output import JsonOption, errors_shown, print_result

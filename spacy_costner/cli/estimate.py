@@ -14,15 +14,15 @@ from typing import Annotated, Any
 from spacy.language import Language
 from typer import Argument, BadParameter, Option
 
-from ..analysis.annotation_store import MEASURE_FILE, TEXTS_FILE
-from ..analysis.drawing import DrawnDoc, draw
-from ..analysis.estimation import Estimate, LabelEstimate, Measure, estimate
-from ..analysis.loading import load_pipeline
+from ..files.saving import check_file
 from ..progress import progress
 from ..readers import CorpusInfo, ReadOptions, check_task_form, read_docs, read_texts, save_tasks
 from ..readers.files import shown
 from ..readers.task_docs import NOT_ACCEPTED
-from ..saving import check_file
+from ..serve.store import MEASURE_FILE, TEXTS_FILE
+from ..workflows.config.loading import load_pipeline
+from ..workflows.sampling.drawing import DrawnDoc, draw
+from ..workflows.sampling.estimation import Estimate, LabelEstimate, Measure, estimate
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result

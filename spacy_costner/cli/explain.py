@@ -8,9 +8,9 @@ from typing import Annotated
 import srsly
 from typer import Option
 
-from ..analysis.explanation import Explanation, FeatureWeight, TransitionWeights, explain
-from ..analysis.loading import load_pipeline
-from ..saving import as_json, check_file, save_file
+from ..files.saving import as_json, check_file, save_file
+from ..workflows.config.loading import load_pipeline
+from ..workflows.reports.explanation import Explanation, FeatureWeight, TransitionWeights, explain
 from .command_line import command
 from .options import CodeOption, ModelArg
 from .output import errors_shown, print_result

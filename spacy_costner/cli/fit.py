@@ -12,8 +12,8 @@ from spacy.cli._util import import_code, show_validation_error
 from tqdm import tqdm
 from typer import Argument, Option
 
-from ..analysis.fitting import Fitted, fit, ignore_corpus
 from ..readers import CorpusSummary, ReadOptions
+from ..workflows.fitting.fitting import Fitted, fit, ignore_corpus
 from .command_line import command, reads_corpora, words_of_command
 from .options import CodeOption, read_overrides
 from .output import (

@@ -5,12 +5,12 @@ from typing import Any
 
 from typer import Option
 
-from ..analysis.guarantees import Guarantee, guarantee
-from ..analysis.saved_strings import save_pipeline
+from ..files.saving import check_folder
 from ..pipeline.promises import Terms
 from ..readers import ReadOptions
 from ..readers.files import encodable
-from ..saving import check_folder
+from ..workflows.calibration.guarantees import Guarantee, guarantee
+from ..workflows.saved_strings import save_pipeline
 from .command_line import command, reads_corpora
 from .options import (
     CodeOption,

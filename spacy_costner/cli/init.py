@@ -1,4 +1,4 @@
-"""Write the config that `analysis.initial_config` makes, and show the commands to run next."""
+"""Write the config that `workflows.init` makes, and show the commands to run next."""
 
 import textwrap
 from functools import partial
@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from ..analysis.initial_config import init, refuse_existing
+from ..files.saving import save_text
 from ..readers import ReadOptions
-from ..saving import save_text
+from ..workflows.config.initial_config import init, refuse_existing
 from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 

@@ -10,10 +10,10 @@ from spacy.language import Language
 from spacy.training import Example
 from typer import Argument, Option
 
-from ..analysis.loading import load_pipeline
-from ..analysis.predictions import find_components
 from ..progress import progress
 from ..readers import DEFAULTS, ReadOptions, examples_to_measure, make_reader
+from ..workflows.config.loading import load_pipeline
+from ..workflows.evaluation.predictions import find_components
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 

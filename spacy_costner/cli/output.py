@@ -16,9 +16,9 @@ import typer
 from tqdm import tqdm
 from typer import Option
 
+from ..files.saving import as_json
 from ..progress import phases_shown
 from ..readers.alignment import LanguageError
-from ..saving import as_json
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
 
@@ -43,7 +43,7 @@ OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
 
 
 def with_options(text: str) -> str:
-    """Replace the names of parameters in an error of `analysis` by the options of the command.
+    """Replace the names of parameters in an error of `workflows` by the options of the command.
     These names are in backticks, as in "expected no `vectors` with it", or at the beginning of the
     error, as in "n_rows: expected at least 1"."""
     options = OPTION_OF_PARAMETER.get()

@@ -14,15 +14,15 @@ import typer
 from markupsafe import Markup
 from typer import Option
 
-from ..analysis.loading import load_pipeline
-from ..analysis.predictions import find_components
-from ..analysis.reporting import MISS_COSTS
-from ..analysis.web_model import WebModel, make_web_model
-from ..bundling import bundle, module_names, read_source
-from ..label_colours import label_colours
-from ..pages import number, render
+from ..export.bundling import bundle, module_names, read_source
+from ..export.model import WebModel, make_web_model
+from ..files.saving import check_file, save_file, save_text
+from ..pages.formatting import number, render
+from ..pages.label_colours import label_colours
 from ..pipeline.promises import Promise
-from ..saving import check_file, save_file, save_text
+from ..workflows.config.loading import load_pipeline
+from ..workflows.evaluation.predictions import find_components
+from ..workflows.reports.reporting import MISS_COSTS
 from .command_line import command
 from .options import CodeOption, ModelArg
 from .output import errors_shown

@@ -18,11 +18,11 @@ from xml.etree import ElementTree
 import numpy
 from thinc.types import Floats2d
 
-from ..analysis.estimation import Estimate, Measure
-from ..analysis.explanation import TransitionWeights
 from ..metrics import f_beta
 from ..metrics.calibration import wilson_interval
 from ..validation import require
+from ..workflows.reports.explanation import TransitionWeights
+from ..workflows.sampling.estimation import Estimate, Measure
 
 COLOURS = {
     "ink": "#1c2733",
@@ -565,7 +565,7 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
     """Plot observed against promised miss rates. Below it is the size of the sets.
 
     rows (Sequence[tuple[float, float, float]]): Promised miss rate, observed miss rate, and spans
-        in the sets for each annotated entity: see `analysis.guarantees.observe`.
+        in the sets for each annotated entity: see `workflows.calibration.guarantees.observe`.
     chosen (float): The miss rate that the pipeline promises, which is highlighted.
     """
     promised, miss_rates, n_spans = zip(*rows)

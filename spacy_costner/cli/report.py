@@ -14,11 +14,11 @@ import typer
 from markupsafe import Markup
 from typer import Argument, Option
 
-from ..analysis.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report
-from ..pages import percent, render
+from ..files.saving import check_file, save_text
+from ..pages.formatting import percent, render
 from ..readers import ReadOptions
-from ..saving import check_file, save_text
 from ..tags import OUTSIDE
+from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report
 from . import plots
 from .command_line import command, reads_corpora
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load

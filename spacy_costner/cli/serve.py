@@ -14,16 +14,16 @@ import typer
 from spacy.language import Language
 from typer import Argument, Option
 
-from ..analysis.annotation_session import COMPONENT, AnnotationSession
-from ..analysis.annotation_store import AnnotationStore
-from ..analysis.loading import load_pipeline
-from ..analysis.predictions import get_component
-from ..analysis.saved_strings import save_pipeline
+from ..files.saving import check_folder, locked
 from ..progress import progress
 from ..readers import ReadOptions, read_texts
 from ..readers.files import SURROGATE, encodable
-from ..saving import check_folder, locked
+from ..serve.session import COMPONENT, AnnotationSession
+from ..serve.store import AnnotationStore
 from ..validation import require
+from ..workflows.config.loading import load_pipeline
+from ..workflows.evaluation.predictions import get_component
+from ..workflows.saved_strings import save_pipeline
 from .command_line import reads_corpora
 from .options import CodeOption, GpuOption
 from .output import errors_shown
@@ -231,7 +231,7 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
     token (str | None): The secret that every request must have. None: requests need none.
     """
     uvicorn = require_server()
-    from ..serve import make_app  # imports starlette
+    from ..serve.app import make_app  # imports starlette
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as listener:

@@ -9,12 +9,12 @@ import spacy
 from spacy.tokens import Doc
 from typer import Argument, Option
 
-from ..analysis.loading import load_pipeline
-from ..analysis.suggestions import NoDocsError, Suggestion, suggest, suggest_first
+from ..files.saving import check_file
 from ..progress import progress
 from ..readers import ReadOptions, check_task_form, read_texts, save_tasks
 from ..readers.files import shown
-from ..saving import check_file
+from ..workflows.config.loading import load_pipeline
+from ..workflows.sampling.suggestions import NoDocsError, Suggestion, suggest, suggest_first
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption
 from .output import JsonOption, errors_shown, print_result

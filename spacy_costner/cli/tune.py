@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from ..analysis.saved_strings import save_pipeline
-from ..analysis.tuning import Tuning, tune
+from ..files.saving import check_folder
 from ..readers import ReadOptions
 from ..readers.files import encodable
-from ..saving import check_folder
+from ..workflows.calibration.tuning import Tuning, tune
+from ..workflows.saved_strings import save_pipeline
 from .command_line import command, reads_corpora
 from .options import (
     CodeOption,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..analysis.vectors import LearnedVectors, learn_vectors
 from ..readers import ReadOptions
+from ..workflows.vectors import LearnedVectors, learn_vectors
 from .command_line import command, reads_corpora
 from .output import JsonOption, errors_shown, print_result
 

@@ -14,13 +14,13 @@ import typer
 from spacy.tokens import Doc
 from typer import Argument, Option
 
-from ..analysis.annotating import annotate_rows, describe_error, find_sources, load_pipeline
-from ..analysis.predictions import get_component
-from ..analysis.watching import Watched, has_file_tokens, watch
+from ..files.saving import check_file
 from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
-from ..saving import check_file
+from ..workflows.apply.annotating import annotate_rows, describe_error, find_sources, load_pipeline
+from ..workflows.calibration.watching import Watched, has_file_tokens, watch
+from ..workflows.evaluation.predictions import get_component
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
 from .output import JsonOption, errors_shown, print_result

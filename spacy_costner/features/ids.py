@@ -12,7 +12,7 @@ from spacy.strings import get_string_id
 from thinc.types import Array1d, Ints1d
 
 from .. import sparse
-from ..compression import inflate
+from ..files.compression import inflate
 
 LOWEST_32_BITS = numpy.uint64(0xFFFFFFFF)
 """Selects the bits of a hash that are kept. In a model that knows 30,000 words, two of them share

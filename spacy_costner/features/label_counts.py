@@ -18,8 +18,8 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.types import Array1d, Ints1d, Ints2d
 
-from ..ent_iob import MISSING
-from ..equal_texts import text_id
+from ..annotation.equal_texts import text_id
+from ..annotation.iob import MISSING
 from ..tags import OUTSIDE
 from .ids import LOWEST_32_BITS
 from .tokens import EXTENSION, Tokens, string_of

@@ -16,8 +16,8 @@ from spacy.tokens import Doc, Token
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d, Ints2d
 
-from ..doc_attributes import doc_lengths, read_attributes
-from ..equal_texts import text_id
+from ..annotation.doc_attributes import doc_lengths, read_attributes
+from ..annotation.equal_texts import text_id
 from ..ragged import sequence_ids
 
 EXTENSION = "_."

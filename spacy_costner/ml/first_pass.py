@@ -16,8 +16,8 @@ from thinc.shims import Shim
 from thinc.types import Floats2d, Ints1d
 
 from .. import chain
-from ..borders import Boundaries, cut, find_borders
-from ..doc_attributes import doc_lengths
+from ..annotation.borders import Boundaries, cut, find_borders
+from ..annotation.doc_attributes import doc_lengths
 from ..features import FeatureBatch, Features
 from ..sparse import AdaGrad
 from ..tags import Tags

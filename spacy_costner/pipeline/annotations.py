@@ -25,11 +25,11 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
+from ..annotation.spans import read_group, replace_spans, score_of, scored_attrs
+from ..annotation.tokens import TokenAttrs, first_words
 from ..decoding import LEAST_PROB, LEAST_PROB_OF_SETS, DecodedSpans, Posterior, by_label
 from ..metrics.shift import Counts
-from ..spans import read_group, replace_spans, score_of, scored_attrs
 from ..tags import Entities
-from ..token_attrs import TokenAttrs, first_words
 from ..validation import number
 from .promises import Promise, Terms
 

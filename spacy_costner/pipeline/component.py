@@ -32,8 +32,9 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from thinc.types import Array1d, Floats1d
 
 from .. import chain
-from ..annotation import Annotation
-from ..borders import Boundaries
+from ..annotation.borders import Boundaries
+from ..annotation.settings import Annotation
+from ..annotation.tokens import TokenAttrs, possible_paths, read_docs
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..features import FeatureBatch
@@ -41,7 +42,6 @@ from ..losses import LossSchedule
 from ..metrics.shift import Shift
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
-from ..token_attrs import TokenAttrs, possible_paths, read_docs
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory

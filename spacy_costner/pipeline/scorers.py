@@ -18,13 +18,13 @@ from spacy.tokens import Span
 from spacy.training import Example
 from thinc.types import Floats1d, Floats2d, Ints1d
 
+from ..annotation.iob import MISSING
+from ..annotation.spans import spans_with_scores
+from ..annotation.tokens import read_docs, read_reference
 from ..costs.label_tree import Tree, TreeSource, make_tree
-from ..ent_iob import MISSING
 from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
-from ..spans import spans_with_scores
 from ..tags import OUTSIDE, Tags
-from ..token_attrs import read_docs, read_reference
 from ..types import Cost
 from .annotations import group_of_component
 

@@ -21,7 +21,7 @@ from spacy.attrs import SENT_START
 from spacy.tokens import Doc, Span, Token
 from thinc.types import Array1d, Ints1d
 
-from ..ent_iob import BEGIN, MISSING
+from ..annotation.iob import BEGIN, MISSING
 from .context import Context, CorpusInfo, ReadOptions
 from .files import FilePlace, read_text, shown
 from .layout import Table, find_columns, is_tag, tags_of_key

@@ -18,8 +18,8 @@ from spacy.attrs import ENT_IOB, IDX, LENGTH
 from spacy.tokens import Doc, Span
 from thinc.types import Array1d, Ints1d
 
-from ..ent_iob import MISSING
-from ..spans import annotate_spans, is_missing, missing_key, missing_spans
+from ..annotation.iob import MISSING
+from ..annotation.spans import annotate_spans, is_missing, missing_key, missing_spans
 from .context import CorpusInfo, Places
 from .files import FilePlace, shown
 

@@ -24,8 +24,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
-from ..compression import inflate
-from ..spans import entities_as_spans
+from ..annotation.spans import entities_as_spans
+from ..files.compression import inflate
 from ..validation import require
 from .alignment import Alignment
 from .brat import read_brat

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..saving import PAGES
+from ..files.saving import PAGES
 
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some programs write at the beginning of a text in UTF-8."""

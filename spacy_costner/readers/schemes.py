@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Array1d, Ints1d
 
-from ..ent_iob import BEGIN, INSIDE, MISSING, OUTSIDE
+from ..annotation.iob import BEGIN, INSIDE, MISSING, OUTSIDE
 from .files import CorpusError, FilePlace, shown
 
 NOT_ANNOTATED = frozenset(["-", "_"])

@@ -16,9 +16,9 @@ from spacy.tokens import Doc, Span
 from spacy.util import get_words_and_spaces
 from thinc.types import Array1d, Ints1d
 
-from ..ent_iob import MISSING
-from ..spans import annotate_spans, missing_spans
-from ..spans import is_missing as missing_tokens
+from ..annotation.iob import MISSING
+from ..annotation.spans import annotate_spans, missing_spans
+from ..annotation.spans import is_missing as missing_tokens
 from .context import Context, CorpusInfo
 from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown

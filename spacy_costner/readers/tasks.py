@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..saving import save_file
+from ..files.saving import save_file
 from .files import SURROGATE, FilePlace, read_values, shown
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")

@@ -27,7 +27,7 @@ from spacy.training.batchers import minibatch_by_words
 from thinc.api import Model, Optimizer
 from thinc.types import Floats2d
 
-from ..equal_texts import text_id
+from ..annotation.equal_texts import text_id
 from ..features import Features
 from ..losses import sequential
 from ..ml import SparseWeights, first_pass_of, linear_part

@@ -21,7 +21,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.types import Array1d
 
-from ..equal_texts import letters_and_digits
+from ..annotation.equal_texts import letters_and_digits
 from ..features.ids import pack_hashes, unpack_hashes
 
 LONG = 8

@@ -22,7 +22,7 @@ from thinc.types import Floats1d, Floats2d, Ints1d, Ints2d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..annotation import Annotation
+from ..annotation.settings import Annotation
 from ..losses import LossSchedule
 from ..tags import OUTSIDE, Tags
 from ..types import (

@@ -22,12 +22,12 @@ from spacy.training import Example
 from thinc.types import Array1d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
-from ..annotation import Annotation
-from ..borders import cut
-from ..ent_iob import INSIDE
+from ..annotation.borders import cut
+from ..annotation.iob import INSIDE
+from ..annotation.settings import Annotation
+from ..annotation.tokens import first_words, possible_paths, read_reference
 from ..ragged import sequence_ids
 from ..tags import OUTSIDE, Entities, Tags
-from ..token_attrs import first_words, possible_paths, read_reference
 from ..types import Constraints, Gold
 from ..validation import check_cost
 from .incorrect_spans import exclude_spans, read_incorrect_spans

@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bestPath, ChainScores, ForwardBackward } from "../../spacy_costner/javascript/chain.js";
-import { withoutOverlap } from "../../spacy_costner/javascript/decoding.js";
+import { bestPath, ChainScores, ForwardBackward } from "../../spacy_costner/export/javascript/chain.js";
+import { withoutOverlap } from "../../spacy_costner/export/javascript/decoding.js";
 import {
   decodePath,
   EntityProbabilities,
   trim,
-} from "../../spacy_costner/javascript/entities.js";
+} from "../../spacy_costner/export/javascript/entities.js";
 
 /** IOB2 over two labels: O, B-a, I-a, B-b, I-b. */
 const TAGS = {

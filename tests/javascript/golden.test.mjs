@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
-import { load } from "../../spacy_costner/javascript/ner.js";
+import { load } from "../../spacy_costner/export/javascript/ner.js";
 
 const golden = JSON.parse(await readFile(new URL("golden.json", import.meta.url), "utf8"));
 const bytes = Buffer.from(golden.model, "base64");

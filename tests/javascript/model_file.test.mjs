@@ -5,8 +5,8 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 
-import { crc32 } from "../../spacy_costner/javascript/checksum.js";
-import { readModel } from "../../spacy_costner/javascript/model_file.js";
+import { crc32 } from "../../spacy_costner/export/javascript/checksum.js";
+import { readModel } from "../../spacy_costner/export/javascript/model_file.js";
 
 const N_DAMAGES = 400;
 const golden = JSON.parse(await readFile(new URL("golden.json", import.meta.url), "utf8"));

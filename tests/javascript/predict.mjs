@@ -11,8 +11,8 @@
 
 import { readFile, writeFile } from "node:fs/promises";
 
-import { readModel } from "../../spacy_costner/javascript/model_file.js";
-import { Recognizer } from "../../spacy_costner/javascript/recognizer.js";
+import { readModel } from "../../spacy_costner/export/javascript/model_file.js";
+import { Recognizer } from "../../spacy_costner/export/javascript/recognizer.js";
 
 const [modelPath, textsPath, resultsPath] = process.argv.slice(2);
 const { texts, options, floor } = JSON.parse(await readFile(textsPath, "utf8"));
@@ -27,7 +27,7 @@ const beginLoading = process.cpuUsage();
 const model = await readModel(await readFile(modelPath));
 let tokenize = () => [];
 if (texts.some(({ tokens }) => tokens === undefined)) {
-  const { makeTokenizer } = await import("../../spacy_costner/javascript/tokenizer.js");
+  const { makeTokenizer } = await import("../../spacy_costner/export/javascript/tokenizer.js");
   tokenize = makeTokenizer(model.header.tokenizer);
 }
 const recognizer = new Recognizer(model, tokenize);

@@ -8,7 +8,7 @@ import spacy
 from spacy.cli._util import import_code
 from thinc.api import fix_random_seed
 
-from spacy_costner.analysis.guarantees import guarantee
+from spacy_costner.workflows.calibration.guarantees import guarantee
 
 from .pipelines import TEXTS, numbered_examples, pipeline, train
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from spacy_costner.analysis.annotation_session import AnnotationSession, Proposal, ProposedSpan
-from spacy_costner.analysis.annotation_store import AnnotationStore
+from spacy_costner.serve.session import AnnotationSession, Proposal, ProposedSpan
+from spacy_costner.serve.store import AnnotationStore
 
 NAMES = ["Ana", "Bo", "Carl", "Dora", "Emil", "Fay", "Gus", "Hana"]
 TOWNS = ["Oslo", "Rome", "Bern", "Lima", "Cairo", "Quito", "Riga", "Baku"]

@@ -10,12 +10,12 @@ from spacy.training import Example
 from spacy.util import load_config
 from thinc.api import Config
 
-from spacy_costner.analysis.comparison import change_config
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training import online, pieces
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.segmentations import Segmentations
+from spacy_costner.workflows.fitting.comparison import change_config
 
 from .config import FEATURES
 from .experiment import Experiment

@@ -14,7 +14,7 @@ import spacy_costner
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="requires Node")
-MODULES = Path(spacy_costner.__file__).parent / "javascript"
+MODULES = Path(spacy_costner.__file__).parent / "export" / "javascript"
 
 LOOP = """
 import { createInterface } from "node:readline";

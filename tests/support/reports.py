@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from spacy_costner.analysis.reporting import Report
 from spacy_costner.cli.report import report_page
+from spacy_costner.workflows.reports.reporting import Report
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
-from spacy_costner.analysis.runs import MakeExecutor, Processes
+from spacy_costner.workflows.executors import MakeExecutor, Processes
 
 
 def square(x: int) -> dict[str, Any]:

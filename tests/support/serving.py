@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spacy_costner.analysis.annotation_session import AnnotationSession
+from spacy_costner.serve.session import AnnotationSession
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def served_in_thread(session: AnnotationSession) -> Iterator[str]:
     process. Yields the address."""
     import uvicorn
 
-    from spacy_costner.serve import make_app
+    from spacy_costner.serve.app import make_app
 
     server = uvicorn.Server(uvicorn.Config(make_app(session), log_level="warning"))
     with socket.socket() as listener:

@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_costner.analysis.web_features import PAGE_FLAGS
+from spacy_costner.export.features import PAGE_FLAGS
 from spacy_costner.ml import first_pass_of, linear_part
 
 from .node import Node

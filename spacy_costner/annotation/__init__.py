@@ -1,0 +1,1 @@
+"""The annotation of docs: where it is, and as arrays."""

@@ -1,0 +1,1 @@
+"""A trained model in a web page: Python writes the model file, JavaScript reads it."""

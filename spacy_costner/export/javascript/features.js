@@ -1,0 +1,423 @@
+/**
+ * From words to emissions: the score of each tag at each token.
+ *
+ * A column is a kind of value of tokens, such as the word in lower case. It has a slot at each of
+ * its offsets: the slot at offset -1 shows a token the values of the token before it. A slot and a
+ * value are one feature, which has a row of weights, one for each tag:
+ *
+ *     row = first row of the slot + id of the value
+ *     emissions[t] = sum over columns, their offsets o and the values v of token t + o
+ *                    weights[row(column, o, v)]
+ *
+ * What a word adds at an offset is summed once and kept. See `features/lookup.py` and
+ * `ml/word_sums.py`. The values of some columns depend on the word alone: these are the columns of
+ * words. In shapes, N is the number of tokens, K that of tags.
+ */
+
+import { isAllLower, isAllUpper } from "./characters.js";
+import { findPhrases, makePhraseTree } from "./gazetteer.js";
+import { groupOccurrences, nearestOccurrences, shareIds } from "./occurrences.js";
+import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "./words.js";
+
+/** @typedef {import("./words.js").Word} Word */
+
+/** The largest number of features. A damaged file must not take all memory. */
+const MOST_ROWS = 2 ** 26;
+
+/** So many words are remembered. If there are more, all are forgotten before the next text. */
+const MOST_WORDS = 1 << 16;
+
+/**
+ * A text as its words.
+ * @typedef {Object} Doc
+ * @property {string} text
+ * @property {Word[]} words
+ * @property {WordEntry[]} entries What is kept of each of the words.
+ */
+
+/**
+ * What is kept of a word: the ids of its values in each column of words, and what these add to
+ * scores at each offset, for each pass that has asked.
+ * @typedef {{word: Word, ids: ArrayLike<number>[], sums: Map<Emissions, Float64Array>}} WordEntry
+ */
+
+/**
+ * The ids of the values of those tokens that have some, by token.
+ * @typedef {Map<number, ArrayLike<number>>} IdsOfTokens
+ */
+
+/**
+ * A column with its rows of weights.
+ * @typedef {Object} Column
+ * @property {any} data What the model file says of it.
+ * @property {number[]} offsets
+ * @property {number[]} firstRows The first row of the slot at each offset.
+ */
+
+/** The columns of a model. They find the ids of the values of words and tokens. */
+export class Features {
+  /**
+   * @param {any[]} columns The columns of the model file, with their arrays. `describe_column` in
+   *   export/features.py makes them.
+   * @param {Record<string, number>} symbols The numbers of spaCy's symbols, by name: see
+   *   hashing.js.
+   * @throws {Error} If a column is of an unknown kind, or there are too many features.
+   */
+  constructor(columns, symbols) {
+    this.symbols = new Map(Object.entries(symbols));
+    /** @type {Column[]} */
+    this.wordColumns = [];
+    /** @type {Column[]} */
+    this.docColumns = [];
+    /** @type {Column[]} */
+    this.labelColumns = [];
+    this.nRows = 0;
+    for (const data of columns) {
+      /** @type {Column} */
+      const column = { data, offsets: data.offsets, firstRows: [] };
+      for (const _ of column.offsets) {
+        column.firstRows.push(this.nRows);
+        this.nRows += data.n_values;
+      }
+      if (Object.hasOwn(WORD_COLUMNS, data.kind)) {
+        this.wordColumns.push(column);
+      } else if (Object.hasOwn(DOC_COLUMNS, data.kind)) {
+        this.docColumns.push(column);
+      } else if (data.kind === "document") {
+        this.labelColumns.push(column);
+      } else {
+        throw new Error(`model file: unknown kind of feature: ${data.kind}`);
+      }
+    }
+
+    // Not `>`, as a damaged file may make it NaN.
+    if (!(this.nRows <= MOST_ROWS)) {
+      throw new Error(`model file: expected at most ${MOST_ROWS} features, got ${this.nRows}`);
+    }
+
+    // All offsets at which words have features, in order.
+    const offsets = this.wordColumns.flatMap((column) => column.offsets);
+    this.wordOffsets = [...new Set(offsets)].sort((a, b) => a - b);
+    this.findWordIds = this.wordColumns.map(({ data }) =>
+      WORD_COLUMNS[data.kind](data, this.symbols),
+    );
+    // Some of these functions read the ids of a column of words, so they are made after those.
+    this.findDocIds = this.docColumns.map(({ data }) => DOC_COLUMNS[data.kind](data, this));
+    /** @type {Map<string, WordEntry>} */
+    this.entries = new Map();
+  }
+
+  /**
+   * Makes a doc of the words of a text.
+   * @param {string} text
+   * @param {string[]} words
+   * @returns {Doc}
+   */
+  read(text, words) {
+    if (this.entries.size > MOST_WORDS) {
+      this.entries.clear();
+    }
+    const entries = words.map(this.entryOf, this);
+    return { text, words: entries.map((entry) => entry.word), entries };
+  }
+
+  /**
+   * Returns what is kept of a word. A new word is looked up in all columns of words.
+   * @param {string} text The text of the word.
+   * @returns {WordEntry}
+   */
+  entryOf(text) {
+    let entry = this.entries.get(text);
+    if (entry === undefined) {
+      const word = makeWord(text);
+      const ids = this.findWordIds.map((findIds) => findIds(word));
+      entry = { word, ids, sums: new Map() };
+      this.entries.set(text, entry);
+    }
+    return entry;
+  }
+
+  /**
+   * Makes a function that returns the id of a word's value in a column, -1 for none. The column is
+   * one of words, in which a word has one value at most.
+   * @param {string} name The name of the column.
+   * @returns {(entry: WordEntry) => number}
+   * @throws {Error} If there is no such column.
+   */
+  makeIdFinder(name) {
+    const index = this.wordColumns.findIndex(({ data }) => data.name === name);
+    if (index < 0) {
+      throw new Error(`model file: expected a column ${name}, found none`);
+    }
+    return (entry) => entry.ids[index][0] ?? -1;
+  }
+
+  /**
+   * Finds the ids of the values of tokens in the columns that depend on the text.
+   * @param {Doc} doc
+   * @returns {IdsOfTokens[]} The ids in each of these columns.
+   */
+  findInDoc(doc) {
+    return this.findDocIds.map((findIds) => findIds(doc));
+  }
+
+  /**
+   * Finds the groups of tokens that see each other's labels, for each column of labels: capitalised
+   * words and words with a digit that occur several times.
+   * @param {Doc} doc
+   * @returns {number[][][]} For each column the tokens of each group.
+   */
+  groupTokens(doc) {
+    return this.labelColumns.map(({ data }) =>
+      groupOccurrences(
+        doc.words,
+        ATTRIBUTES[data.attribute],
+        (word) => word.isCapitalised || word.hasDigit,
+      ),
+    );
+  }
+
+  /**
+   * Finds the ids of the labels that a first pass predicts for the other occurrences of words.
+   * @param {number[][][]} groups What `groupTokens` returned.
+   * @param {Float64Array} probabilities Of O and of each label. Shape: (N, labels + 1)
+   * @param {string[]} labels The labels of the first pass, O first.
+   * @returns {IdsOfTokens[]} The ids in each column of labels.
+   */
+  findLabels(groups, probabilities, labels) {
+    return this.labelColumns.map(({ data }, i) =>
+      findLabelsElsewhere(groups[i], probabilities, labels, data),
+    );
+  }
+}
+
+/** The weights of features, which are summed to emissions. There is one for each pass. */
+export class Emissions {
+  /**
+   * @param {Features} features
+   * @param {Int32Array} rowIds Which of the different rows of weights each feature has, -1 for
+   *   weights of 0. Length: features
+   * @param {Float64Array} weights The different rows. Shape: (rows, K)
+   * @param {number} nTags K.
+   */
+  constructor(features, rowIds, weights, nTags) {
+    this.features = features;
+    this.rowIds = rowIds;
+    this.weights = weights;
+    this.nTags = nTags;
+  }
+
+  /**
+   * Returns the part of the emissions that depends on the words alone: each token gets the weights
+   * of its word and of the words around it. The array is a new one.
+   * @param {Doc} doc
+   * @returns {Float64Array} Shape: (N, K)
+   */
+  scoreWords(doc) {
+    const { nTags } = this;
+    const { wordOffsets } = this.features;
+    const nTokens = doc.words.length;
+    const emissions = new Float64Array(nTokens * nTags);
+    for (let token = 0; token < nTokens; token++) {
+      const sums = this.sumsOf(doc.entries[token]);
+      for (let i = 0; i < wordOffsets.length; i++) {
+        // The token that sees the word at this offset: the slot at offset -1 of a token sees the
+        // word before it, so the word adds to the token after itself.
+        const observer = token - wordOffsets[i];
+        if (observer >= 0 && observer < nTokens) {
+          const from = i * nTags;
+          const to = observer * nTags;
+          for (let k = 0; k < nTags; k++) {
+            emissions[to + k] += sums[from + k];
+          }
+        }
+      }
+    }
+    return emissions;
+  }
+
+  /**
+   * Returns what a word adds to the scores of tokens at each offset.
+   * @param {WordEntry} entry
+   * @returns {Float64Array} Shape: (offsets, K)
+   */
+  sumsOf(entry) {
+    let sums = entry.sums.get(this);
+    if (sums === undefined) {
+      const { wordOffsets, wordColumns } = this.features;
+      sums = new Float64Array(wordOffsets.length * this.nTags);
+      for (let c = 0; c < wordColumns.length; c++) {
+        const { offsets, firstRows } = wordColumns[c];
+        for (let i = 0; i < offsets.length; i++) {
+          const row = wordOffsets.indexOf(offsets[i]);
+          this.addRows(sums, row, firstRows[i], entry.ids[c]);
+        }
+      }
+      entry.sums.set(this, sums);
+    }
+    return sums;
+  }
+
+  /**
+   * Adds the weights of values of tokens to emissions, in place.
+   * @param {Float64Array} emissions Shape: (N, K)
+   * @param {Column[]} columns
+   * @param {IdsOfTokens[]} idsOfColumns The ids of tokens in each column.
+   */
+  addValues(emissions, columns, idsOfColumns) {
+    const nTokens = emissions.length / this.nTags;
+    columns.forEach(({ offsets, firstRows }, c) => {
+      for (const [token, ids] of idsOfColumns[c]) {
+        for (let i = 0; i < offsets.length; i++) {
+          const observer = token - offsets[i];
+          if (observer >= 0 && observer < nTokens) {
+            this.addRows(emissions, observer, firstRows[i], ids);
+          }
+        }
+      }
+    });
+  }
+
+  /**
+   * Adds the weights of some values in a slot to a row of scores, in place.
+   * @param {Float64Array} scores Shape: (rows, K)
+   * @param {number} row The row of scores.
+   * @param {number} firstRow The first row of weights of the slot.
+   * @param {ArrayLike<number>} ids The ids of the values.
+   */
+  addRows(scores, row, firstRow, ids) {
+    const { nTags, rowIds, weights } = this;
+    const to = row * nTags;
+    for (let i = 0; i < ids.length; i++) {
+      const from = rowIds[firstRow + ids[i]] * nTags;
+      if (from < 0) {
+        continue; // all weights are 0
+      }
+      for (let k = 0; k < nTags; k++) {
+        scores[to + k] += weights[from + k];
+      }
+    }
+  }
+}
+
+/**
+ * The kinds of columns whose values depend on the text. Each makes the function that finds them.
+ * @type {Record<string, (column: any, features: Features) => (doc: Doc) => IdsOfTokens>}
+ */
+const DOC_COLUMNS = {
+  /** The values of another column at a token and at the next one. */
+  pairs(column, features) {
+    const idOf = features.makeIdFinder(column.base);
+    // A pair of ids as one number. It is below 2^52, so it is exact: ids are below `MOST_ROWS`.
+    const joinPair = (/** @type {number} */ left, /** @type {number} */ right) =>
+      left * MOST_ROWS + right;
+    const idOfPair = new Map();
+    for (let i = 0; i < column.left.length; i++) {
+      idOfPair.set(joinPair(column.left[i], column.right[i]), i);
+    }
+    return ({ entries }) => {
+      const ids = new Map();
+      for (let token = 0; token + 1 < entries.length; token++) {
+        const leftId = idOf(entries[token]);
+        const rightId = idOf(entries[token + 1]);
+        if (leftId < 0 || rightId < 0) {
+          continue; // one of them has no value
+        }
+        const id = idOfPair.get(joinPair(leftId, rightId));
+        if (id !== undefined) {
+          ids.set(token, [id]);
+        }
+      }
+      return ids;
+    };
+  },
+
+  /** The word in lower case, in texts all in lower case or all in capitals. */
+  caseless(column) {
+    const idOfValue = new Map(
+      column.values.map((/** @type {string} */ value, /** @type {number} */ id) => [value, id]),
+    );
+    return ({ text, words }) => {
+      const ids = new Map();
+      if (isAllLower(text) || isAllUpper(text)) {
+        words.forEach(({ lower }, token) => {
+          if (idOfValue.has(lower)) {
+            ids.set(token, [idOfValue.get(lower)]);
+          }
+        });
+      }
+      return ids;
+    };
+  },
+
+  /** The position of the token in a phrase of a list: B, I, L or U. */
+  gazetteer(column) {
+    const tree = makePhraseTree(column.phrases);
+    return ({ words }) => {
+      const ids = new Map();
+      findPhrases(tree, words).forEach((position, token) => {
+        const id = column.values.indexOf(position);
+        if (id >= 0) {
+          ids.set(token, [id]);
+        }
+      });
+      return ids;
+    };
+  },
+
+  /** The values of another column beside the nearest other occurrences of a capitalised word. */
+  elsewhere(column, features) {
+    const idOf = features.makeIdFinder(column.base);
+    const valueOf = ATTRIBUTES[column.base];
+    return ({ words, entries }) => {
+      const ids = new Map();
+      for (const tokens of groupOccurrences(words, valueOf, (word) => word.isCapitalised)) {
+        tokens.forEach((token, place) => {
+          const neighbourIds = new Set();
+          for (const occurrence of nearestOccurrences(tokens, place, column.n_nearest)) {
+            const neighbour = entries[occurrence + column.side];
+            // It is undefined if the occurrence stands at the end of the text.
+            if (neighbour !== undefined) {
+              neighbourIds.add(idOf(neighbour));
+            }
+          }
+          neighbourIds.delete(-1); // neighbours without a value
+          ids.set(token, [...neighbourIds]);
+        });
+      }
+      return ids;
+    };
+  },
+};
+
+/**
+ * Finds the ids of the features that tokens have from the mean probability of each label at their
+ * other occurrences: see `shareIds`.
+ * @param {number[][]} groups The tokens of each group.
+ * @param {Float64Array} probabilities Of O and of each label, by the first pass.
+ *   Shape: (N, labels + 1)
+ * @param {string[]} labels The labels of the first pass, O first.
+ * @param {{labels: string[], width: number}} column The labels of the training data, O first, and
+ *   the most ids of a token.
+ * @returns {IdsOfTokens}
+ */
+function findLabelsElsewhere(groups, probabilities, labels, column) {
+  // The order of the labels of training says what an id means, so probabilities are put in it. A
+  // label that the first pass lacks has the place -1 and the probability 0.
+  const places = column.labels.map((label) => labels.indexOf(label));
+  const probability = (/** @type {number} */ token, /** @type {number} */ place) =>
+    place < 0 ? 0 : probabilities[token * labels.length + place];
+
+  const ids = new Map();
+  for (const tokens of groups) {
+    const sums = places.map((place) =>
+      tokens.reduce((sum, token) => sum + probability(token, place), 0),
+    );
+    for (const token of tokens) {
+      // The sum over the other occurrences: that of the group without the token itself.
+      const sumsElsewhere = sums.map((sum, i) => sum - probability(token, places[i]));
+      ids.set(token, shareIds(sumsElsewhere, column.width));
+    }
+  }
+  return ids;
+}

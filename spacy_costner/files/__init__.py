@@ -1,0 +1,1 @@
+"""Files that are whole or missing, and data that may be hostile."""

@@ -1,0 +1,1 @@
+"""HTML pages: templates, the numbers in them, the colours of labels."""

@@ -1,0 +1,171 @@
+"""A file of answers to texts, in Prodigy's form: a line of JSON for each.
+
+    {"text": "…", "spans": […], "answer": "accept", "meta": {"key": "text-7"}}
+
+The file is a corpus, and people edit it, too. So it is read again before each change, and only the
+lines with the key of the changed answer differ afterwards. All others stay as they are, byte for
+byte. Those without a key are no answers of the session.
+"""
+
+import codecs
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..files.saving import save_file
+from ..readers import Task, task_from_json, task_to_json
+from ..readers.files import read_values
+
+
+class AnswerFile:
+    """The answers in a file.
+
+    path (Path): The file. It doesn't have to exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Iterator[tuple[str | None, Task]]:
+        """Read the tasks of the file. A line that a crash has cut off is removed first.
+
+        YIELDS (tuple[str | None, Task]): Each task with the key of the text that it answers. None:
+            the task has no key, and is no answer of a session.
+        RAISES (CorpusError): If something in the file is no task.
+        """
+        remove_cut_line(self.path)
+        if is_blank(self.path):
+            return
+        _, records = read_values(self.path)
+        for place, record in records:
+            yield key_of(record), task_from_json(record, place)
+
+    def append(self, task: Task) -> None:
+        """Append an answer. It is on the disk when this returns.
+
+        RAISES (ValueError): If the task has a value that JSON doesn't have.
+        RAISES (OSError): If it can't be written. The file is as before then.
+        """
+        append_line(self.path, task_to_line(task))
+
+    def replace(self, key: str, task: Task) -> None:
+        """Write an answer instead of the one that the file has. Of several lines with this key, it
+        replaces the last: `read` yields it last, so that it counts. If there is none, as somebody
+        has removed it, the answer is appended.
+
+        RAISES (ValueError): If the task has a value that JSON doesn't have.
+        RAISES (OSError): If it can't be written. The file is as before then.
+        """
+        new_line = task_to_line(task)
+        lines = self._read_lines()
+        places = [i for i, line in enumerate(lines) if key_of_line(line) == key]
+        if not places:
+            append_line(self.path, new_line)
+            return
+        lines[places[-1]] = new_line
+        self._write_lines(lines)
+
+    def remove(self, key: str) -> None:
+        """Remove all lines with a key.
+
+        RAISES (OSError): If the file can't be written. It is as before then.
+        """
+        self._write_lines([line for line in self._read_lines() if key_of_line(line) != key])
+
+    def _read_lines(self) -> list[bytes]:
+        """The lines of the file with their ends, as they are."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            return file.readlines()
+
+    def _write_lines(self, lines: list[bytes]) -> None:
+        """Save the file anew with these lines."""
+        content = b"".join(lines)
+        save_file(self.path, lambda new_path: new_path.write_bytes(content))
+
+
+def key_of(record: Any) -> str | None:
+    """The key of the text that a record of JSON answers: its "meta" has it. None: it has none."""
+    # spaCy 2 has a pair, of the text and an object.
+    if isinstance(record, list) and len(record) == 2:
+        record = record[1]
+    meta = record.get("meta") if isinstance(record, dict) else None
+    key = meta.get("key") if isinstance(meta, dict) else None
+    return key if isinstance(key, str) else None
+
+
+def key_of_line(line: bytes) -> str | None:
+    """The key that a line has. None: it has none, or is no JSON."""
+    try:
+        return key_of(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+
+
+def task_to_line(task: Task) -> bytes:
+    """A task as a line of JSONL.
+
+    RAISES (ValueError): If it has a value that JSON doesn't have, such as infinity.
+    """
+    line = json.dumps(task_to_json(task), ensure_ascii=False, allow_nan=False)
+    # Half of a surrogate pair becomes \ud800, say, which is its escape in JSON, too.
+    return f"{line}\n".encode("utf8", "backslashreplace")
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file and flush it to the disk. If the last line of the file has no end, as
+    an editor may write it, it gets one. If writing fails, for example as the disk is full, the file
+    is as before."""
+    with path.open("ab+", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                line = b"\n" + line
+        try:
+            rest = memoryview(line)
+            while rest:  # a write may take a part only
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError as error:
+            os.ftruncate(file.fileno(), size)
+            error.filename = str(path)  # The message names the file.
+            raise
+
+
+def remove_cut_line(path: Path) -> None:
+    """Remove the last line of a file if it has no end and is no JSON: a crash has cut it off, so
+    nobody was told that it is saved."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    n_bytes_before = data.rfind(b"\n") + 1  # of the other lines
+    if is_cut_off(data[n_bytes_before:]):
+        os.truncate(path, n_bytes_before)
+
+
+def is_cut_off(line: bytes) -> bool:
+    """Whether a line is the beginning of one of JSON, and not the whole of it."""
+    # A line that is cut off may end within a character. The decoder then waits for the rest.
+    decoder = codecs.getincrementaldecoder("utf8")()
+    try:
+        text = decoder.decode(line).strip("\ufeff \t\r")
+    except UnicodeDecodeError:  # An editor has saved it in another encoding.
+        return False
+    if not text:
+        return False
+    try:
+        json.JSONDecoder().raw_decode(text)
+    except RecursionError:
+        return False
+    except ValueError:
+        return True
+    return False  # It begins with a whole value.
+
+
+def is_blank(path: Path) -> bool:
+    """Whether a file is missing, or has nothing but white space."""
+    return not path.exists() or not path.read_bytes().removeprefix(codecs.BOM_UTF8).strip()

@@ -1,0 +1,1 @@
+"""Predict many files."""

@@ -1,0 +1,1 @@
+"""Calibrate probabilities, tune the decoding, guarantee error rates, and watch for shifts."""

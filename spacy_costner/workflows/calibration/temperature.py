@@ -1,0 +1,451 @@
+"""Calibrate confidences by a temperature, fitted on development docs.
+
+Scores are divided by the temperature before probabilities are computed from them. The best
+temperature is that with the lowest log loss of the entities that a model predicts: it makes correct
+entities probable and wrong ones improbable. There may be one temperature for all labels, the
+overall one, and another for each label. Their logarithms are found by BFGS, a method of
+minimisation.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.types import Array1d, Floats1d, Floats2d
+from thinc.util import to_numpy
+
+from ...decoding import Posterior, Temperature, make_viterbi
+from ...metrics.calibration import calibration_error, reliability
+from ...pipeline.component import CostSensitiveNER
+from ...pipeline.reading import find_reading
+from ...progress import phase
+from ...tags import Entities
+from ...types import map_scores
+from ..evaluation.predictions import (
+    DevPredictions,
+    evaluate_dev,
+    get_component,
+    predict_dev,
+    record_scores,
+    turn_on_confidence,
+)
+from ..evaluation.valid_data import find_faults
+
+MAX_STEPS = 200
+"""Minimisation gives up after so many steps."""
+
+MAX_HALVINGS = 40
+"""How often a step is halved before its direction is given up."""
+
+MIN_SHARE = 1e-4
+"""A step has to lower the value at least by this share of what the gradient promises."""
+
+PRECISION = 1e-4
+"""Minimisation ends when all derivatives are smaller, in nats for a unit of the logarithm of a
+temperature."""
+
+MAX_LOG = float(numpy.log(100))
+"""The highest logarithm of a temperature. The lowest is minus this. Without limits, the best
+temperature would be infinite if all predictions are wrong, and 0 if all are correct."""
+
+MIN_LIKELIHOOD = 1e-12
+"""Lower likelihoods count as this one, as the logarithm of 0 is infinite."""
+
+MIN_CURVATURE = 1e-12
+"""If the gradient changes less along a step, the step tells nothing of the second derivatives."""
+
+Objective = Callable[[Floats1d], tuple[float, Floats1d]]
+"""A function to minimise. It maps P parameters to its value and its gradient. Shapes: (P,) to a
+number and (P,)"""
+
+
+class Calibration(NamedTuple):
+    """The result of a calibration."""
+
+    temperature: Temperature
+    error_before: float  # the expected calibration error with the old temperature
+    error: float  # the expected calibration error with the new temperature
+    log_loss_before: float  # the mean log loss of predicted entities with the old one, in nats
+    log_loss: float  # the log loss with the new temperature, which minimises it
+    reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
+    notes: Sequence[str] = ()  # what may make the result misleading
+
+    def as_text(self) -> str:
+        """Say what the temperature is, and how the calibration error changes. If the error rises,
+        the log loss is shown, too, as confidences are better nevertheless."""
+        lines = [
+            f"temperature {self.temperature.overall:.3f}: expected calibration error "
+            f"{self.error_before:.4f} -> {self.error:.4f}"
+        ]
+        if self.error > self.error_before:
+            lines.append(
+                f"The temperature minimises the log loss: {self.log_loss_before:.4f} -> "
+                f"{self.log_loss:.4f}. The calibration error of few entities varies by chance."
+            )
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+class JudgedEntities(NamedTuple):
+    """The entities that a model predicts for docs, and whether they are right.
+
+    posterior (Posterior): The posterior of the docs.
+    entities (Entities): The E predicted entities.
+    is_correct (Array1d): Whether each of them is annotated. Shape: (E,)
+    """
+
+    posterior: Posterior
+    entities: Entities
+    is_correct: Array1d
+
+
+def calibrate(
+    nlp: Language,
+    examples: Iterable[Example],
+    *,
+    name: str = "ner",
+    per_label: bool = False,
+    file_tokens: bool = False,
+    source: str = "development docs",
+) -> Calibration:
+    """Fit the temperature of a component on development docs, and set it. From then on the
+    component writes the confidences of its entities. A guarantee of the component is dropped, with
+    a warning.
+
+    nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
+        don't change. Its config and the scores in its meta are updated.
+    examples (Iterable[Example]): The docs. They should not be training docs.
+    name (str): Name of the component.
+    per_label (bool): Fit a temperature for each label.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
+        file. That is kept with the pipeline: `watch` reads in the same way.
+    source (str): The name of the docs in the meta: see `record_scores`.
+    RETURNS (Calibration): The temperature, and the calibration error before and after.
+    RAISES (ValueError): If there is no such component, the docs have no annotation or none of its
+        labels, or no entity is predicted.
+    """
+    ner = get_component(nlp, name)
+    examples = list(examples)
+    faults = find_faults(nlp, ner, examples, source)
+    predictions = predict_dev(nlp, ner, examples)
+    # The pipeline keeps how these docs were made from texts, so that `watch` makes others alike.
+    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
+    # One model has predicted all docs, so there is one set of predictions.
+    calibration = calibrate_on([predictions], nlp, ner, source, per_label=per_label)
+    tempered = predictions.with_temperature(calibration.temperature)
+    scores = evaluate_dev(nlp, ner, tempered)
+    record_scores(nlp, scores, source, len(examples))
+    return calibration._replace(notes=[*faults, *calibration.notes])
+
+
+@phase("calibrate")
+def calibrate_on(
+    predictions: Sequence[DevPredictions],
+    nlp: Language,
+    ner: CostSensitiveNER,
+    source: str,
+    *,
+    per_label: bool = False,
+) -> Calibration:
+    """Fit the temperature of a component on predictions, and set it. A guarantee of the component
+    is dropped. The scores of the docs are kept: `watch` compares other docs with them.
+
+    predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
+        the model of each fold for the docs of the fold.
+    nlp (Language): The pipeline of the component.
+    ner (CostSensitiveNER): The component.
+    source (str): The name of the docs.
+    per_label (bool): Whether each label gets a temperature of its own.
+    RETURNS (Calibration): The temperature, and the calibration error before and after.
+    RAISES (ValueError): If no entity is predicted.
+    """
+    # The predicted entities of each set of predictions, and whether each of them is correct
+    judged_sets = [predict_best(dev) for dev in predictions]
+    is_correct = numpy.concatenate([judged.is_correct for judged in judged_sets])
+    if not len(is_correct):
+        raise ValueError(f"{ner.name}: expected predicted entities to calibrate, got none")
+    temperature = fit_temperature(judged_sets, per_label=per_label)
+    ner.drop_guarantee("another temperature")
+    ner.cfg["temperature"] = temperature._asdict()
+    turn_on_confidence(nlp, ner)
+
+    docs: list[Doc] = []
+    entropies_of_sets: list[Floats1d] = []
+    probs_before_of_sets: list[Floats1d] = []
+    probs_of_sets: list[Floats1d] = []
+    for dev, judged in zip(predictions, judged_sets):
+        # The same entities have other probabilities at the new temperature.
+        tempered = dev.with_temperature(temperature)
+        docs += [eg.reference for eg in dev.examples]
+        entropies_of_sets.append(tempered.entropies())
+        probs_before_of_sets.append(dev.posterior.entity_probs(judged.entities))
+        probs_of_sets.append(tempered.posterior.entity_probs(judged.entities))
+    # Approximate: the temperature was fitted on these docs, so it fits them better than other docs.
+    ner.set_shift(docs, numpy.concatenate(entropies_of_sets), source, approximate=True)
+    probs_before = numpy.concatenate(probs_before_of_sets)
+    probs = numpy.concatenate(probs_of_sets)
+    return Calibration(
+        temperature,
+        error_before=calibration_error(probs_before, is_correct),
+        error=calibration_error(probs, is_correct),
+        log_loss_before=mean_log_loss(probs_before, is_correct),
+        log_loss=mean_log_loss(probs, is_correct),
+        reliability=reliability(probs, is_correct),
+        notes=find_extremes(temperature),
+    )
+
+
+def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
+    """The mean log loss of predicted entities, in nats.
+
+    probs (Floats1d): The probabilities of the entities. Shape: (E,)
+    is_correct (Array1d): Whether each entity is annotated. Shape: (E,)
+    """
+    # The likelihood of what is true: that the entity is right, or that it is wrong
+    likelihood = numpy.where(is_correct, probs, 1 - probs)
+    log_likelihood = numpy.log(numpy.maximum(likelihood, MIN_LIKELIHOOD))
+    return -float(log_likelihood.mean())
+
+
+def find_extremes(temperature: Temperature) -> list[str]:
+    """Make a sentence about each temperature that is at the edge of its range: the docs don't show
+    what it should be."""
+    value_of_name = {"temperature": temperature.overall}
+    for label, value in temperature.labels.items():
+        value_of_name[f"temperature of {label}"] = value
+    notes = []
+    for name, value in value_of_name.items():
+        # Not `==`: the logarithm of `value` may be rounded.
+        if numpy.isclose(abs(numpy.log(value)), MAX_LOG):
+            notes.append(
+                f"the {name}, {value:.3g}, is at the edge of its range: the predictions on these "
+                "docs are all correct, or all wrong"
+            )
+    return notes
+
+
+def predict_best(dev: DevPredictions) -> JudgedEntities:
+    """Find the entities of the best path of each doc, and whether they are annotated. They are the
+    same at every temperature, as Viterbi decoding takes the scores that aren't divided by it."""
+    entities = dev.decode(make_viterbi())
+    return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
+
+
+def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -> Temperature:
+    """Find the temperature with the lowest log loss of predicted entities. A penalty keeps the
+    temperature T_l of each label near the overall one, T:
+
+        min_T  - sum_{e correct} log p_T(e) - sum_{e wrong} log(1 - p_T(e)) + sum_l log(T_l / T)^2
+
+    judged_sets (Sequence[JudgedEntities]): The predicted entities of each model. All models have
+        the same labels.
+    per_label (bool): Whether each label gets a temperature of its own.
+    """
+    labels = judged_sets[0].posterior.tags.labels
+    # Near the minimum, differences of the loss are too small for float32.
+    exact_sets: list[JudgedEntities] = []
+    for judged in judged_sets:
+        exact_sets.append(judged._replace(posterior=in_float64(judged.posterior)))
+
+    def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
+        """Compute the objective and its gradient for the logarithms of temperatures: log T alone,
+        or log T, log T_1, ..., log T_L. Shape: (1,) or (1 + L,)"""
+        temperature = make_temperature(logs, labels)
+        loss = 0.0
+        gradient = numpy.zeros(len(labels) + 1)
+        for judged in exact_sets:
+            tempered = judged._replace(posterior=judged.posterior.with_temperature(temperature))
+            loss_of_set, gradient_of_set = find_loss(tempered)
+            loss += loss_of_set
+            gradient += gradient_of_set
+        if len(logs) == 1:
+            # All labels have the overall temperature, so it gets the sum of all derivatives.
+            return loss, gradient.sum(keepdims=True)
+        # Add the penalty, and its gradient. log(T_l / T) is a difference of logarithms.
+        difference = logs[1:] - logs[0]
+        loss += float(difference @ difference)
+        gradient[0] -= 2 * difference.sum()
+        gradient[1:] += 2 * difference
+        return loss, gradient
+
+    logs = minimise_by_bfgs(evaluate, start=numpy.zeros(1))  # from T = 1
+    if per_label:
+        # All temperatures start from the best overall one.
+        logs = minimise_by_bfgs(evaluate, start=numpy.repeat(logs, len(labels) + 1))
+    return make_temperature(logs, labels)
+
+
+def in_float64(posterior: Posterior) -> Posterior:
+    """Make the same posterior with scores in float64, in the memory of the CPU."""
+    scores = map_scores(lambda array: to_numpy(array).astype("float64"), posterior.scores)
+    return replace(posterior, scores=scores)
+
+
+def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
+    """Make a temperature.
+
+    logs (Floats1d): The logarithm of the overall temperature, alone or followed by those of the
+        labels. Shape: (1,) or (1 + labels,)
+    labels (Sequence[str]): The labels.
+    """
+    overall, *by_label = numpy.exp(logs).tolist()
+    return Temperature(overall, dict(zip(labels, by_label)))
+
+
+def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
+    """Compute the log loss of predicted entities, and its derivatives with respect to the
+    logarithms of temperatures.
+
+        d loss / d log T = - sum_s (s / T) d loss / d (s / T)
+
+    The sum is over all scores s that have the temperature T. The potentials of the posterior are
+    already divided by it: they are s / T.
+
+    judged (JudgedEntities): The entities, and the posterior at the temperatures.
+    RETURNS (tuple[float, Floats1d]): The loss; and its derivatives for the overall temperature,
+        then for that of each label. Shape: (1 + labels,)
+    """
+    posterior, entities, is_correct = judged
+    tags = posterior.tags
+    # In a path, an entity may stand as several spans: with white space after it, or without. The
+    # probability of the entity is the sum of the probabilities of these spans. Shapes: (S,)
+    log_probs, entity_of_span, backprop = posterior.entity_log_probs(entities)
+    span_probs = numpy.exp(log_probs)
+    probs = numpy.bincount(entity_of_span, weights=span_probs, minlength=len(is_correct))
+    likelihood = numpy.maximum(numpy.where(is_correct, probs, 1 - probs), MIN_LIKELIHOOD)
+    # The loss is -log p for a correct entity, and -log(1 - p) for a wrong one.
+    d_probs = numpy.where(is_correct, -1, 1) / likelihood
+    d_log_probs = d_probs[entity_of_span] * span_probs
+    d_potentials = backprop(d_log_probs)
+
+    # Multiply each score by its derivative. A forbidden transition has the score -inf and the
+    # derivative 0: its product is 0, too.
+    products = []
+    for name in ("emissions", "transitions", "start", "end"):
+        scores = getattr(posterior.potentials, name)
+        finite_scores = numpy.where(numpy.isfinite(scores), scores, 0).astype("float64")
+        products.append(finite_scores * getattr(d_potentials, name))
+    emission_products, *other_products = products  # shape of the first: (N, K)
+    # The emissions of a tag have the temperature of its label. The label of O is -1, and 1 is added
+    # to labels here: at index 0 is the overall temperature, which O has, and transitions, start and
+    # end have, too.
+    sums = numpy.bincount(
+        tags.label_of + 1, weights=emission_products.sum(axis=0), minlength=len(tags.labels) + 1
+    )
+    sums[0] += sum(product.sum() for product in other_products)
+    loss = -float(numpy.log(likelihood).sum())
+    return loss, -sums
+
+
+def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
+    """Minimise a smooth function of a few logarithms of temperatures, by BFGS with backtracking.
+    The logarithms, here called parameters, stay between -`MAX_LOG` and `MAX_LOG`. There is a
+    warning if a derivative is above `PRECISION` at the end, unless its parameter is held at a
+    limit.
+
+    evaluate (Objective): The function.
+    start (Floats1d): The parameters to start from. Shape: (P,)
+    RETURNS (Floats1d): The best parameters. Shape: (P,)
+
+    Nocedal & Wright (2006): Numerical Optimization, algorithms 3.1 and 6.1.
+    """
+    identity = numpy.eye(len(start))
+    parameters = start
+    value, gradient = evaluate(parameters)
+    inverse_hessian = identity  # estimated from the steps so far
+    is_free = numpy.ones(len(parameters), dtype=bool)
+    for _ in range(MAX_STEPS):
+        # A parameter is held at a limit if the function would be lower beyond it.
+        was_free = is_free
+        is_held_low = (parameters <= -MAX_LOG) & (gradient > 0)
+        is_held_high = (parameters >= MAX_LOG) & (gradient < 0)
+        is_free = ~(is_held_low | is_held_high)
+        if (numpy.abs(gradient[is_free]) < PRECISION).all():
+            return parameters
+
+        if (is_free != was_free).any():
+            # The estimate was made with other free parameters: begin anew.
+            inverse_hessian = identity
+        free_gradient = numpy.where(is_free, gradient, 0)
+        direction = numpy.where(is_free, -inverse_hessian @ free_gradient, 0)
+        # No parameter changes by more than 1 in a step, because the loss is far from a parabola.
+        direction /= max(1.0, float(numpy.abs(direction).max()))
+        step = search_line(evaluate, parameters, value, gradient, direction)
+        if step is None:
+            if (inverse_hessian == identity).all():
+                # The direction is against the gradient. If the loss isn't lower even there,
+                # rounding errors are larger than what is left to gain.
+                break
+            inverse_hessian = identity
+            continue
+        change = step.parameters - parameters
+        inverse_hessian = update_inverse(inverse_hessian, change, step.gradient - gradient)
+        parameters, value, gradient = step
+    steepest = float(numpy.abs(gradient[is_free]).max())
+    warnings.warn(
+        f"temperature: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at "
+        f"most {MAX_STEPS} steps: the temperature may not be the best one",
+        stacklevel=2,
+    )
+    return parameters
+
+
+class Step(NamedTuple):
+    """Where a step ends."""
+
+    parameters: Floats1d  # shape: (P,)
+    value: float  # the value of the function there
+    gradient: Floats1d  # its gradient there. Shape: (P,)
+
+
+def search_line(
+    evaluate: Objective,
+    parameters: Floats1d,
+    value: float,
+    gradient: Floats1d,
+    direction: Floats1d,
+) -> Step | None:
+    """Find a step along a direction that lowers the function enough. The whole direction is tried
+    first, then half of it, then a quarter, and so on.
+
+    evaluate (Objective): The function.
+    parameters (Floats1d): Where the step begins. Shape: (P,)
+    value (float): The value of the function there.
+    gradient (Floats1d): Its gradient there. Shape: (P,)
+    direction (Floats1d): The direction, and the longest step. Shape: (P,)
+    RETURNS (Step | None): The step. None if no step lowers the function enough.
+
+    Nocedal & Wright (2006), eq. 3.4
+    """
+    for n_halvings in range(MAX_HALVINGS):
+        candidate = numpy.clip(parameters + 0.5**n_halvings * direction, -MAX_LOG, MAX_LOG)
+        step = Step(candidate, *evaluate(candidate))
+        promised_change = float(gradient @ (candidate - parameters))
+        if step.value <= value + MIN_SHARE * promised_change:
+            return step
+    return None
+
+
+def update_inverse(inverse: Floats2d, step: Floats1d, change: Floats1d) -> Floats2d:
+    """Update the estimate of the inverse of the Hessian after a step.
+
+        H' = (I - s y^T / (y^T s)) H (I - y s^T / (y^T s)) + s s^T / (y^T s)
+
+    inverse (Floats2d): The estimate so far, H. Shape: (P, P)
+    step (Floats1d): The change of the parameters, s. Shape: (P,)
+    change (Floats1d): The change of the gradient, y. Shape: (P,)
+    RETURNS (Floats2d): The new estimate, H'. It is the old one if H' would not be positive
+        definite: then a step along the gradient could lead uphill.
+
+    Nocedal & Wright (2006), eq. 6.17.
+    """
+    curvature = float(step @ change)  # y^T s
+    if curvature <= MIN_CURVATURE:
+        return inverse
+    left_factor = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
+    return left_factor @ inverse @ left_factor.T + numpy.outer(step, step) / curvature

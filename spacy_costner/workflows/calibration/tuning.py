@@ -1,0 +1,457 @@
+"""Choose a threshold or a bias on development docs. No retraining.
+
+The parameter that is tuned belongs to the decoding: the threshold is the least probability of a
+predicted entity, the bias is added to the scores of all tags except O. Neither is learned in
+training. The posterior of all docs is computed once, and entities are decoded from it with each
+value of the parameter. A point is a value with its scores. A guarantee, such as a limit of missed
+entities, holds for one decoding only: it is dropped with another.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+import numpy
+from spacy.language import Language
+from spacy.training import Example
+from spacy.util import registry
+from thinc.types import Floats1d, Ints1d, Ints2d, Ints3d
+
+from ...annotation.equal_texts import assign_folds, number_texts
+from ...decoding import LEAST_PROB, make_viterbi, without_overlap
+from ...metrics import f_beta
+from ...pipeline.component import CostSensitiveNER
+from ...pipeline.reading import find_reading
+from ...progress import phase
+from ...tags import Entities
+from ..evaluation.predictions import (
+    DevPredictions,
+    evaluate_dev,
+    get_component,
+    predict_dev,
+    record_scores,
+)
+from ..evaluation.valid_data import find_faults
+
+
+class Tunable(NamedTuple):
+    """A parameter that can be tuned."""
+
+    decoding: str  # the registered name of the decoding that has it
+    values: Floats1d  # the values to try. Shape: (V,)
+
+
+TUNABLE = {
+    "threshold": Tunable(
+        "spacy_costner.ThresholdDecoding.v1", numpy.linspace(LEAST_PROB, 0.99, 99)
+    ),
+    "bias": Tunable("spacy_costner.ViterbiDecoding.v1", numpy.linspace(-10, 10, 81)),
+}
+"""The parameters that can be tuned, by their names in the config. The steps are 0.01 and 0.25."""
+
+N_FOLDS = 5
+"""Into how many folds development docs are divided, to choose a value: see `choose_by_folds`."""
+
+ROUNDING = 1e-12
+"""F scores that differ by less than this are equal but for rounding."""
+
+
+class Point(NamedTuple):
+    """The scores with a value of a parameter. Precision is 1 if nothing is predicted."""
+
+    value: float  # the value of the parameter
+    precision: float
+    recall: float
+
+    def f_score(self, beta: float = 1.0) -> float:
+        """The F-beta score of this precision and recall: see `metrics.f_beta`."""
+        return float(f_beta(self.precision, self.recall, beta))
+
+    @property
+    def scores(self) -> tuple[float, float, float]:
+        """Precision, recall and F."""
+        return self.precision, self.recall, self.f_score()
+
+
+class Tuning(NamedTuple):
+    """The result of tuning.
+
+    parameter (str): What was tuned: "threshold" or "bias".
+    points (Sequence[Point]): The scores with each value.
+    chosen (Point): The point with the chosen value.
+    before (Point): The scores of the decoding that the component had before. Its value is NaN.
+    held_out (Point | None): The scores to expect of new docs: each fold is scored with the value
+        that the other folds choose. None if the aim isn't F, or there are too few texts.
+    is_set (bool): Whether the chosen value was set. It wasn't if the decoding that the component
+        had before is better: see `tune`.
+    notes (Sequence[str]): What may make the result misleading.
+    """
+
+    parameter: str
+    points: Sequence[Point]
+    chosen: Point
+    before: Point
+    held_out: Point | None = None
+    is_set: bool = True
+    notes: Sequence[str] = ()
+
+    def as_text(self) -> str:
+        """Say which value was chosen, and how the scores change with it, in percent."""
+        changes: list[str] = []
+        for name, before, after in zip("PRF", self.before.scores, self.chosen.scores):
+            changes.append(f"{name} {100 * before:.2f} -> {100 * after:.2f}")
+        lines = [f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"]
+        if self.held_out is None:
+            lines.append("These docs chose it: expect less of new ones.")
+        else:
+            scores_of_folds: list[str] = []
+            for name, score in zip("PRF", self.held_out.scores):
+                scores_of_folds.append(f"{name} {100 * score:.2f}")
+            lines.append(
+                f"These docs chose it. On {N_FOLDS} folds, with what the other docs choose: "
+                f"{', '.join(scores_of_folds)}"
+            )
+        if not self.is_set:
+            lines.append(
+                f"The {self.parameter} wasn't set: the decoding before has a higher F here."
+            )
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def tune(
+    nlp: Language,
+    examples: Iterable[Example],
+    *,
+    name: str = "ner",
+    parameter: str | None = None,
+    beta: float = 1.0,
+    precision: float | None = None,
+    recall: float | None = None,
+    file_tokens: bool = False,
+    source: str = "development docs",
+) -> Tuning:
+    """Choose the value of a parameter with the best scores on development docs, and set it. The
+    decoding stays as it is if you name no parameter, the aim is F-beta, and the chosen value is
+    worse.
+
+    nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
+        updated. With another decoding its guarantee is dropped.
+    examples (Iterable[Example]): The docs. They should not be training docs.
+    name (str): Name of the component.
+    parameter (str | None): What to tune, "threshold" or "bias". Its decoding replaces that of the
+        component. Needed if the component's decoding has neither.
+    beta (float): Recall is so many times as important as precision.
+    precision (float | None): Required precision: maximise recall instead of F-beta.
+    recall (float | None): Required recall: maximise precision instead of F-beta.
+    file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
+        file. That is kept with the pipeline: `watch` reads in the same way.
+    source (str): The name of the docs in the meta: see `record_scores`.
+    RETURNS (Tuning): The scores at each value, and the value chosen.
+    RAISES (ValueError): If there is no such parameter or component, no entity in the docs or only
+        ones with other labels, no value with the required precision or recall, or both are
+        required.
+    """
+    ner = get_component(nlp, name)
+    examples = list(examples)
+    may_keep = parameter is None
+    parameter = check_parameter(nlp, ner, parameter)
+    faults = find_faults(nlp, ner, examples, source)
+    dev = predict_dev(nlp, ner, examples)
+    tuning = tune_on(
+        [dev],
+        nlp,
+        ner,
+        parameter,
+        beta=beta,
+        precision=precision,
+        recall=recall,
+        may_keep=may_keep,
+    )
+    ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
+    scores = evaluate_dev(nlp, ner, dev)  # with the decoding that `tune_on` has set
+    record_scores(nlp, scores, source, len(examples))
+    return tuning._replace(notes=[*faults, *tuning.notes])
+
+
+def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
+    """Choose the parameter to tune. It is the given one. If none is given, it is "threshold", also
+    if the component has Viterbi decoding. A decoding that can't be tuned isn't replaced unasked.
+
+    RAISES (ValueError): If there is no such parameter, or none is given for a decoding that can't
+        be tuned.
+    """
+    decoding = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
+    if parameter is None and decoding in [tunable.decoding for tunable in TUNABLE.values()]:
+        return "threshold"
+    if parameter in TUNABLE:
+        return parameter
+    raise ValueError(
+        f"parameter: expected {' or '.join(TUNABLE)}, to replace {decoding} in "
+        f"components.{ner.name}.decoding, got {parameter!r}"
+    )
+
+
+@phase("tune")
+def tune_on(
+    predictions: Sequence[DevPredictions],
+    nlp: Language,
+    ner: CostSensitiveNER,
+    parameter: str,
+    *,
+    beta: float = 1.0,
+    precision: float | None = None,
+    recall: float | None = None,
+    may_keep: bool = True,
+) -> Tuning:
+    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept. With
+    another decoding a guarantee is dropped.
+
+    predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
+        the model of each fold for the docs of the fold.
+    nlp (Language): The pipeline of the component.
+    ner (CostSensitiveNER): The component.
+    parameter (str): What to tune, one of `TUNABLE`.
+    beta (float): Recall is so many times as important as precision.
+    precision (float | None): Required precision: maximise recall instead of F-beta.
+    recall (float | None): Required recall: maximise precision instead of F-beta.
+    may_keep (bool): Keep the decoding of the component if the aim is F-beta, and its F-beta is
+        higher than with the chosen value.
+    RETURNS (Tuning): The scores at each value, and the value chosen.
+    RAISES (ValueError): If no annotated entity counts in scores (see `DevPredictions`), or no value
+        can be chosen: see `choose_point`.
+    """
+    # Count the correct, predicted and annotated entities of each doc with each value.
+    values: list[float] = []
+    counts_of_values: list[Ints2d] = []
+    for value, decoded in decode_at_all(predictions, parameter):
+        values.append(value)
+        counts_of_values.append(count_by_doc(predictions, decoded))
+    counts = numpy.stack(counts_of_values)  # shape: (values, docs, 3)
+
+    points = find_points(values, counts.sum(axis=1))
+    chosen_point = choose_point(points, beta, precision, recall)
+    held_out = None
+    is_for_f = precision is None and recall is None
+    text_of_doc = number_texts(eg.reference for dev in predictions for eg in dev.examples)
+    n_texts = len(set(text_of_doc.tolist()))
+    if is_for_f and n_texts >= N_FOLDS:
+        # Docs that follow each other may be related, so they are in the same fold: 0 0 0 1 1 1 ...
+        fold_of_doc = assign_folds(text_of_doc, N_FOLDS)
+        index, held_out = choose_by_folds(values, counts, fold_of_doc, beta)
+        chosen_point = points[index]
+
+    notes = []
+    if chosen_point in (points[0], points[-1]):
+        notes.append(
+            f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: one outside of "
+            f"it, or no {parameter}, may be better"
+        )
+
+    # Compute the scores of the present decoding. Replace it, unless it is better and may be kept.
+    decoded_before: list[Entities] = []
+    for dev in predictions:
+        entities = ner.decode(dev.posterior).entities
+        decoded_before.append(dev.select_counted(entities))
+    point_before = find_point(float("nan"), predictions, decoded_before)
+    is_better_before = is_for_f and point_before.f_score(beta) > chosen_point.f_score(beta)
+    is_set = not (may_keep and is_better_before)
+    if is_set:
+        # The value was tried for all labels, so no label has a value of its own.
+        block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
+        use_decoding(nlp, ner, block)
+    return Tuning(
+        parameter=parameter,
+        points=points,
+        chosen=chosen_point,
+        before=point_before,
+        held_out=held_out,
+        is_set=is_set,
+        notes=notes,
+    )
+
+
+def choose_by_folds(
+    values: Sequence[float], counts: Ints3d, fold_of_doc: Ints1d, beta: float = 1.0
+) -> tuple[int, Point]:
+    """Choose a value for the best F-beta by cross-validation. For each fold of the docs, the value
+    that is best on all other docs is found; the mean of these values is chosen. (If docs are few,
+    the value that is best on all of them is often best only by chance.)
+
+    values (Sequence[float]): The values, at equal distances.
+    counts (Ints3d): The counts of `count_by_doc` with each value. Shape: (values, docs, 3)
+    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
+    RETURNS (tuple[int, Point]): The index of the chosen value, and the held-out scores: each fold
+        counts with the value that is best on the other docs.
+    """
+    choices: list[int] = []  # the index of the value that is best without each fold
+    held_out_counts = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
+    for fold in range(N_FOLDS):
+        is_in_fold = fold_of_doc == fold
+        points = find_points(values, counts[:, ~is_in_fold].sum(axis=1))
+        f_scores = numpy.asarray([point.f_score(beta) for point in points])
+        # If several values are best, the middle one is taken.
+        best_indices = numpy.flatnonzero(f_scores >= f_scores.max() - ROUNDING)
+        choice = int(best_indices[len(best_indices) // 2])
+        choices.append(choice)
+        held_out_counts += counts[choice, is_in_fold].sum(axis=0)
+    # As values have equal distances, the mean of indices is the index of the mean value.
+    index = int(numpy.rint(numpy.mean(choices)))
+    (held_out_point,) = find_points([values[index]], held_out_counts[None])  # shape: (1, 3)
+    return index, held_out_point
+
+
+def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
+    """Count the correct, predicted and annotated entities of each doc.
+
+    predictions (Sequence[DevPredictions]): The predictions of each model for its own docs: see
+        `tune_on`.
+    decoded (Sequence[Entities]): For each model the entities that were decoded from its
+        predictions.
+    RETURNS (Ints2d): A row of the three numbers for each doc: first the docs of the first model,
+        then those of the second, and so on. Shape: (docs of all models, 3)
+    """
+    counts_of_models: list[Ints2d] = []
+    for dev, predicted in zip(predictions, decoded):
+        correct = predicted.select(dev.is_correct(predicted))
+        n_correct = dev.count_in_docs(correct)
+        n_predicted = dev.count_in_docs(predicted)
+        n_annotated = dev.count_in_docs(dev.gold)
+        counts = numpy.stack([n_correct, n_predicted, n_annotated], axis=1)
+        counts_of_models.append(counts)
+    return numpy.concatenate(counts_of_models)
+
+
+def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
+    """Compute the scores with each value.
+
+    values (Sequence[float]): The values of the parameter.
+    counts (Ints2d): The numbers of correct, predicted and annotated entities with each value.
+        Shape: (values, 3)
+    """
+    points: list[Point] = []
+    for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
+        precision = 1.0  # if no entity is predicted, none is wrong
+        if n_predicted:
+            precision = n_correct / n_predicted
+        recall = n_correct / max(n_gold, 1)  # all annotated entities may be in one fold
+        points.append(Point(value, precision, recall))
+    return points
+
+
+def decode_at_all(
+    predictions: Sequence[DevPredictions], parameter: str
+) -> Iterator[tuple[float, Sequence[Entities]]]:
+    """Decode docs with each value of a parameter.
+
+    predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
+    parameter (str): One of `TUNABLE`.
+    YIELDS (tuple[float, Sequence[Entities]]): A value, and the entities that are decoded with it
+        from the predictions of each model.
+    RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
+    """
+    n_gold = sum(len(dev.gold.begin) for dev in predictions)
+    if n_gold == 0:
+        raise ValueError("expected docs with entities, got none")
+    values = TUNABLE[parameter].values.round(4).tolist()  # 0.06, not 0.060000000000000005
+    if parameter == "bias":
+        for bias in values:
+            decoding = make_viterbi(bias=bias)
+            yield bias, [dev.decode(decoding) for dev in predictions]
+        return
+    # All entities that a threshold may choose are found once. `LEAST_PROB` is the lowest threshold.
+    likely = [dev.posterior.likely_entities(LEAST_PROB) for dev in predictions]
+    for threshold in values:
+        decoded: list[Entities] = []
+        for dev, (entities, probs) in zip(predictions, likely):
+            # Entities below the threshold have a negative gain, and are not chosen.
+            chosen_entities = without_overlap(entities, probs - threshold)
+            # As `dev.decode` does for a bias, leave out those that don't count in scores.
+            decoded.append(dev.select_counted(chosen_entities))
+        yield threshold, decoded
+
+
+def find_point(
+    value: float, predictions: Sequence[DevPredictions], decoded: Sequence[Entities]
+) -> Point:
+    """Make the point of one value of the parameter: the scores, over all docs, of the entities that
+    were decoded with it. See `count_by_doc` for the other arguments."""
+    # The numbers of correct, predicted and annotated entities of all docs. Shape: (1, 3)
+    counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)
+    (point,) = find_points([value], counts)
+    return point
+
+
+def choose_point(
+    points: Sequence[Point],
+    beta: float = 1.0,
+    precision: float | None = None,
+    recall: float | None = None,
+) -> Point:
+    """Choose the point with the best F-beta. With a required precision, choose the point with the
+    best recall among those that have it, and the other way round. See `tune` for the arguments.
+
+    RAISES (ValueError): If no point has the required score, or both scores are required.
+    """
+    if precision is not None and recall is not None:
+        raise ValueError("precision, recall: expected only one of them, got both")
+    # Of several points with the best recall, the one with the highest precision is chosen, and the
+    # other way round.
+    if precision is not None:
+        sufficient = points_with(points, "precision", precision)
+        return max(sufficient, key=lambda point: (point.recall, point.precision))
+    if recall is not None:
+        sufficient = points_with(points, "recall", recall)
+        return max(sufficient, key=lambda point: (point.precision, point.recall))
+    return max(points, key=lambda point: point.f_score(beta))
+
+
+def points_with(
+    points: Sequence[Point], score: Literal["precision", "recall"], required: float
+) -> list[Point]:
+    """The points whose precision, or recall, is at least the required one.
+
+    RAISES (ValueError): If there is no such point.
+    """
+    highest_score = max(getattr(point, score) for point in points)
+    if highest_score < required:
+        raise ValueError(
+            f"{score}: expected {highest_score:.4f} or less, the highest value found, "
+            f"got {required}"
+        )
+    return [point for point in points if getattr(point, score) >= required]
+
+
+def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str, Any]:
+    """Read an aim: what should be best.
+
+    text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.
+    *other_names (str): Other aims that are allowed.
+    option (str): The option with the text, for the error.
+    RETURNS (dict[str, Any]): The arguments of `tune`, such as {"precision": 0.9}. Empty for "f" and
+        for other aims.
+    RAISES (ValueError): If the text is none of these.
+    """
+    names = ["f", *other_names]
+    if text in names:
+        return {}
+    score, _, required = text.partition("=")
+    # If there is no number after "=", the text is refused below.
+    with suppress(ValueError):
+        if score in ("precision", "recall") and 0 < float(required) < 1:
+            return {score: float(required)}
+    expected = ", ".join(names)
+    raise ValueError(f"{option}: expected {expected}, precision=0.9 or recall=0.9, got {text!r}")
+
+
+def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
+    """Replace the decoding of a component, also in the config of the pipeline. A guarantee of the
+    component is dropped.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component.
+    block (dict[str, Any]): The block of the new decoding, as the config has it.
+    """
+    resolved = registry.resolve({"decoding": block})
+    ner.set_decoding(resolved["decoding"])  # this drops the guarantee
+    nlp.get_pipe_config(ner.name)["decoding"] = block

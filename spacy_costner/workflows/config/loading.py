@@ -1,0 +1,133 @@
+"""Read configs and load trained pipelines. Where spaCy's errors would be hard to understand, errors
+say what was expected."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spacy.cli._util import import_code, setup_gpu
+from spacy.language import Language
+from spacy.util import load_config, load_model
+from thinc.api import Config, ConfigValidationError
+
+from ...files.saving import clear
+from ...readers import ReadOptions
+from .unknown_settings import check_overrides
+
+META = "meta.json"
+"""The file by which the folder of a pipeline is known."""
+
+READER = "spacy_costner.read.v1"
+"""The registered name of `readers.make_reader`."""
+
+
+def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
+    """Read a config for training, and override some of its settings.
+
+    path (str | Path): The file, or the folder of a pipeline, which has its config.
+    overrides (Mapping[str, Any]): New values of settings, by names such as "paths.train".
+    RAISES (ValueError): If the file isn't a config for training, or lacks one of these settings.
+    """
+    config = open_config(path)
+    for name in ("nlp", "training"):
+        if name not in config:
+            sections = ", ".join(f"[{section}]" for section in config) or "no section"
+            raise ValueError(f"{path}: expected a config with [{name}], got {sections}")
+    check_overrides(config, overrides)
+    # spaCy applies overrides while it reads a config, so the file is read again.
+    return load_config(find_config_file(path), overrides=dict(overrides), interpolate=False)
+
+
+def find_config_file(path: str | Path) -> Path:
+    """Find the file of a config: the path itself or, if that is the folder of a pipeline, the
+    config in it.
+
+    RAISES (ValueError): If the path is another folder.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return folder
+    clear(folder)  # see `load_pipeline`
+    file = folder / "config.cfg"
+    if not file.is_file():
+        raise ValueError(f"{path}: expected a config, got a folder without one{did_you_mean(path)}")
+    return file
+
+
+def with_reading(config: Config, reading: ReadOptions) -> Config:
+    """Let the corpora of a config be read with other options.
+
+    config (Config): The config.
+    reading (ReadOptions): The options. They replace the settings of our readers in [corpora].
+    RETURNS (Config): A copy with these settings, or the config itself if there are none.
+    RAISES (ValueError): If the config has none of our readers.
+    """
+    settings = reading.settings()
+    if not settings:
+        return config
+    changed_config = config.copy()
+    n_readers = 0
+    for block in changed_config.get("corpora", {}).values():
+        if block.get("@readers") == READER:
+            block.update(settings)
+            n_readers += 1
+    if n_readers == 0:
+        names = " and ".join(settings)
+        raise ValueError(f"{names}: expected a config with the reader {READER}, got none")
+    return changed_config
+
+
+def open_config(path: str | Path) -> Config:
+    """Read a config, without filling in its variables.
+
+    path (str | Path): The file, or the folder of a pipeline, which has its config.
+    RAISES (ValueError): If the file isn't a config: it may be a corpus, for example.
+    """
+    try:
+        return load_config(find_config_file(path), interpolate=False)
+    except (ConfigValidationError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(
+            f"{path}: expected a config (corpora have options, such as --paths.train), got: {text}"
+        ) from error
+
+
+def load_pipeline(
+    model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
+) -> Language:
+    """Load a pipeline. If a process was killed while it saved the pipeline, the folder is put in
+    order first: see `saving.clear`.
+
+    model (str | Path): The pipeline, a package or a folder.
+    code_path (str | Path | None): Python file with registered functions to be imported.
+    use_gpu (int): GPU ID or -1 for CPU.
+    RAISES (ValueError): If a file or another folder is there.
+    """
+    check_is_pipeline(model)
+    setup_gpu(use_gpu, silent=True)
+    import_code(code_path)
+    return load_model(model)
+
+
+def check_is_pipeline(model: str | Path) -> None:
+    """Check that a path is not that of a file, or of a folder that is no pipeline, such as the
+    output folder of `fit`, which has a pipeline in it. If a process was killed while it saved the
+    pipeline, the folder is put in order first: see `saving.clear`.
+
+    model (str | Path): The pipeline, a package or a folder.
+    RAISES (ValueError): If it is.
+    """
+    expected = f"{model}: expected a trained pipeline, a package or a folder"
+    path = Path(model)
+    if path.is_file():
+        raise ValueError(f"{expected}, got a file")
+    clear(path)
+    if path.is_dir() and not (path / META).is_file():
+        raise ValueError(f"{expected}, got a folder without {META}{did_you_mean(path)}")
+
+
+def did_you_mean(folder: str | Path) -> str:
+    """A question that names a pipeline in a folder, such as model-best. Empty if there is none."""
+    for file in sorted(Path(folder).glob(f"*/{META}")):
+        return f": did you mean {file.parent}?"
+    return ""

@@ -1,0 +1,1 @@
+"""Predictions for annotated docs, and whether these docs are valid evaluation data."""

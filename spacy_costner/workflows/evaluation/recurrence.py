@@ -1,0 +1,243 @@
+"""Find texts that recur: in the training corpus and in docs that measure a component, or several
+times in one corpus.
+
+Scores on docs that a component was trained on are too high. But in many corpora some texts recur by
+chance, such as datelines, and other docs from the same source have as many of them. How many, the
+training corpus itself shows: the share of its passages that are in it elsewhere, too (see
+`training.known_text`). If the component knows a larger share of the passages of docs, and chance
+doesn't explain the difference, a note says so.
+
+Texts that recur in one corpus are no fault, as equal texts stay together where it is divided (see
+`equal_texts`). But a corpus of copies is smaller than it looks. In natural corpora most different
+texts occur once, so there is a note if many occur more than once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.types import Ints1d
+
+from ...annotation.equal_texts import letters_and_digits, number_texts
+from ...pipeline.component import CostSensitiveNER
+from ...training.known_text import Recurring, passage_ids
+from ..fitting.linear_training import corpus_path
+
+MAX_KNOWN_SHARE = 0.02
+"""A smaller share of known passages is never a fault. In GENIA and in CoNLL-2000 the share is below
+1 % by chance."""
+
+MAX_KNOWN_SHARE_OF_NEW = 0.25
+"""If a component knows a larger share of the passages of docs, and not by chance, the docs are not
+new to it."""
+
+STANDARD_ERRORS = 3
+"""Shares that differ by fewer standard errors may be equal but for chance."""
+
+MAX_RECURRING_SHARE = 0.25
+"""There is a note if a larger share of the different texts of a corpus occurs more than once. In
+the Spanish corpus of CoNLL-2002, where articles are printed twice, it is 7 %."""
+
+
+class Recurrence(NamedTuple):
+    """How many texts recur.
+
+    n_recurring (int): The number of texts that recur.
+    n_texts (int): The number of all texts.
+    place (str): Where they recur.
+    """
+
+    n_recurring: int
+    n_texts: int
+    place: str
+
+    @property
+    def share(self) -> float:
+        """The share of texts that recur."""
+        return self.n_recurring / max(self.n_texts, 1)
+
+    def as_text(self) -> str:
+        """Say how many texts recur. All commands say it in this sentence."""
+        return (
+            f"{self.n_recurring:,} of {self.n_texts:,} texts ({100 * self.share:.0f} %) recur in "
+            f"{self.place}"
+        )
+
+
+class KnownText(NamedTuple):
+    """The text that a component knows, or would know after training.
+
+    ids (set[int]): The hashes of its passages: see `passage_ids`.
+    recurring (Recurring): How many passages recur in the training corpus. It has no passages if
+        that isn't known.
+    path (str | None): The path of the training corpus, if it is known.
+    place (str): Where the text is.
+    """
+
+    ids: set[int]
+    recurring: Recurring
+    path: str | None = None
+    place: str = "the training corpus"
+
+    @classmethod
+    def of_component(
+        cls, nlp: Language, ner: CostSensitiveNER, *, with_raw_text: bool = True
+    ) -> "KnownText":
+        """The text that a component knows.
+
+        nlp (Language): The pipeline, whose config names the training corpus.
+        ner (CostSensitiveNER): The component.
+        with_raw_text (bool): Whether it also knows the raw text that its vectors were learned from,
+            or only its training corpus.
+        """
+        path = corpus_path(nlp.config.interpolate(), "train_corpus")
+        known = cls(set(ner.trained_on.tolist()), ner.recurring, path)
+        if not with_raw_text or not len(ner.raw_text):
+            return known
+        return known._replace(
+            ids={*known.ids, *ner.raw_text.tolist()},
+            place="the training corpus or in the raw text that the vectors were learned from",
+        )
+
+    @classmethod
+    def of_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
+        """The text that a component would know if it were trained on docs. `path` is where they
+        were read from."""
+        times_of_passage: Counter[int] = Counter()
+        for doc in docs:
+            times_of_passage.update(passage_ids(doc))
+        return cls(set(times_of_passage), Recurring.of_times(times_of_passage.values()), path)
+
+    def find_in(self, docs: Iterable[Doc]) -> Recurrence:
+        """Count the passages of docs that are known."""
+        n_known = 0
+        n_passages = 0
+        for doc in docs:
+            ids = passage_ids(doc)
+            n_known += sum(passage in self.ids for passage in ids)
+            n_passages += len(ids)
+        return Recurrence(n_known, n_passages, self.place)
+
+    def knows(self, doc: Doc) -> bool:
+        """Whether at least half of the passages of a doc are known. A doc without passages is not
+        known."""
+        found = self.find_in([doc])
+        return found.n_recurring > 0 and found.share >= 0.5
+
+    def explains(self, found: Recurrence) -> bool:
+        """Whether so many passages are known by chance: not more than twice in a hundred, or not
+        many more than recur in the training corpus.
+
+        Two shares are compared: p_1 = (r + 1) / (N + 2), Laplace's estimate of the share of the N
+        passages of the training corpus that recur, of which r were seen; and p_2, the share of the
+        n passages of docs that is known. The limit of p_2 is
+
+            p_1 + STANDARD_ERRORS sqrt(p_1 (1 - p_1) (1 / N + 1 / n))
+        """
+        if found.share <= MAX_KNOWN_SHARE:
+            return True
+        n_recurring, n_passages = self.recurring
+        if not n_passages:
+            return False
+        share = (n_recurring + 1) / (n_passages + 2)
+        error = sqrt(share * (1 - share) * (1 / n_passages + 1 / found.n_texts))
+        return found.share <= max(share, MAX_KNOWN_SHARE) + STANDARD_ERRORS * error
+
+
+def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[str]:
+    """Say which texts of docs recur, so that scores on them are misleading: in the training corpus,
+    or several times in the docs.
+
+    known (KnownText): The text that the component knows.
+    docs (Sequence[Doc]): The docs.
+    source (str): The path or the name of the docs.
+    RETURNS (list[str]): At most one sentence for each of both. If `source` is the path of the
+        training corpus, the first sentence says so.
+    """
+    return note_known(known, docs, source) + note_copies(docs, source)
+
+
+def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
+    """Say that docs are the training corpus, or that too many of their texts are in it. See
+    `note_recurrence`."""
+    found = known.find_in(docs)
+    if is_training_corpus(known, found, source):
+        in_itself = found._replace(place="it").as_text()
+        return [f"{source} is the training corpus: {in_itself}: scores on them are too high"]
+    if known.explains(found):
+        return []
+    return [f"{source}: {found.as_text()}: scores on them are too high"]
+
+
+def is_training_corpus(known: KnownText, found: Recurrence, source: str) -> bool:
+    """Whether the path of docs is the path of the training corpus, and the files may still be the
+    same: if the training text is known, some of it was found in the docs. (A pipeline may have been
+    trained in another folder, where a relative path was another file.)"""
+    if known.path is None or not is_same_path(known.path, source):
+        return False
+    return not known.ids or found.n_recurring > 0
+
+
+def is_same_path(path: str | Path, other: str | Path) -> bool:
+    """Whether two paths are of the same file or folder, also if one of them is relative or a
+    link."""
+    return Path(path).resolve() == Path(other).resolve()
+
+
+def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
+    """Check that docs are new to a component.
+
+    known (KnownText): The text that the component knows.
+    docs (Iterable[Doc]): The docs.
+    source (str): The path or the name of the docs, for the error.
+    RAISES (ValueError): If they are the training corpus, or if more than `MAX_KNOWN_SHARE_OF_NEW`
+        of their passages are known, and not by chance.
+    """
+    found = known.find_in(docs)
+    is_known = found.share > MAX_KNOWN_SHARE_OF_NEW and not known.explains(found)
+    if is_known or is_training_corpus(known, found, source):
+        raise ValueError(
+            f"expected docs that the pipeline was not trained on, got {source}, where "
+            f"{found.as_text()}"
+        )
+
+
+def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
+    """Count the different texts that occur more than once in docs. Texts without letters and digits
+    don't count.
+
+    RETURNS (Recurrence | None): The counts. None if so many may be equal by chance: see
+        `MAX_RECURRING_SHARE`.
+    """
+    with_text = [doc for doc in docs if letters_and_digits(doc.text)]
+    times_of_text = numpy.bincount(number_texts(with_text))
+    n_recurring = int((times_of_text > 1).sum())
+    copies = Recurrence(n_recurring, len(times_of_text), "it")
+    return copies if copies.share > MAX_RECURRING_SHARE else None
+
+
+def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
+    """Say how many different texts occur more than once in docs. Empty if that may be by chance:
+    see `find_copies`.
+
+    docs (Iterable[Doc]): The docs.
+    source (str): Their path or name.
+    """
+    copies = find_copies(docs)
+    if copies is None:
+        return []
+    return [f"{source}: {copies.as_text()}: where docs are divided, equal texts stay together"]
+
+
+def units_of_docs(docs: Sequence[Doc]) -> Ints1d:
+    """Number the units that docs are counted in where their number matters, as in the bootstrap: if
+    docs are copies of each other (see `find_copies`), a unit has all docs with equal texts.
+    Otherwise each doc is a unit. Shape: (docs,)"""
+    if find_copies(docs) is None:
+        return numpy.arange(len(docs))
+    return number_texts(docs)

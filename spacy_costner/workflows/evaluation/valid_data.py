@@ -1,0 +1,99 @@
+"""Check whether docs can measure a component: they are annotated with its labels, and it wasn't
+trained on them (see `recurrence`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from ...annotation import iob as ent_iob
+from ...pipeline.component import CostSensitiveNER
+from .recurrence import KnownText, note_recurrence
+
+MAX_NAMED_LABELS = 10
+"""A note names at most so many labels."""
+
+
+def find_faults(
+    nlp: Language,
+    ner: CostSensitiveNER,
+    examples: Iterable[Example],
+    source: str,
+    *,
+    inner_nodes: Iterable[str] = (),
+    must_share: bool = True,
+) -> list[str]:
+    """Find out why scores of a component on docs may be misleading: the docs have labels that the
+    component doesn't know, or texts of them recur (see `note_recurrence`).
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component.
+    examples (Iterable[Example]): The docs.
+    source (str): The path or the name of the docs, for the sentences.
+    inner_nodes (Iterable[str]): Labels that the component predicts by a label tree.
+    must_share (bool): Whether it is an error if the component knows none of the labels.
+    RETURNS (list[str]): A sentence for each fault, recurring texts first. Empty if there is none.
+    RAISES (ValueError): If `must_share` is true, the docs have entities, and the component knows
+        none of their labels.
+    """
+    examples = list(examples)
+    unknown_labels = find_unknown_labels(
+        nlp, ner, examples, source, inner_nodes=inner_nodes, must_share=must_share
+    )
+    known = KnownText.of_component(nlp, ner)
+    recurring = note_recurrence(known, [eg.reference for eg in examples], source)
+    return recurring + unknown_labels
+
+
+def is_fully_annotated(doc: Doc) -> bool:
+    """Whether no token of a doc lacks annotation. O is annotation, too."""
+    return bool((doc.to_array("ENT_IOB") != ent_iob.MISSING).all())
+
+
+def find_unknown_labels(
+    nlp: Language,
+    ner: CostSensitiveNER,
+    examples: Iterable[Example],
+    source: str,
+    *,
+    inner_nodes: Iterable[str] = (),
+    must_share: bool = True,
+) -> list[str]:
+    """Name the labels in the annotation of docs that a component doesn't know. It counts as knowing
+    those of all components that write to the same `spans_key`. See `find_faults` for the arguments
+    and the error.
+
+    RETURNS (list[str]): One sentence with the most frequent of these labels. Empty if the component
+        knows all labels.
+    """
+    key = ner.annotation.spans_key
+    known_labels = {*ner.labels, *inner_nodes}
+    if key is not None:
+        # Several components may write to the same key, each of them spans of its own labels.
+        for _, pipe in nlp.pipeline:
+            if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
+                known_labels.update(pipe.labels)
+    counts: Counter[str] = Counter()  # the number of annotated entities by label
+    for eg in examples:
+        doc = eg.reference
+        spans = doc.ents if key is None else doc.spans.get(key, ())
+        counts.update(span.label_ for span in spans)
+    unknown: list[str] = []  # the most frequent first
+    for label, _ in counts.most_common():
+        if label not in known_labels:
+            unknown.append(label)
+    if not unknown:
+        return []
+    knows_no_label = len(unknown) == len(counts)
+    if knows_no_label and must_share:
+        raise ValueError(
+            f"{source}: expected docs with labels of {ner.name}, one of {sorted(known_labels)}, "
+            f"got {sorted(unknown)}"
+        )
+    named = ", ".join(f"{label} ({counts[label]:,})" for label in unknown[:MAX_NAMED_LABELS])
+    if len(unknown) > MAX_NAMED_LABELS:
+        named += f" and {len(unknown) - MAX_NAMED_LABELS} others"
+    return [f"{source}: {ner.name} doesn't know the labels {named}: these entities count as missed"]

@@ -1,0 +1,1 @@
+"""Learn from annotators that err, and find their mistakes."""

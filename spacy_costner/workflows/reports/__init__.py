@@ -1,0 +1,1 @@
+"""Report what a pipeline gets wrong, and explain why."""

@@ -1,0 +1,223 @@
+"""Explain a linear model and its predictions by the weights of features.
+
+A linear model has a weight for each pair of a feature and a tag, and for each transition from one
+tag to the next. The score of a path is the sum of the weights of its tags with the features of
+their tokens, and of its transitions. The best path is the one with the highest score.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import to_numpy
+from thinc.types import Array2d, Floats1d
+
+from ... import chain
+from ...ml import SparseWeights, find_features, hidden_layer_of, linear_part
+from ...pipeline.component import CostSensitiveNER
+from ...ragged import first_tokens, last_tokens
+from ...tags import Tags
+from ...types import Constraints, Potentials
+from ..evaluation.predictions import get_component, run_before
+
+HIDDEN = "hidden layer"
+"""Stands for what the hidden layer adds to a score, in the list of the features of a token."""
+
+
+class FeatureWeight(NamedTuple):
+    """The weight of a feature for a tag."""
+
+    feature: str
+    weight: float
+
+
+class TagWeights(NamedTuple):
+    """The strongest features of a tag."""
+
+    tag: str
+    in_favour: list[FeatureWeight]  # the highest weights
+    against: list[FeatureWeight]  # the lowest weights
+
+
+class TransitionWeights(NamedTuple):
+    """The weights of transitions between K tags, [from, to]. A weight is None if the tag scheme
+    forbids the transition."""
+
+    origins: list[str]  # the tags, and the start of a sequence
+    targets: list[str]  # the tags, and the end of a sequence
+    weights: list[list[float | None]]  # shape: (K + 1, K + 1)
+
+
+class TokenReason(NamedTuple):
+    """Why a token has its tag in the best path."""
+
+    token: str
+    tag: str
+    score: float  # the sum over all features: of their weights, and of what vectors and layer add
+    transition: float  # the weight of the transition to the tag; at the last token, plus the end's
+    features: list[FeatureWeight]  # those that add most to the score or take most from it
+
+
+class Explanation(NamedTuple):
+    """The weights of a model, and the reasons for its prediction of a text."""
+
+    tags: list[TagWeights]
+    transitions: TransitionWeights
+    tokens: list[TokenReason]  # empty without a text
+
+
+def explain(
+    nlp: Language,
+    *,
+    name: str = "ner",
+    text: str | None = None,
+    n_features: int = 10,
+) -> Explanation:
+    """Explain a linear model, or the linear part of a hybrid model, by its weights.
+
+    nlp (Language): The trained pipeline.
+    name (str): Name of the component.
+    text (str | None): Text to predict and explain.
+    n_features (int): Number of features to show per tag and token.
+    RETURNS (Explanation): The strongest features of each tag, the transition weights, and the
+        reasons for the tag of each token of the text.
+    RAISES (ValueError): If there is no such component, or its model has no sparse features or isn't
+        initialized.
+    """
+    ner = get_component(nlp, name)
+    try:
+        features, weights = linear_part(ner.model)
+    except ValueError as error:
+        raise ValueError(f"explain: components.{name}.model: {error}") from error
+    feature_names = features.names(nlp.vocab.strings)
+
+    tags: list[TagWeights] = []
+    for tag, tag_weights in zip(ner.chain_tags.names, weights.emissions.T):
+        in_favour = find_strongest(tag_weights, feature_names, n_features)
+        # The lowest weights are the highest ones of the negated weights.
+        negated_weights = find_strongest(-tag_weights, feature_names, n_features)
+        against = [FeatureWeight(feature, -weight) for feature, weight in negated_weights]
+        tags.append(TagWeights(tag, in_favour, against))
+    tokens: list[TokenReason] = []
+    if text is not None:
+        (doc,) = run_before(nlp, name, [text])
+        tokens = explain_tokens(ner, doc, feature_names, n_features)
+    return Explanation(tags, transition_weights(ner.chain_tags, weights), tokens)
+
+
+def find_strongest(
+    weights: Floats1d, feature_names: Sequence[str], n_features: int
+) -> list[FeatureWeight]:
+    """Find the features with the highest weights above 0.
+
+    weights (Floats1d): The weight of each feature for a tag. Shape: (features,)
+    feature_names (Sequence[str]): The names of all features.
+    n_features (int): The highest number of features to find.
+    RETURNS (list[FeatureWeight]): The features, the highest weight first.
+    """
+    strongest: list[FeatureWeight] = []
+    for i in numpy.argsort(-weights, kind="stable")[:n_features]:
+        if weights[i] > 0:
+            strongest.append(FeatureWeight(feature_names[i], float(weights[i])))
+    return strongest
+
+
+def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
+    """Make the table of the weights of transitions, with None for forbidden ones.
+
+    tags (Tags): The tags of the model.
+    weights (SparseWeights | Potentials): The weights of a linear model, or the scores that any
+        model computes for a doc. The scores of transitions are the same for all docs.
+    """
+    table = transition_table(weights, dtype="float64")
+    is_allowed = transition_table(tags.constraints, dtype="bool")
+    cells = table.astype("object")  # An array of Python's objects can have None among floats.
+    cells[~is_allowed] = None
+    return TransitionWeights(
+        origins=[*tags.names, "(start)"], targets=[*tags.names, "(end)"], weights=cells.tolist()
+    )
+
+
+def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
+    """Join transitions, start and end in one table, [from, to]. The start is the last row, and the
+    end is the last column. The cell where they meet is 0 or False, as no path goes from the start
+    directly to the end.
+
+    parts (SparseWeights | Potentials | Constraints): An object with `transitions`, `start` and
+        `end`: weights, scores, or whether a transition is allowed.
+    dtype (str): The type of the table.
+    RETURNS (Array2d): The table. Shape: (K + 1, K + 1)
+    """
+    transitions: Array2d = parts.transitions
+    n_tags = len(transitions)
+    table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
+    table[:n_tags, :n_tags] = transitions
+    table[n_tags, :n_tags] = parts.start
+    table[:n_tags, n_tags] = parts.end
+    return table
+
+
+def explain_tokens(
+    ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
+) -> list[TokenReason]:
+    """Explain why each token of a doc has its tag in the best path. If the decoding of the
+    component isn't Viterbi, it may predict something else than this path.
+
+    ner (CostSensitiveNER): A component whose model is linear, or has a linear part.
+    doc (Doc): The doc.
+    feature_names (Sequence[str]): The names of all features of the model.
+    n_features (int): How many features to show for each token.
+    """
+    if not len(doc):
+        return []
+    features_of_model, weights = linear_part(ner.model)
+    # As in prediction, entities that the doc already has are certain.
+    scores = ner.posterior([doc], preset=True).scores
+    path = to_numpy(chain.best_path(scores).tags)
+
+    # The weight of the transition to the tag of each token. Shape: (N,). At the first token of a
+    # sequence it is the weight of the start; at the last one, the weight of the end is added. A doc
+    # may have several sequences.
+    first = first_tokens(scores.lengths)
+    last = last_tokens(scores.lengths)
+    from_previous_tag = weights.transitions[path[:-1], path[1:]]  # shape: (N - 1,)
+    transitions = numpy.append(0.0, from_previous_tag)
+    transitions[first] = weights.start[path[first]]
+    transitions[last] += weights.end[path[last]]
+
+    # What static vectors and the hidden layer add to the scores, if the model has them. Each of
+    # these terms has a name. Shape: (N, terms, K)
+    batch = find_features(ner.model, [doc])
+    term_names = features_of_model.vector_names()
+    terms = weights.score_vectors(batch)
+    layer = hidden_layer_of(ner.model)
+    if layer is not None:
+        term_names = [*term_names, HIDDEN]
+        terms = numpy.concatenate([terms, layer.score(batch)[:, None]], axis=1)
+
+    reasons: list[TokenReason] = []
+    for i, token in enumerate(doc):
+        tag = path[i]
+        rows = batch.rows[i]
+        rows = rows[rows >= 0]  # A row of -1 stands for a feature that the model doesn't have.
+        names = [*(feature_names[row] for row in rows), *term_names]
+        feature_weights = weights.emissions[rows, tag]
+        token_weights: Floats1d = numpy.concatenate([feature_weights, terms[i, :, tag]])
+        token_weights = token_weights.astype("float64")
+        strongest = numpy.argsort(-numpy.abs(token_weights), kind="stable")[:n_features]
+        features: list[FeatureWeight] = []
+        for j in strongest:
+            if token_weights[j] != 0:
+                features.append(FeatureWeight(names[j], float(token_weights[j])))
+        reasons.append(
+            TokenReason(
+                token=token.text,
+                tag=ner.chain_tags.names[tag],
+                score=float(token_weights.sum()),
+                transition=float(transitions[i]),
+                features=features,
+            )
+        )
+    return reasons

@@ -1,0 +1,1 @@
+"""Choose docs to annotate, and estimate from a random sample."""

@@ -1,0 +1,265 @@
+"""`vectors`: learn static vectors of words from raw text, and save a pipeline that has them.
+
+Raw text is text without annotation. Words that occur in similar contexts get similar vectors: see
+`training/word_vectors.py`.
+"""
+
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.vectors import Vectors
+from thinc.types import Floats2d
+
+from ..files.saving import check_folder, save_folder
+from ..progress import phase, progress
+from ..readers import DEFAULTS, ReadOptions
+from ..readers.raw_text import BoundedPipeline, find_raw_files, map_docs
+from ..training.known_text import sentence_ids
+from ..training.raw_sentences import are_learned_vectors, save_raw_sentences
+from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
+
+N_EXAMPLES = 6
+"""How many words are shown with their neighbours: the words whose vectors are most similar."""
+
+N_NEIGHBOURS = 5
+"""How many neighbours of a word are shown."""
+
+FIRST_EXAMPLE = 100
+"""The rank of the most frequent word that is shown. More frequent ones are words such as "the"."""
+
+DIR_VECTORS = "vectors"
+"""The folder of the vectors that `fit` and `init` learn. It is beside the config."""
+
+N_SKIPPED = 5
+"""How many skipped files are named."""
+
+
+class LearnedVectors(NamedTuple):
+    """Vectors that were learned from text, and saved.
+
+    path (Path): The folder of the pipeline that has the vectors.
+    n_tokens (int): The number of tokens of the text.
+    n_words (int): The number of words that have a vector.
+    dim (int): The length of the vectors.
+    wanted_dim (int): The length that was asked for.
+    seconds (float): How long it took.
+    neighbours (dict[str, list[str]]): Some words, from frequent to rare ones, and for each the
+        words with the most similar vectors.
+    skipped (list[Path]): The files of folders that were not read.
+    """
+
+    path: Path
+    n_tokens: int
+    n_words: int
+    dim: int
+    wanted_dim: int
+    seconds: float
+    neighbours: dict[str, list[str]]
+    skipped: list[Path]
+
+    def as_text(self) -> str:
+        """Say what was learned, and show some words with their neighbours."""
+        lines = self.summary()
+        lines.append("")
+        for word, neighbours in self.neighbours.items():
+            lines.append(f"{word:>20}  {' '.join(neighbours)}")
+        return "\n".join([*lines, ""])
+
+    def summary(self) -> list[str]:
+        """Say how much was read and learned, and what was skipped. Returns the lines."""
+        lines = [
+            f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
+            f"numbers, {self.seconds:.1f} s"
+        ]
+        if self.dim < self.wanted_dim:
+            lines.append(f"{self.wanted_dim} numbers need more words")
+        if self.skipped:
+            names = ", ".join(str(path) for path in self.skipped[:N_SKIPPED])
+            if len(self.skipped) > N_SKIPPED:
+                names += f" and {len(self.skipped) - N_SKIPPED:,} others"
+            lines.append(f"skipped (not text, or about the texts): {names}")
+        return lines
+
+
+def learn_vectors(
+    raw_paths: Sequence[Path],
+    output_path: Path,
+    *,
+    lang: str = "en",
+    dim: int = 100,
+    min_count: int = 3,
+    seed: int = 0,
+    reading: ReadOptions = DEFAULTS,
+) -> LearnedVectors:
+    """Learn static vectors of words from raw text, and save a pipeline that has them: see
+    `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
+    same vector.
+
+    raw_paths (Sequence[Path]): Files of text, a sentence or a paragraph on each line, any corpora,
+        whose annotation isn't used, and folders of these. - is standard input.
+    output_path (Path): The folder for the pipeline.
+    lang (str): Code of the language, whose tokenizer is used for texts without tokens.
+    dim (int): Length of the vectors: less if there are fewer words.
+    min_count (int): Minimum number of times that a word occurs.
+    seed (int): Random seed.
+    reading (ReadOptions): How to read corpora.
+    RETURNS (LearnedVectors): The folder, and what was learned.
+    RAISES (ValueError): If `dim` is below 1, something can't be read, the text has too few words,
+        or the folder must not be replaced: see `check_folder`.
+    RAISES (ImportError): If SciPy is missing, or spaCy has no such language.
+    """
+    # What would make an error at the end is checked before the texts are read.
+    require_scipy()
+    check_folder(output_path)
+    began = time.perf_counter()
+    pipeline = BoundedPipeline(partial(spacy.blank, lang))
+    files = find_raw_files(raw_paths)
+    text = RawText(pipeline, files.paths, reading)
+    sentences = progress(text, desc="vectors", unit="sent")
+    with phase("vectors"):
+        vectors = learn_word_vectors(sentences, dim=dim, min_count=min_count, seed=seed)
+
+    def write(folder: Path) -> None:
+        """Write the pipeline, and the hashes of the sentences that were read."""
+        make_pipeline(vectors, lang).to_disk(folder)
+        save_raw_sentences(folder, text.sentence_ids)
+
+    with phase("write"):
+        save_folder(output_path, write)
+    return LearnedVectors(
+        path=output_path,
+        n_tokens=vectors.n_tokens,
+        n_words=len(vectors.words),
+        dim=vectors.data.shape[1],
+        wanted_dim=dim,
+        seconds=time.perf_counter() - began,
+        neighbours=find_neighbours(vectors),
+        skipped=files.skipped,
+    )
+
+
+class RawText:
+    """Files of raw text. Iterating over them yields the words of one sentence after another. They
+    are to be read only once, as standard input may be among them. The attribute `sentence_ids` has
+    the hashes of the long sentences that were read so far: see `training.known_text.sentence_ids`.
+
+    pipeline (BoundedPipeline): A pipeline, for its tokenizer.
+    paths (Iterable[Path]): The files.
+    reading (ReadOptions): How to read corpora.
+    """
+
+    def __init__(
+        self, pipeline: BoundedPipeline, paths: Iterable[Path], reading: ReadOptions = DEFAULTS
+    ) -> None:
+        self.pipeline = pipeline
+        self.paths = paths
+        self.reading = reading
+        self.sentence_ids = array("L")  # unsigned integers, which take less memory than a list
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for path in self.paths:
+            docs = map_docs(words_and_sentence_ids, self.pipeline, path, self.reading)
+            for sentences, ids in docs:
+                self.sentence_ids.extend(ids)
+                yield from sentences
+
+
+def words_and_sentence_ids(doc: Doc) -> tuple[list[list[str]], list[int]]:
+    """The words of each sentence of a doc, and the hashes of its long sentences."""
+    return words_of_sentences(doc), sentence_ids(doc)
+
+
+def words_of_sentences(doc: Doc) -> list[list[str]]:
+    """The words of each sentence of a doc, without white space. A doc without sentence starts is
+    one sentence."""
+    spans: Iterable[Span] = [doc[:]]
+    if doc.has_annotation("SENT_START"):
+        spans = doc.sents
+    sentences: list[list[str]] = []
+    for span in spans:
+        words = [token.text for token in span]
+        sentences.append([word for word in words if not word.isspace()])
+    return sentences
+
+
+def learn_beside(
+    raw_paths: Sequence[Path],
+    train_path: Path | None,
+    folder: Path,
+    lang: str,
+    reading: ReadOptions = DEFAULTS,
+) -> LearnedVectors:
+    """Learn vectors from raw text and the text of a training corpus, and save them in the folder
+    `vectors`, beside the output of another command. Vectors that were learned before are replaced.
+
+    raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
+    train_path (Path | None): The training corpus, if there is one.
+    folder (Path): The output folder of the other command, which the folder `vectors` is in.
+    lang (str): Code of the language.
+    reading (ReadOptions): How to read the training corpus.
+    RAISES (ValueError): If there is already such a folder that doesn't have learned vectors. See
+        also `learn_vectors`.
+    """
+    path = folder / DIR_VECTORS
+    if path.exists() and not are_learned_vectors(path):
+        raise ValueError(
+            f"{path}: expected nothing there, or vectors that were learned from raw text, got "
+            "something else: remove it, or choose another output"
+        )
+    texts = [*raw_paths]
+    if train_path is not None:
+        texts.append(train_path)
+    return learn_vectors(texts, path, lang=lang, reading=reading)
+
+
+def make_pipeline(vectors: WordVectors, lang: str) -> Language:
+    """Make a pipeline without components whose vocab has vectors. Each form of a word, such as
+    "The" and "the", refers to the same row. (spaCy could look up words in lower case, but doesn't
+    save that.)"""
+    nlp = spacy.blank(lang)
+    table = Vectors(strings=nlp.vocab.strings, data=vectors.data, name="vectors")
+    for form, row in vectors.row_of_form.items():
+        table.add(form, row=row)
+    nlp.vocab.vectors = table
+    return nlp
+
+
+def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
+    """Choose some words, from frequent to rare ones, and find the neighbours of each. Words are in
+    the order of their frequency, and the rank of a word is its index in this order. The ranks of
+    chosen words grow by about a constant factor."""
+    n_words = len(vectors.words)
+    first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
+    # `geomspace` can't begin at 0, so it gets ranks that are counted from 1.
+    ranks_from_1 = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1).astype(int)
+    ranks = ranks_from_1[:-1] - 1  # without the last one, that of the rarest word
+    neighbours: dict[str, list[str]] = {}
+    for rank in ranks.tolist():
+        # Take the first word from this rank on that only has letters, not digits or punctuation.
+        for i in range(rank, n_words):
+            if vectors.words[i].isalpha():
+                neighbours[vectors.words[i]] = nearest_words(vectors.words, vectors.data, i)
+                break
+    return neighbours
+
+
+def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
+    """Find the neighbours of a word: the words whose vectors have the largest cosine with its own.
+
+    words (Sequence[str]): All words.
+    vectors (Floats2d): The vectors of all words, of unit length. Shape: (words, dim)
+    index (int): The index of the word.
+    """
+    cosines = vectors @ vectors[index]
+    cosines[index] = -numpy.inf  # A word is not a neighbour of itself.
+    n_nearest = min(N_NEIGHBOURS, len(words) - 1)
+    nearest = numpy.argsort(-cosines, kind="stable")[:n_nearest]
+    return [words[i] for i in nearest]
