@@ -25,7 +25,7 @@ from spacy.util import load_config
 from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from spacy_costner.cli.tables import markdown_table
-from spacy_costner.workflows.fitting.linear_training import Fold
+from spacy_costner.workflows.fitting.folds import Fold
 from spacy_costner.workflows.noisy_labels.auditing import KINDS, cross_fit, rank
 
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS

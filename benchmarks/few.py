@@ -29,12 +29,8 @@ from thinc.api import Config
 from experiments import corpora
 from experiments.linear import SPEC
 from spacy_costner.workflows.config.initial_config import init
-from spacy_costner.workflows.fitting.linear_training import (
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
+from spacy_costner.workflows.corpora import find_corpora
+from spacy_costner.workflows.fitting.linear_training import load_linear, prepare, train_linear
 
 NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}
 SIZES = (100, 300, 1_000)

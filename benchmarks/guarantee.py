@@ -33,7 +33,8 @@ from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
 from spacy_costner.workflows.calibration.guarantees import MIN_THRESHOLD, score_spans
-from spacy_costner.workflows.evaluation.predictions import get_component, predict_dev
+from spacy_costner.workflows.components import get_component
+from spacy_costner.workflows.evaluation.predictions import predict_dev
 
 LIMITS = (0.01, 0.02, 0.05, 0.1)
 COLUMNS = ("miss", "over", "spans")

@@ -32,12 +32,8 @@ from thinc.api import Config
 from vectors import PASSES, examples
 
 from spacy_costner.workflows.config.initial_config import init
-from spacy_costner.workflows.fitting.linear_training import (
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
+from spacy_costner.workflows.corpora import find_corpora
+from spacy_costner.workflows.fitting.linear_training import load_linear, prepare, train_linear
 
 DOCS = ("sentences", "articles")
 WIDTHS = (0, 64)

@@ -31,7 +31,7 @@ from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
 from spacy_costner.readers import ReadOptions, as_spacy_applies, read_docs
 from spacy_costner.workflows.calibration.guarantees import MIN_THRESHOLD, score_spans
-from spacy_costner.workflows.evaluation.predictions import get_component
+from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.sampling.estimators import UNIFORM, draw_docs, drawing_probs
 from spacy_costner.workflows.sampling.expected_counts import expect_counts
 

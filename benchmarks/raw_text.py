@@ -51,12 +51,8 @@ from vectors import configure_ner, examples, train_ner
 
 from spacy_costner.training.word_vectors import learn_word_vectors
 from spacy_costner.workflows.config.initial_config import init
-from spacy_costner.workflows.fitting.linear_training import (
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
+from spacy_costner.workflows.corpora import find_corpora
+from spacy_costner.workflows.fitting.linear_training import load_linear, prepare, train_linear
 from spacy_costner.workflows.vectors import make_pipeline
 
 LANGS = {"spanish": "es", "genia": "en", "chunks": "en"}

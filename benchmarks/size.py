@@ -33,9 +33,9 @@ from spacy_costner.metrics.calibration import calibration_error
 from spacy_costner.readers import examples_to_measure
 from spacy_costner.workflows.calibration.temperature import predict_best
 from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.corpora import find_corpora
 from spacy_costner.workflows.evaluation.predictions import predict_dev
 from spacy_costner.workflows.fitting.fitting import Fitted, fit
-from spacy_costner.workflows.fitting.linear_training import find_corpora
 
 ONE_PASS = None
 TWO_PASSES = {"LOWER": 1}

@@ -61,12 +61,8 @@ from thinc.types import Floats2d
 from spacy_costner.features.clusters import cluster_vectors
 from spacy_costner.training.word_vectors import learn_word_vectors
 from spacy_costner.workflows.config.initial_config import init
-from spacy_costner.workflows.fitting.linear_training import (
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
+from spacy_costner.workflows.corpora import find_corpora
+from spacy_costner.workflows.fitting.linear_training import load_linear, prepare, train_linear
 
 CORPORA = {"spanish": "es", "genia": "en", "chunks": "en"}
 """The languages of the corpora."""

@@ -30,12 +30,8 @@ from thinc.api import Config
 from vectors import CORPORA, OWN_VECTORS, learn_vectors, make_pipeline, read_embeddings
 
 from spacy_costner.workflows.config.initial_config import init
-from spacy_costner.workflows.fitting.linear_training import (
-    find_corpora,
-    load_linear,
-    prepare,
-    train_linear,
-)
+from spacy_costner.workflows.corpora import find_corpora
+from spacy_costner.workflows.fitting.linear_training import load_linear, prepare, train_linear
 from spacy_costner.workflows.saved_strings import save_pipeline
 
 NAMES = ("spanish", "chunks")

@@ -21,8 +21,8 @@ from spacy_costner.export.model import make_web_model
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.workflows.components import find_components
 from spacy_costner.workflows.config.loading import load_pipeline
-from spacy_costner.workflows.evaluation.predictions import find_components
 
 PREDICT = Path(__file__).parent.parent / "tests" / "javascript" / "predict.mjs"
 FLOOR = 0.01

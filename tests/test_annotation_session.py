@@ -24,7 +24,7 @@ from spacy_costner.serve.session import (
 )
 from spacy_costner.serve.session_vectors import RAW_FILE, learn_session_vectors
 from spacy_costner.serve.store import AnnotationStore, is_drawn
-from spacy_costner.workflows.evaluation.predictions import run_before
+from spacy_costner.workflows.components import run_before
 
 from .support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
 

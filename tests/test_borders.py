@@ -20,7 +20,8 @@ from thinc.api import Adam
 
 from spacy_costner import chain
 from spacy_costner.annotation.borders import cut, find_borders
-from spacy_costner.annotation.settings import Annotation, sentence_starts
+from spacy_costner.annotation.sentence_starts import sentence_starts
+from spacy_costner.annotation.settings import Annotation
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import (
     Decoding,

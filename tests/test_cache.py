@@ -18,8 +18,9 @@ from thinc.api import Config
 
 from spacy_costner.ml import linear_part
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.workflows.corpora import find_corpora
 from spacy_costner.workflows.fitting.fitting import fit
-from spacy_costner.workflows.fitting.linear_training import find_corpora, load_linear, prepare
+from spacy_costner.workflows.fitting.linear_training import load_linear, prepare
 
 from .support.commands import run
 from .support.fitting import read_pieces

@@ -87,6 +87,20 @@ def test_no_circles_of_files() -> None:
     TopologicalSorter(imports).prepare()  # a CycleError where there is a circle
 
 
+def test_no_circles_of_rooms_of_workflows() -> None:
+    """The rooms are the folders of `workflows`, and its files that stand alone. Its `__init__`
+    only hands on names."""
+    imports: dict[str, set[str]] = {}
+    for path in (ROOT / "workflows").rglob("*.py"):
+        importing = path.relative_to(ROOT / "workflows").parts[0].removesuffix(".py")
+        if importing == "__init__":
+            continue
+        rooms = {name[1] for name in imported_names(path) if name[0] == "workflows"}
+        imports.setdefault(importing, set()).update(rooms - {importing})
+    assert len(imports) > 8
+    TopologicalSorter(imports).prepare()
+
+
 def commands() -> set[str]:
     """The modules of `cli/` that are a command: its `__init__` imports them."""
     text = (ROOT / "cli" / "__init__.py").read_text("utf8")

@@ -30,7 +30,7 @@ from spacy_costner.workflows.config.initial_config import (
     parse_losses,
     read_comments,
 )
-from spacy_costner.workflows.fitting.linear_training import FEW_SENTENCES
+from spacy_costner.workflows.corpora import FEW_SENTENCES
 
 from .support.commands import run
 from .support.config import declared

@@ -6,12 +6,12 @@ import pytest
 import spacy
 
 from spacy_costner.workflows.apply.annotating import annotate
+from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.config.initial_config import (
     TrainingCorpus,
     choose_groups,
     parse_losses,
 )
-from spacy_costner.workflows.evaluation.predictions import get_component
 from spacy_costner.workflows.fitting.comparison import read_seeds
 
 

@@ -23,8 +23,8 @@ from spacy.language import Language
 from spacy_costner.cli.page import ner_page, save_module
 from spacy_costner.export.bundling import MODULES, bundle, module_names
 from spacy_costner.export.model import make_web_model
-from spacy_costner.pages.formatting import source_hash
 from spacy_costner.pages.label_colours import label_colours
+from spacy_costner.pages.rendering import source_hash
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers import read_tasks
 

@@ -21,7 +21,7 @@ from spacy_costner.metrics import bootstrap_intervals
 from spacy_costner.ml import linear_part
 from spacy_costner.pages.formatting import cost_number, number, percent, probability
 from spacy_costner.workflows.calibration.tuning import tune, use_decoding
-from spacy_costner.workflows.evaluation.predictions import get_component
+from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.reports.explanation import TransitionWeights
 from spacy_costner.workflows.reports.reporting import (
     KINDS,

@@ -35,15 +35,13 @@ from spacy_costner.training.lbfgs import (
 )
 from spacy_costner.training.online import Trained
 from spacy_costner.types import Gold, Potentials, Progress
+from spacy_costner.workflows.config.trainable import can_be_fitted, components_to_fit
+from spacy_costner.workflows.corpora import FEW_SENTENCES, are_few
 from spacy_costner.workflows.fitting import linear_training as preparation
 from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.folds import hold_out
 from spacy_costner.workflows.fitting.linear_training import (
-    FEW_SENTENCES,
     annotate_predicted,
-    are_few,
-    can_be_fitted,
-    components_to_fit,
-    hold_out,
     load_linear,
     prepare,
     train_linear,

@@ -14,10 +14,10 @@ from spacy_costner.workflows.calibration.tuning import (
     TUNABLE,
     Point,
     choose_point,
-    parse_aim,
     tune,
     use_decoding,
 )
+from spacy_costner.workflows.config.aims import parse_aim
 
 from .support.pipelines import TEXTS, ents, examples, load
 

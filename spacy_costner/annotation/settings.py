@@ -8,17 +8,14 @@ Entities are in `doc.ents` or, if the component has a `spans_key`, in `doc.spans
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy
-from spacy.attrs import ORTH, SENT_START, SPACY
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Array1d, Ints1d
 
-from ..readers.inputs import WITHOUT_SENTENCES
-from ..readers.sentences import starts_at_same_characters
 from . import borders
 from .borders import Boundaries
 from .iob import INSIDE
+from .sentence_starts import WITHOUT_SENTENCES, sentence_starts
 from .spans import Labels, spans_as_entities
 from .tokens import TokenAttrs, read_presets
 
@@ -133,28 +130,3 @@ class Annotation:
                 is_border[begin:end] |= sentence_starts(eg)
             begin = end
         return is_border
-
-
-def sentence_starts(example: Example) -> Array1d:
-    """Find the tokens of the predicted doc of an example that begin a sentence, other than the
-    first token. If its sentences are not known, those of the reference count.
-
-    example (Example): The example.
-    RETURNS (Array1d): True for these tokens. Shape: (T,)
-    """
-    doc = example.predicted
-    reference = example.reference
-    # (`Doc.has_annotation` goes through the tokens in Python, and so does `Doc.text`.)
-    is_start = doc.to_array(SENT_START) == 1
-    is_known = bool(doc.to_array(SENT_START)[1:].any())
-    if not is_known and reference.to_array(SENT_START)[1:].any() and have_same_text(reference, doc):
-        is_start = starts_at_same_characters(reference, doc)
-    is_start[:1] = False
-    return is_start
-
-
-def have_same_text(doc: Doc, other: Doc) -> bool:
-    """Whether two docs have the same text."""
-    if numpy.array_equal(doc.to_array([ORTH, SPACY]), other.to_array([ORTH, SPACY])):
-        return True
-    return doc.text == other.text

@@ -12,7 +12,7 @@ from spacy.util import load_model_from_config
 from typer import Argument, Option
 
 from ..files.saving import check_file, save_file, save_text
-from ..pages.formatting import render
+from ..pages.rendering import render
 from ..pipeline.scorers import Entity, as_entity
 from ..readers import (
     ReadOptions,

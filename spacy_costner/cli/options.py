@@ -12,8 +12,8 @@ from typer import Argument, Option
 
 from ..progress import progress
 from ..readers import DEFAULTS, ReadOptions, examples_to_measure, make_reader
+from ..workflows.components import find_components
 from ..workflows.config.loading import load_pipeline
-from ..workflows.evaluation.predictions import find_components
 
 ModelArg = Annotated[str, Argument(help="Trained pipeline: a package or a folder")]
 

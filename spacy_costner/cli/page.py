@@ -17,11 +17,12 @@ from typer import Option
 from ..export.bundling import bundle, module_names, read_source
 from ..export.model import WebModel, make_web_model
 from ..files.saving import check_file, save_file, save_text
-from ..pages.formatting import number, render
+from ..pages.formatting import number
 from ..pages.label_colours import label_colours
+from ..pages.rendering import render
 from ..pipeline.promises import Promise
+from ..workflows.components import find_components
 from ..workflows.config.loading import load_pipeline
-from ..workflows.evaluation.predictions import find_components
 from ..workflows.reports.reporting import MISS_COSTS
 from .command_line import command
 from .options import CodeOption, ModelArg

@@ -15,7 +15,8 @@ from markupsafe import Markup
 from typer import Argument, Option
 
 from ..files.saving import check_file, save_text
-from ..pages.formatting import percent, render
+from ..pages.formatting import percent
+from ..pages.rendering import render
 from ..readers import ReadOptions
 from ..tags import OUTSIDE
 from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report

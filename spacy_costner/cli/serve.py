@@ -21,8 +21,8 @@ from ..readers.files import SURROGATE, encodable
 from ..serve.session import COMPONENT, AnnotationSession
 from ..serve.store import AnnotationStore
 from ..validation import require
+from ..workflows.components import get_component
 from ..workflows.config.loading import load_pipeline
-from ..workflows.evaluation.predictions import get_component
 from ..workflows.saved_strings import save_pipeline
 from .command_line import reads_corpora
 from .options import CodeOption, GpuOption

@@ -20,7 +20,7 @@ from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..workflows.apply.annotating import annotate_rows, describe_error, find_sources, load_pipeline
 from ..workflows.calibration.watching import Watched, has_file_tokens, watch
-from ..workflows.evaluation.predictions import get_component
+from ..workflows.components import get_component
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
 from .output import JsonOption, errors_shown, print_result

@@ -23,7 +23,7 @@ from ..pipeline.component import CostSensitiveNER
 from ..pipeline.promises import Promise
 from ..pipeline.reading import sets_sentence_starts
 from ..tags import Tags
-from ..workflows.evaluation.predictions import find_components
+from ..workflows.components import find_components
 from .features import (
     WHOLE_WORDS,
     describe_features,

@@ -1,10 +1,15 @@
 """Load Jinja templates: of the pages that commands write, and of the config that `init` writes."""
 
+import hashlib
+from base64 import b64encode
 from collections.abc import Callable
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from .formatting import cost_number, number, percent, probability
 
 
 @lru_cache
@@ -33,3 +38,25 @@ def get_template(
     for function in filters:
         environment.filters[function.__name__] = function
     return environment.get_template(name)
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template of this package as an HTML page.
+
+    template (str): The file name of the template.
+    **values (Any): The variables of the template. They are escaped, except those of type Markup.
+    RETURNS (str): The page.
+    """
+    filters = (number, percent, probability, cost_number, source_hash)
+    page_template = get_template(template, *filters, autoescape=True)
+    # By default Jinja's filter `tojson` sorts keys. Here they keep their order.
+    page_template.environment.policies["json.dumps_kwargs"] = {}
+    html = page_template.render(today=date.today().isoformat(), **values)
+    return f"{html.strip()}\n"
+
+
+def source_hash(text: str) -> str:
+    """The hash of a style sheet or script. The Content-Security-Policy of a page names it, so that
+    browsers use no other style sheet or script."""
+    digest = hashlib.sha256(text.encode("utf8")).digest()
+    return f"sha256-{b64encode(digest).decode()}"

@@ -24,6 +24,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus, Example
 
+from ..annotation.sentence_starts import WITHOUT_SENTENCES
 from ..annotation.spans import entities_as_spans
 from ..files.compression import inflate
 from ..validation import require
@@ -47,7 +48,7 @@ from .files import (
     shown,
 )
 from .gliner import is_gliner, read_gliner
-from .inputs import WITHOUT_SENTENCES, as_spacy_applies, as_spacy_evaluates
+from .inputs import as_spacy_applies, as_spacy_evaluates
 from .label_studio import is_label_studio, read_label_studio
 from .rasa import is_rasa, is_rasa_text, read_rasa, read_rasa_text
 from .schemes import TagCounts, TagScheme, find_scheme

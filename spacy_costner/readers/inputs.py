@@ -13,10 +13,6 @@ from spacy.tokens import Doc
 from .documents import with_metadata
 from .sentences import copy_without_annotation
 
-WITHOUT_SENTENCES = "spacy_costner.without_sentences"
-"""A key in `doc.user_data` of predicted docs. Training doesn't cut such a doc at the sentence
-starts of its annotation. The reader sets the key if its setting `sentences` is false."""
-
 
 def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     """Make the doc that a pipeline gets in `spacy evaluate`: the text of a doc, tokenized by the

@@ -8,15 +8,16 @@ words under the key "tokens", and its tags under one of `TAG_KEYS`.
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy
-from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, ORTH, SENT_START, SPACY, TAG
+from spacy.attrs import ENT_IOB, ENT_TYPE, ORTH, SENT_START, SPACY, TAG
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Ints1d
 
+from ..annotation.sentence_starts import starts_at_same_characters
 from .context import Context
 from .documents import with_metadata
 from .files import DATASET_INFO, SURROGATE, FilePlace, Values, shown
@@ -204,14 +205,6 @@ def copy_sentences(doc: Doc, other: Doc) -> None:
     is_start = starts_at_same_characters(doc, other)
     # `from_array` expects a table with a column for each attribute: here one. Shape: (T, 1)
     other.from_array([SENT_START], _sent_start_values(is_start).reshape(-1, 1))
-
-
-def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
-    """True for the tokens of `other` that begin at a character where a sentence of `doc` begins.
-    Both docs have the same text. Shape: (T,)"""
-    sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
-    chars_of_starts = first_chars[sent_start == 1]
-    return cast(Array1d, numpy.isin(other.to_array(IDX), chars_of_starts))
 
 
 def find_tag_key(record: Any) -> str | None:

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote_to_bytes
 
-from ..pages.formatting import render
 from ..pages.label_colours import label_colours
+from ..pages.rendering import render
 from ..readers.files import SHOWN, SURROGATE, shown
 from .label_studio import LabelStudioBackend
 from .session import (

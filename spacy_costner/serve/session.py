@@ -31,10 +31,12 @@ from ..metrics.shift import expected_prf
 from ..pipeline.annotations import Confidence, prob_of
 from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
 from ..readers.files import SURROGATE, shown
+from ..workflows.components import get_component, run_before
 from ..workflows.config.initial_config import init
-from ..workflows.evaluation.predictions import get_component, predict, run_before
+from ..workflows.corpora import find_corpora
+from ..workflows.evaluation.predictions import predict
 from ..workflows.fitting.fitting import save_trained
-from ..workflows.fitting.linear_training import find_corpora, load_linear, prepare, train_linear
+from ..workflows.fitting.linear_training import load_linear, prepare, train_linear
 from ..workflows.sampling.expected_counts import expect_counts
 from ..workflows.sampling.suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
 from ..workflows.vectors import DIR_VECTORS

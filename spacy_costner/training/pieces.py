@@ -30,7 +30,7 @@ from thinc.api import Model
 from thinc.types import Array2d, Floats1d, Ints1d, Ints2d
 
 from .. import chain
-from ..annotation.settings import sentence_starts
+from ..annotation.sentence_starts import sentence_starts
 from ..features import FeatureBatch, Features, StaticVectors
 from ..ml import find_features, linear_part
 from ..progress import progress

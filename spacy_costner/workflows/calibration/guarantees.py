@@ -33,7 +33,9 @@ from ...pipeline.reading import find_reading
 from ...progress import progress
 from ...ragged import ranges
 from ...tags import Entities
-from ..evaluation.predictions import DevPredictions, get_component, predict_dev, turn_on_confidence
+from ..components import get_component
+from ..corpora import corpus_path
+from ..evaluation.predictions import DevPredictions, predict_dev, turn_on_confidence
 from ..evaluation.recurrence import (
     KnownText,
     check_new,
@@ -42,7 +44,6 @@ from ..evaluation.recurrence import (
     units_of_docs,
 )
 from ..evaluation.valid_data import find_unknown_labels, is_fully_annotated
-from ..fitting.linear_training import corpus_path
 from ..sampling.drawing import (
     Drawing,
     check_annotated,

@@ -26,10 +26,10 @@ from ...pipeline.reading import find_reading
 from ...progress import phase
 from ...tags import Entities
 from ...types import map_scores
+from ..components import get_component
 from ..evaluation.predictions import (
     DevPredictions,
     evaluate_dev,
-    get_component,
     predict_dev,
     record_scores,
     turn_on_confidence,

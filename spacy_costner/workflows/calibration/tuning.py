@@ -8,7 +8,6 @@ entities, holds for one decoding only: it is dropped with another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy
@@ -24,13 +23,8 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.reading import find_reading
 from ...progress import phase
 from ...tags import Entities
-from ..evaluation.predictions import (
-    DevPredictions,
-    evaluate_dev,
-    get_component,
-    predict_dev,
-    record_scores,
-)
+from ..components import get_component
+from ..evaluation.predictions import DevPredictions, evaluate_dev, predict_dev, record_scores
 from ..evaluation.valid_data import find_faults
 
 
@@ -420,28 +414,6 @@ def points_with(
             f"got {required}"
         )
     return [point for point in points if getattr(point, score) >= required]
-
-
-def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str, Any]:
-    """Read an aim: what should be best.
-
-    text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.
-    *other_names (str): Other aims that are allowed.
-    option (str): The option with the text, for the error.
-    RETURNS (dict[str, Any]): The arguments of `tune`, such as {"precision": 0.9}. Empty for "f" and
-        for other aims.
-    RAISES (ValueError): If the text is none of these.
-    """
-    names = ["f", *other_names]
-    if text in names:
-        return {}
-    score, _, required = text.partition("=")
-    # If there is no number after "=", the text is refused below.
-    with suppress(ValueError):
-        if score in ("precision", "recall") and 0 < float(required) < 1:
-            return {score: float(required)}
-    expected = ", ".join(names)
-    raise ValueError(f"{option}: expected {expected}, precision=0.9 or recall=0.9, got {text!r}")
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:

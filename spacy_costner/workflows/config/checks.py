@@ -33,10 +33,11 @@ from ...readers import DEFAULTS, CorpusInfo, CorpusSummary, ReadOptions, with_in
 from ...readers.schemes import IO_WITHOUT_PREFIXES
 from ...tags import Tags
 from ...training.eval_frequency import Evaluations, count_evaluations
-from ..evaluation.predictions import get_component
+from ..components import get_component
+from ..corpora import corpus_path, find_corpora
 from ..evaluation.recurrence import KnownText, note_copies, note_known
-from ..fitting.linear_training import can_be_fitted, corpus_path, find_corpora
 from .loading import read_config, with_reading
+from .trainable import can_be_fitted
 from .unknown_settings import check_settings
 
 LEAST_COVERAGE = 0.5

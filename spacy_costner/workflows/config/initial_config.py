@@ -41,9 +41,9 @@ from ...readers import DEFAULTS, CorpusInfo, ReadOptions, read_docs
 from ...tags import OUTSIDE, Tags
 from ...training.lbfgs import MANY_LABELS
 from ...types import Loss
-from ..calibration.tuning import parse_aim
-from ..fitting.linear_training import FEW_SENTENCES, count_sentences
+from ..corpora import FEW_SENTENCES, count_sentences
 from ..vectors import DIR_VECTORS, learn_beside
+from .aims import parse_aim
 from .unknown_settings import check_settings
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]

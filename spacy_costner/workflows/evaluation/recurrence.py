@@ -26,7 +26,7 @@ from thinc.types import Ints1d
 from ...annotation.equal_texts import letters_and_digits, number_texts
 from ...pipeline.component import CostSensitiveNER
 from ...training.known_text import Recurring, passage_ids
-from ..fitting.linear_training import corpus_path
+from ..corpora import corpus_path
 
 MAX_KNOWN_SHARE = 0.02
 """A smaller share of known passages is never a fault. In GENIA and in CoNLL-2000 the share is below

@@ -34,10 +34,11 @@ from ...pipeline.scorers import DocCounts, count_docs, select_annotated
 from ...progress import phase
 from ...readers import DEFAULTS, ReadOptions, examples_to_measure, make_reader
 from ...training.eval_frequency import CALLBACK, Evaluations, read_evaluations
+from ..components import get_component
 from ..config.initial_config import make_loss, parse_losses
 from ..config.loading import open_config, with_reading
+from ..config.trainable import FACTORY, can_be_fitted
 from ..config.unknown_settings import check_overrides, check_settings
-from ..evaluation.predictions import get_component
 from ..evaluation.recurrence import KnownText, note_recurrence, units_of_docs
 from ..executors import (
     Ended,
@@ -51,7 +52,6 @@ from ..executors import (
     run_all,
 )
 from .fitting import train_pipeline
-from .linear_training import FACTORY, can_be_fitted
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 """If the base config has this scorer, variants are compared by the cost of the scorer."""

@@ -39,9 +39,12 @@ from ...readers import (
 )
 from ...training.online import INTERRUPTED, Trained
 from ..calibration.temperature import Calibration, calibrate_on
-from ..calibration.tuning import Tuning, check_parameter, parse_aim, tune_on
+from ..calibration.tuning import Tuning, check_parameter, tune_on
+from ..config.aims import parse_aim
 from ..config.initial_config import check_raw_option, check_vectors_option, init
 from ..config.loading import read_config, with_reading
+from ..config.trainable import LINEAR_MODEL, can_be_fitted, components_to_fit
+from ..corpora import Corpus, find_corpora
 from ..evaluation.predictions import (
     DevPredictions,
     evaluate_dev,
@@ -54,20 +57,8 @@ from ..evaluation.recurrence import note_copies
 from ..evaluation.valid_data import find_faults
 from ..saved_strings import save_pipeline
 from ..vectors import LearnedVectors, learn_beside
-from .linear_training import (
-    LINEAR_MODEL,
-    SEEN_BY_START,
-    Corpus,
-    LinearPipeline,
-    can_be_fitted,
-    components_to_fit,
-    find_corpora,
-    hold_out,
-    ignore_epoch,
-    load_linear,
-    prepare,
-    train_linear,
-)
+from .folds import SEEN_BY_START, hold_out
+from .linear_training import LinearPipeline, ignore_epoch, load_linear, prepare, train_linear
 
 DIR_MODEL = "model-best"
 """The folder of the pipeline, in the output folder. `spacy train` has the same one."""

@@ -1,85 +1,46 @@
-"""Train the linear model of a config: load the pipeline, initialize it, and train it on all docs,
-or once for each of several folds.
+"""Train the linear model of a config: load the pipeline, initialize it, and train it on all docs.
 
 A linear model is trained by updates, batch after batch, or on all docs at once if they are few.
-Folds are parts of the docs of about the same size. To hold out a fold means to train a model on all
-other docs and to predict the docs of the fold. If each fold is held out once, all docs are
-predicted by models that have not seen them.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
 from spacy.language import Language
-from spacy.pipeline import Sentencizer
 from spacy.schemas import ConfigSchemaTraining
-from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
 from spacy.util import (
-    dot_to_object,
     fix_random_seed,
-    get_lang_class,
-    load_config,
     load_model_from_config,
     minibatch,
     registry,
-    resolve_dot_names,
 )
 from spacy.vocab import Vocab
 from thinc.api import Config
-from thinc.types import Array1d, Ints1d
 
-from ...annotation.equal_texts import assign_folds, number_texts
-from ...ml import WithHiddenLayer, hidden_layer_of, is_linear, linear_part
+from ...ml import WithHiddenLayer, hidden_layer_of, linear_part
 from ...pipeline.component import CostSensitiveNER
 from ...progress import progress
-from ...readers.sentences import copy_without_annotation
 from ...training.eval_frequency import without_evaluation
 from ...training.hidden import are_few_words, train_hidden_layer
 from ...training.lbfgs import train_at_once
 from ...training.online import INTERRUPTED, OnEpoch, Trained, train
 from ...training.pieces import batch_pieces
-from ...training.raw_sentences import pipeline_folder
+from ..config.trainable import check_end, components_to_fit
 from ..config.unknown_settings import check_settings
-from ..evaluation.predictions import DevPredictions, predict_dev
-from ..executors import Failed, MakeExecutor, Run, import_once, run_all
-
-FACTORY = "cost_sensitive_ner"
-"""The factory of our component."""
-
-LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
-"""The architecture of linear models."""
-
-SEEN_BY_START = (
-    "expected null without a development corpus, whose docs are held out of the training corpus: "
-    "the model to start from may have seen them"
-)
-"""The message of an error: docs can't be held out if training starts from another model."""
-
-FEW_SENTENCES = 1000
-"""Docs with fewer sentences are few: the model is trained on all of them at once."""
+from ..corpora import Corpus, are_few
 
 MAX_WEIGHTS = 2 * 10**7
 """A model with more weights is not trained on all docs at once, as that takes about 150 bytes of
 memory for each weight."""
 
-SENTENCIZER = Sentencizer()
-"""Finds the sentences of docs without sentence starts, to count them."""
 
 BATCH_SIZE = 256
 """How many docs are annotated together, if the corpus isn't in memory."""
-
-Corpus = Callable[[Language], Iterable[Example]]
-"""A reader of a corpus, as the config has it: see `spacy_costner.read.v1`."""
-
-PrepareComponent = Callable[[CostSensitiveNER], object]
-"""Changes a component before it is initialized."""
 
 
 class LinearPipeline(NamedTuple):
@@ -109,152 +70,6 @@ def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
     ners = components_to_fit(nlp, training["frozen_components"])
     check_end(training)
     return LinearPipeline(nlp, ners[0], training)
-
-
-def check_end(training: Mapping[str, Any]) -> None:
-    """Check that training ends after some number of epochs or steps. spaCy's -1 epochs, for a
-    corpus that is a stream, are refused.
-
-    training (Mapping[str, Any]): The settings of the block [training].
-    RAISES (ValueError): If it doesn't end, or a limit is below 0.
-    """
-    limits = {name: training[name] for name in ("max_epochs", "max_steps")}
-    # In spaCy, 0 is no limit. So one of the two has to be above 0.
-    if max(limits.values()) <= 0 or min(limits.values()) < 0:
-        raise ValueError(
-            "training: expected max_epochs or max_steps of at least 1, and neither below 0, got "
-            f"{limits}"
-        )
-
-
-def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiveNER]:
-    """Find the components of a pipeline that `fit` trains. That is one component, or several that
-    have the same `spans_key`.
-
-    frozen (Iterable[str]): The names of components that are not trained.
-    RAISES (ValueError): If there is none, if other components would have to be trained, or if a
-        model is not linear.
-    """
-    trainable: list[str] = []
-    ners: list[CostSensitiveNER] = []
-    for name, pipe in nlp.pipeline:
-        # A component may be a function, which has no such attribute.
-        is_trainable = getattr(pipe, "is_trainable", False)
-        if name in frozen or not is_trainable:
-            continue
-        trainable.append(name)
-        if isinstance(pipe, CostSensitiveNER):
-            ners.append(pipe)
-    fit_together = are_fitted_together([ner.annotation.spans_key for ner in ners])
-    if len(ners) < len(trainable) or not fit_together:
-        raise ValueError(
-            f"nlp.pipeline: expected one component to train, of factory {FACTORY!r}, and others in "
-            f"training.frozen_components, got {trainable}"
-        )
-    for ner in ners:
-        if not is_linear(ner.model):
-            architecture = nlp.config["components"][ner.name]["model"].get("@architectures")
-            raise ValueError(
-                f"components.{ner.name}.model: expected {LINEAR_MODEL}, got {architecture}"
-            )
-    return ners
-
-
-def are_fitted_together(spans_keys: Sequence[str | None]) -> bool:
-    """Whether `fit` can train components with these `spans_key`s in one run: a single component, or
-    several components with the same key."""
-    if len(spans_keys) <= 1:
-        return len(spans_keys) == 1
-    return None not in spans_keys and len(set(spans_keys)) == 1
-
-
-def can_be_fitted(config: Config) -> bool:
-    """Whether `fit` can train the pipeline of a config: all models to train are linear and can be
-    fitted together, training has an end, and all settings are known. Only configs are read: no
-    pipeline is built."""
-    try:
-        check_settings(config)
-        complete = Config(Language.default_config).merge(config).interpolate()
-        check_end(complete["training"])
-        blocks = blocks_to_train(complete)
-    except ValueError:
-        return False
-    for block in blocks:
-        is_ours = block["factory"] == FACTORY
-        if not is_ours or block["model"]["@architectures"] != LINEAR_MODEL:
-            return False
-    return are_fitted_together([block.get("spans_key") for block in blocks])
-
-
-def blocks_to_train(config: Config) -> list[dict[str, Any]]:
-    """The blocks of the components that training changes: those that have a model and are neither
-    frozen nor disabled. Settings that are not in a block are added, with the defaults of its
-    factory."""
-    language = get_lang_class(config["nlp"]["lang"])
-    not_trained = {*config["nlp"]["disabled"], *config["training"]["frozen_components"]}
-    blocks: list[dict[str, Any]] = []
-    for name in config["nlp"]["pipeline"]:
-        if name in not_trained:
-            continue
-        block = component_block(config, name)
-        defaults = language.get_factory_meta(block["factory"]).default_config
-        block = {**(defaults or {}), **block}
-        if isinstance(block.get("model"), Mapping):
-            blocks.append(block)
-    return blocks
-
-
-def component_block(config: Config, name: str) -> dict[str, Any]:
-    """The block of a component in an interpolated config. If the component is taken from another
-    pipeline (`source`), it is the block in the config of that pipeline."""
-    block = config["components"][name]
-    if "source" not in block:
-        return block
-    components = read_pipeline_config(block["source"])["components"]
-    name_in_source = block.get("component", name)
-    return components[name_in_source]
-
-
-def read_pipeline_config(name: str) -> Config:
-    """Read the config of a trained pipeline, a package or a folder."""
-    return load_config(pipeline_folder(name) / "config.cfg", interpolate=True)
-
-
-def corpus_path(config: Config, setting: str) -> str | None:
-    """The path of a corpus in an interpolated config. None if it has no path.
-
-    setting (str): The setting of [training] that names it: "train_corpus" or "dev_corpus".
-    """
-    block = dot_to_object(config, config["training"][setting])
-    return block.get("path") if isinstance(block, dict) else None
-
-
-def lacks_path(config: Config, corpus_name: str) -> bool:
-    """Whether the path of a corpus is null, so that there is no such corpus. (A reader that has no
-    path, such as a function of yours, may find its docs elsewhere.)
-
-    config (Config): The config, interpolated.
-    corpus_name (str): The name of the corpus in the config, such as "corpora.dev".
-    """
-    block = dot_to_object(config, corpus_name)
-    return isinstance(block, dict) and "path" in block and block["path"] is None
-
-
-def find_corpora(nlp: Language) -> tuple[Corpus, Corpus | None]:
-    """Make the readers of the training corpus and of the development corpus in the config of a
-    pipeline. The second one is None if the path of the development corpus is null."""
-    config = nlp.config.interpolate()
-    train_name = config["training"]["train_corpus"]
-    dev_name = config["training"]["dev_corpus"]
-    if lacks_path(config, dev_name):
-        # `resolve_dot_names` makes all readers of a section, and none can be made for a path of
-        # null. So the block of this one is removed.
-        section, _, key = dev_name.partition(".")
-        del config[section][key]
-        (train_corpus,) = resolve_dot_names(config, [train_name])
-        return train_corpus, None
-    train_corpus, dev_corpus = resolve_dot_names(config, [train_name, dev_name])
-    return train_corpus, dev_corpus
 
 
 def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -> Iterable[Example]:
@@ -328,27 +143,6 @@ def annotate_predicted(
     for eg, doc in zip(examples, docs):
         eg.predicted = doc
     return examples
-
-
-def count_sentences(doc: Doc) -> int:
-    """Count the sentences of a doc. If the doc has no sentence starts, a sentence ends at
-    punctuation."""
-    if doc.has_annotation("SENT_START"):
-        return len(list(doc.sents))
-    # Whether each token of the only doc starts a sentence
-    (starts_sentence,) = SENTENCIZER.predict([doc])
-    return sum(starts_sentence)
-
-
-def are_few(docs: Iterable[Doc]) -> bool:
-    """Whether docs have fewer than `FEW_SENTENCES` sentences together. No more docs are read than
-    it takes to know that."""
-    n_sentences = 0
-    for doc in docs:
-        n_sentences += count_sentences(doc)
-        if n_sentences >= FEW_SENTENCES:
-            return False
-    return True
 
 
 def ignore_epoch(trained: Trained) -> None:
@@ -518,188 +312,3 @@ def can_train_at_once(ner: CostSensitiveNER) -> bool:
     if later_losses or first_loss.needs_start or not first_loss.is_smooth:
         return False
     return weights.rows.size <= MAX_WEIGHTS and not weights.rows.any()
-
-
-class Fold(NamedTuple):
-    """Docs that were held out, and the predictions for them of a model that was trained on the
-    others."""
-
-    docs: Ints1d  # the indices of the held-out docs among all docs. Shape: (D,)
-    dev: DevPredictions
-
-
-@dataclass(frozen=True)
-class FoldTraining:
-    """How the models of folds are trained. It is the same for all folds, and workers get it
-    pickled. `is_small` says whether all docs together are few: each model is trained as one on all
-    docs would be. See `hold_out` for the other fields."""
-
-    config: Config
-    labels: Sequence[str]
-    n_seeds: int
-    is_small: bool
-    keeps_starts: bool
-    prepare_component: PrepareComponent | None
-
-    def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train a model on the docs outside of a fold, and predict the docs of the fold.
-
-        examples (Sequence[Example]): All docs.
-        is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
-        RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
-        """
-        linear = load_linear(self.config)
-        nlp, ner, _ = linear
-        # Labels are added to the component, not to the config: there, `initialize` would take a
-        # label such as "${paths.train}" for a variable. The empty list in the config says that
-        # there are no others.
-        nlp.config["initialize"]["components"].setdefault(ner.name, {})["labels"] = []
-        for label in self.labels:
-            ner.add_label(label)
-        if self.prepare_component is not None:
-            self.prepare_component(ner)
-
-        training_examples = list(self.copies(nlp, compress(examples, ~is_held_out)))
-        prepared = prepare(linear, lambda nlp: training_examples)
-        trained = train_linear(linear, prepared, n_seeds=self.n_seeds, is_small=self.is_small)
-        if trained.reason == INTERRUPTED:
-            raise KeyboardInterrupt
-        held_out_examples = self.copies(nlp, compress(examples, is_held_out))
-        # The held-out docs are predicted as development docs are.
-        predictions = predict_dev(nlp, ner, held_out_examples)
-        return Fold(docs=numpy.flatnonzero(is_held_out), dev=predictions)
-
-    def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
-        """Make examples with the same annotation and with new predicted docs, which have the vocab
-        of the pipeline and only the tokens, the user data and, with `keeps_starts`, the sentence
-        starts of the old ones."""
-        for eg in examples:
-            doc = copy_without_annotation(eg.predicted, nlp.vocab, sentences=self.keeps_starts)
-            doc.user_data.update(eg.predicted.user_data)
-            yield Example(doc, eg.reference)
-
-
-def hold_out(
-    config: Config,
-    examples: Sequence[Example],
-    labels: Sequence[str],
-    *,
-    n_folds: int,
-    n_seeds: int = 1,
-    seed: int | None = None,
-    keeps_starts: bool = False,
-    prepare_component: PrepareComponent | None = None,
-    make_executor: MakeExecutor | None = None,
-    code_path: Path | None = None,
-    desc: str = "folds",
-) -> list[Fold]:
-    """Divide docs into folds, with equal texts in one fold. For each fold, train the linear model
-    of a config on all other docs, and predict the docs of the fold. Each model is trained as one on
-    all docs would be: see `train_linear`. Features, label memory (`features.memory`) and first pass
-    are made anew for each fold, so that they don't know its docs.
-
-    config (Config): The config.
-    examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data of
-        predicted docs are used.
-    labels (Sequence[str]): The labels of the component.
-    n_folds (int): Number of folds.
-    n_seeds (int): Number of trainings for each fold, whose weights are averaged.
-    seed (int | None): Random seed that assigns texts to folds: see `assign_folds`.
-    keeps_starts (bool): Whether models also see the sentence starts of predicted docs.
-    prepare_component (PrepareComponent | None): Is called with the component of each fold before it
-        is initialized. Workers must be able to import it.
-    make_executor (MakeExecutor | None): Makes an executor, which has a task for each fold (see
-        `run_all`). Its folds have no examples. None: folds are trained in this process, and have
-        their examples.
-    code_path (Path | None): Python file that workers import.
-    desc (str): The text beside the progress bar.
-    RETURNS (list[Fold]): The folds.
-    RAISES (ValueError): If the component of the config can't be fitted, there are too few folds or
-        texts (see `assign_folds`), no token of a fold is annotated, or a worker failed.
-    """
-    text_of_doc = number_texts(eg.reference for eg in examples)
-    fold_of_doc = assign_folds(text_of_doc, n_folds, seed)
-    training = FoldTraining(
-        config,
-        labels,
-        n_seeds=n_seeds,
-        is_small=are_few(eg.reference for eg in examples),
-        keeps_starts=keeps_starts,
-        prepare_component=prepare_component,
-    )
-    if make_executor is None:
-        fold_numbers = progress(range(n_folds), desc=desc, unit="fold")
-        return [training.fit(examples, fold_of_doc == fold) for fold in fold_numbers]
-
-    runs = make_fold_runs(training, examples, fold_of_doc, code_path)
-    fold_of_run: dict[str, Fold] = {}
-    ended_runs = run_all(runs, make_executor)
-    for run, ended in progress(ended_runs, desc=desc, unit="fold", total=n_folds):
-        if isinstance(ended, Failed):
-            raise ValueError(f"fold {run.name}: {ended.reason}")
-        fold_of_run[run.name] = ended.value
-    # Runs may end in another order than they were begun.
-    return [fold_of_run[run.name] for run in runs]
-
-
-def make_fold_runs(
-    training: FoldTraining,
-    examples: Sequence[Example],
-    fold_of_doc: Ints1d,
-    code_path: Path | None,
-) -> list[Run]:
-    """Make a run for each fold. Its worker gets all docs as bytes.
-
-    training (FoldTraining): How models are trained.
-    examples (Sequence[Example]): All docs.
-    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
-    code_path (Path | None): Python file that workers import.
-    """
-    predicted = pack_docs([eg.predicted for eg in examples])
-    reference = pack_docs([eg.reference for eg in examples])
-    runs: list[Run] = []
-    for fold in numpy.unique(fold_of_doc):
-        arguments = {
-            "training": training,
-            "predicted": predicted,
-            "reference": reference,
-            "is_held_out": fold_of_doc == fold,
-            "code_path": code_path,
-        }
-        runs.append(Run(str(fold), fit_in_worker, arguments))
-    return runs
-
-
-def pack_docs(docs: Iterable[Doc]) -> bytes:
-    """Turn docs into bytes, with their user data, for `fit_in_worker`."""
-    return DocBin(docs=docs, store_user_data=True).to_bytes()
-
-
-def fit_in_worker(
-    training: FoldTraining,
-    predicted: bytes,
-    reference: bytes,
-    is_held_out: Array1d,
-    code_path: Path | None,
-) -> Fold:
-    """Train and predict a fold in a worker: see `FoldTraining.fit`. The fold is returned without
-    examples, as `hold_out` has them.
-
-    training (FoldTraining): How the model is trained.
-    predicted, reference (bytes): The docs of all examples: see `pack_docs`.
-    is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
-    code_path (Path | None): Python file that is imported first.
-    """
-    import_once(code_path)
-    # A `DocBin` keeps no vocab. Docs get one of the pipeline that is trained, as its language says
-    # what the lower case or the shape of a word is.
-    vocab = load_model_from_config(training.config, auto_fill=True).vocab
-    predicted_docs = DocBin().from_bytes(predicted).get_docs(vocab)
-    reference_docs = DocBin().from_bytes(reference).get_docs(vocab)
-    examples: list[Example] = []
-    for predicted_doc, reference_doc in zip(predicted_docs, reference_docs):
-        examples.append(Example(predicted_doc, reference_doc))
-    fold = training.fit(examples, is_held_out)
-    # The predictions have two lists of examples: see `DevPredictions`.
-    dev_without_examples = fold.dev._replace(examples=[], originals=[])
-    return fold._replace(dev=dev_without_examples)

@@ -38,7 +38,7 @@ from ..calibration.temperature import fit_temperature, predict_best
 from ..evaluation.recurrence import note_copies
 from ..executors import MakeExecutor
 from ..fitting.comparison import component_name
-from ..fitting.linear_training import Fold, hold_out
+from ..fitting.folds import Fold, hold_out
 from ..reports.reporting import (
     BOTH,
     BOUNDARY,

@@ -44,19 +44,13 @@ from ...readers.files import shown
 from ...readers.sentences import copy_without_annotation
 from ...training import soft_targets
 from ...training.targets import WEIGHT
+from ..components import check_ents, find_components
 from ..config.loading import check_is_pipeline
-from ..evaluation.predictions import check_ents, find_components
+from ..config.trainable import FACTORY, can_be_fitted, component_block
+from ..corpora import Corpus, corpus_path, lacks_path
 from ..evaluation.recurrence import KnownText, note_recurrence
 from ..executors import fingerprint
 from ..fitting.fitting import train_pipeline
-from ..fitting.linear_training import (
-    FACTORY,
-    Corpus,
-    can_be_fitted,
-    component_block,
-    corpus_path,
-    lacks_path,
-)
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
 
 SPANS_KEY = "spacy_costner.answers"

@@ -20,7 +20,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...ragged import first_tokens, last_tokens
 from ...tags import Tags
 from ...types import Constraints, Potentials
-from ..evaluation.predictions import get_component, run_before
+from ..components import get_component, run_before
 
 HIDDEN = "hidden layer"
 """Stands for what the hidden layer adds to a score, in the list of the features of a token."""

@@ -46,7 +46,8 @@ from ...tags import OUTSIDE, Entities
 from ...types import Cost
 from ..calibration.guarantees import Observed, observe
 from ..calibration.tuning import TUNABLE, Point, decode_at_all, find_point
-from ..evaluation.predictions import DevPredictions, get_component, predict, predict_dev
+from ..components import get_component
+from ..evaluation.predictions import DevPredictions, predict, predict_dev
 from ..evaluation.recurrence import units_of_docs
 from ..evaluation.valid_data import find_faults
 from .explanation import TransitionWeights, transition_weights

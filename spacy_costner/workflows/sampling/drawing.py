@@ -20,7 +20,7 @@ from thinc.types import Floats1d
 from ...pipeline.component import CostSensitiveNER
 from ...readers import Task, doc_to_task
 from ...readers.files import digest, shown
-from ..evaluation.predictions import check_ents, get_component
+from ..components import check_ents, get_component
 from ..evaluation.recurrence import KnownText
 from ..evaluation.valid_data import is_fully_annotated
 from .estimators import UNIFORM, Sample, draw_docs, drawing_probs

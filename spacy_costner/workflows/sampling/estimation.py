@@ -21,7 +21,7 @@ from thinc.types import Floats2d, Ints1d
 
 from ...metrics import ratio
 from ...readers.files import shown
-from ..evaluation.predictions import get_component
+from ..components import get_component
 from ..evaluation.recurrence import KnownText, check_new, note_known
 from ..evaluation.valid_data import find_unknown_labels
 from .drawing import (

@@ -15,7 +15,8 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ...pipeline.annotations import Confidence, prob_of
 from ...readers import as_spacy_applies
-from ..evaluation.predictions import get_component, predict, run_before
+from ..components import get_component, run_before
+from ..evaluation.predictions import predict
 
 
 class ExpectedCounts(NamedTuple):

@@ -24,7 +24,8 @@ from ...decoding import Posterior
 from ...pipeline.annotations import Confidence, prob_of
 from ...pipeline.component import CostSensitiveNER
 from ...readers import Task, TaskSpan, doc_to_task
-from ..evaluation.predictions import check_ents, find_components, get_component, predict, run_before
+from ..components import check_ents, find_components, get_component, run_before
+from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
 
 MIN_SHARE = 0.02
