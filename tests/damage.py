@@ -6,8 +6,8 @@ Each damaged model is refused at load by a ValueError, or answers as before. Our
 damaged: `ner/cfg` and `ner/model`, which belong to one save, and the block `[components.ner]` of
 config.cfg, from the file or overridden at load. Not ours: the vocab, the tokenizer, meta.json, the
 rest of config.cfg, and other components, a shared tok2vec among them; and decoding, confidence,
-temperature and scorer, which are made to be changed without training. `tests/test_serialization.py`
-does the same with few cases.
+temperature and scorer, which are made to be changed without training.
+`pipeline/test_serialization.py` does the same with few cases.
 """
 
 import json

@@ -121,7 +121,7 @@ def test_page(page: Path, workplace: Path, tmp_path: Path, monkeypatch: pytest.M
     if page.stem in COMMANDS_FIRST:
         blocks.sort(key=lambda block: block.language == "python")
     for block in blocks:
-        # `test_doc_examples.py` runs the Python of pages with a small pipeline.
+        # `project/test_doc_examples.py` runs the Python of pages with a small pipeline.
         if page.stem not in WITH_SMALL_PIPELINE or block.language != "python":
             run_block(block, names)
 

@@ -2,7 +2,7 @@
 
 python -m tests.hostile_serve 20 500
 
-kills it 20 times and sends 500 requests. A few of each are a test: `test_hostile_serve.py`.
+kills it 20 times and sends 500 requests. A few of each are a test: `serve/test_hostile.py`.
 """
 
 import http.client

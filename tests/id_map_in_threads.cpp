@@ -1,5 +1,5 @@
 // The table of numbers as features/lookup.py shares it between threads, to be built with
-// -fsanitize=thread: test_threads.py. Writers take turns; they add rows to a table, which grows by
+// -fsanitize=thread: pipeline/test_threads.py. Writers take turns; they add rows to a table, which grows by
 // another taking its place, and then the numbers of the rows. Readers find numbers, then read rows.
 
 #include <atomic>

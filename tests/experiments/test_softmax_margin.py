@@ -1,0 +1,127 @@
+"""Gimpel & Smith (2010) again: steps and penalties by hand, settings, the whole of it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from numpy.testing import assert_allclose
+from spacy.training import Example
+
+from experiments import softmax_margin
+from experiments.corpora import as_examples, read_docs
+from experiments.runner import Runner, fill, size_of, template
+from experiments.softmax_margin import METHODS, Plan
+from experiments.training import run_stages
+
+from ..support.vocabs import blank_vocab
+
+SENTENCES = """\
+-DOCSTART- -X- O O
+
+Ana NNP I-NP I-PER
+Lee NNP I-NP I-PER
+Bo NNP I-NP B-PER
+sees VBZ I-VP O
+Rome NNP I-NP I-LOC
+
+Rome NNP I-NP I-LOC
+sleeps VBZ I-VP O
+"""
+
+FULL = softmax_margin.SPEC["full"]
+PLAN = Plan({}, FULL, n_train=4 * FULL["batch_size"])
+"""The plan for a corpus of four batches."""
+
+STEP = FULL["step"]
+"""The size of the steps of methods that have none of their own: 0.01."""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the three parts of a corpus, without ".train" and so on. All are `SENTENCES`."""
+    for part in ("train", "testa", "testb"):
+        (tmp_path / f"eng.{part}").write_text(SENTENCES)
+    for module in ("softmax_margin", "corpora"):
+        monkeypatch.setattr(f"experiments.{module}.ROOT", tmp_path)
+    return tmp_path / "eng"
+
+
+@pytest.fixture
+def examples(path: Path) -> list[Example]:
+    """The two sentences."""
+    return as_examples(read_docs(path.with_suffix(".train"), blank_vocab()))
+
+
+def weights(
+    examples: list[Example], name: str, c: Any = None, m: Any = None, start: Any = None
+) -> numpy.ndarray:
+    """The weights after an epoch of a method. The epoch is a single step, as the examples are fewer
+    than a batch.
+
+    c (Any): The regularisation, C. None: the method has none.
+    m (Any): The multiplier of the cost. None: the method has none.
+    start (Any): The weights before. None: they are 0.
+    """
+    stage = PLAN.stage(name, {"c": c, "m": m, "epochs": 1, "averaged": False}, 0)
+    first = None if start is None else [start]
+    return run_stages(examples, [stage], first, lambda ner, **facts: None)[0]
+
+
+def test_corpus_of_2003_is_read(examples: list[Example]) -> None:
+    """Its tags are IOB1: only an entity right after another one of its label begins with B, as Bo
+    does after Ana Lee. The parts of speech are in the second of four columns."""
+    assert [[(e.text, e.label_) for e in eg.reference.ents] for eg in examples] == [
+        [("Ana Lee", "PER"), ("Bo", "PER"), ("Rome", "LOC")],
+        [("Rome", "LOC")],
+    ]
+    assert [token.tag_ for token in examples[1].predicted] == ["NNP", "VBZ"]
+
+
+@pytest.mark.parametrize(
+    "name, c, m", [("perceptron_built_in", 1, None), ("mira_built_in", 1e-3, 5)]
+)
+def test_steps_are_whole(name: str, c: float, m: Any, examples: list[Example]) -> None:
+    """A weight moves by C times the difference of a feature's counts, which is a whole number. For
+    MIRA, C is the largest size of a step, and it is so small here that the step has this size.
+    The step of the perceptron has the size 1."""
+    whole_numbers = weights(examples[:1], name, c, m) / c
+    assert_allclose(whole_numbers, whole_numbers.round(), atol=1e-4)
+    assert whole_numbers.any()
+
+
+def test_m_multiplies_the_gradient_of_risk_but_not_its_penalty(examples: list[Example]) -> None:
+    """A step takes the weights w to (w - STEP * m * gradient) / (1 + STEP * penalty). The gradient
+    is known from a step with m = 1 and no penalty. It is tested by a step with m = 5 and C = 3."""
+    start = weights(examples, "crf", c=0.0)
+    after_plain_step = weights(examples, "risk", c=0.0, m=1, start=start)
+    gradient = (start - after_plain_step) / STEP
+    assert numpy.abs(gradient).max() > 0.01
+
+    after_step = weights(examples, "risk", c=3.0, m=5, start=start)
+
+    expected = (start - STEP * 5 * gradient) / (1 + STEP * PLAN.penalty(3.0))
+    assert_allclose(after_step, expected, atol=1e-5)
+
+
+def test_the_penalties_of_an_epoch_add_up_to_c() -> None:
+    """The objective has C ||w||^2 for an epoch. A step adds penalty / 2 ||w||^2, and an epoch has
+    four steps."""
+    assert 4 * PLAN.penalty(0.1) / 2 == pytest.approx(0.1)
+
+
+def test_the_experiment_tunes_and_tests_all_methods_and_fills_its_page(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax_margin, "CORPORA", {"tiny": path.name})
+    size = size_of(softmax_margin.SPEC, quick=True)
+
+    figures = softmax_margin.experiment(Runner(tmp_path / "runs"), size)
+
+    page = fill(template("softmax_margin"), {**size, **figures, "provenance": ""})
+    assert "tiny: 2 sentences" in page
+    assert list(figures["ours"]) == list(METHODS)
+    # A run is saved under its name: "tune", C, m and the method, or "test", seed and method.
+    runs = {file.stem for file in (tmp_path / "runs").iterdir()}
+    assert {f"test-0-{name}" for name in METHODS} < runs
+    assert {"tune-None-None-perceptron", "tune-0.01-1-mira_built_in"} < runs
