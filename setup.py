@@ -15,6 +15,8 @@ KERNELS = "spacy_costner/chain/cpp/"
 ON_WINDOWS = sys.platform == "win32"
 FLAGS = ["/std:c++17", "/O2"] if ON_WINDOWS else ["-std=c++17", "-O3", "-g0"]
 LINK_FLAGS = [] if ON_WINDOWS else ["-pthread"]
+# What Cython makes of chain/native.pyx only calls the kernels, so it needs no more optimization.
+FLAGS_OF_SOURCES = {} if ON_WINDOWS else {"spacy_costner/chain/native.cpp": ["-O1"]}
 if "SANITIZE" in os.environ:  # see `make sanitize`; one instruction set, which builds sooner
     LINK_FLAGS += ["-fsanitize=address,undefined"]
     FLAGS += [*LINK_FLAGS, "-fno-omit-frame-pointer", "-O1", "-g1", "-DON_X86=0"]
@@ -22,7 +24,7 @@ if "SANITIZE" in os.environ:  # see `make sanitize`; one instruction set, which 
 native = Extension(
     "spacy_costner.chain.native",
     sources=[
-        *(f"{KERNELS}{name}.cpp" for name in ("avx2", "baseline", "kernels")),
+        *(f"{KERNELS}{name}.cpp" for name in ("avx2", "baseline", "chain", "kernels")),
         "spacy_costner/chain/native.pyx",
     ],
     depends=[*glob(KERNELS + "*.hpp"), "spacy_costner/chain/native.pxd"],
@@ -54,8 +56,12 @@ class BuildExt(build_ext):
 
         def compile_sources(sources: list[str], **settings: Any) -> list[str]:
             """Compile the sources of an extension, and return the paths of the object files."""
-            paths_of_sources = pool.map(lambda path: compile_source([path], **settings), sources)
-            return list(chain.from_iterable(paths_of_sources))
+
+            def compile_one(path: str) -> list[str]:
+                flags = [*settings["extra_postargs"], *FLAGS_OF_SOURCES.get(path, ())]
+                return compile_source([path], **{**settings, "extra_postargs": flags})
+
+            return list(chain.from_iterable(pool.map(compile_one, sources)))
 
         self.compiler.compile = compile_sources
         self.parallel = len(self.extensions)

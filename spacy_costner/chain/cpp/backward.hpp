@@ -7,7 +7,7 @@ class ForwardMessages<Real>::Backward {
     Backward(const ForwardMessages& owner, const Matrix<Real>& transposed)
         : pairs(owner.by_source.size), owner_(owner), transposed_(transposed), width_(owner.width),
           beta_(owner.schedule.most_tokens_in_a_group(owner.chain.lengths) * width_),
-          ahead_(2 * ROWS * width_), row_(width_) {
+          ahead_(2 * ROWS * width_), products_(ROWS * width_), row_(width_) {
         std::fill(pairs + 0, pairs + owner.by_source.size, Real(0));
     }
 
@@ -88,7 +88,7 @@ class ForwardMessages<Real>::Backward {
                 step.beta[r] -= width_;
                 step.factor[r] = splat(owner_.factor(token));
             }
-            multiply<Sums>(transposed_, after, running, step);
+            multiply<Sums>(transposed_, after, running, products_, step);
         }
     }
 
@@ -136,5 +136,5 @@ class ForwardMessages<Real>::Backward {
     const Matrix<Real>& transposed_;
     const int width_;
     int64_t kept_[ROWS];
-    Buffer<Real> beta_, ahead_, row_;
+    Buffer<Real> beta_, ahead_, products_, row_;
 };

@@ -194,6 +194,7 @@ class Expectation final : public QueryBase<Real> {
     // Multiplies rows with a matrix, a few at once; finish(row, column, totals) takes the product of each.
     template <class Finish>
     void multiply_all(const Matrix<Real>& matrix, const Real* from, int64_t n_rows, Finish finish) const {
+        Buffer<Real> products(ROWS * width_);
         for (int64_t t = 0; t < n_rows; t += ROWS) {
             const int n = static_cast<int>(std::min<int64_t>(ROWS, n_rows - t));
             const Real* rows[ROWS];
@@ -201,7 +202,7 @@ class Expectation final : public QueryBase<Real> {
             const auto at_row = [&](int r, int column, Vec<Real> total) INLINE_LAMBDA {
                 finish(t + r, column, total);
             };
-            multiply<Sums>(matrix, rows, n, at_row);
+            multiply<Sums>(matrix, rows, n, products, at_row);
         }
     }
 

@@ -68,8 +68,7 @@ class ForwardMessages {
         for_groups([&](const Group& group, int) { forward(group); });
     }
 
-    template <class Work>
-    void for_groups(Work work) const {
+    void for_groups(FunctionRef<void(const Group&, int)> work) const {
         in_threads(schedule.groups(), n_threads, work);
     }
 
@@ -202,6 +201,7 @@ class ForwardMessages {
     // The recursion for a group. Sequences stand in order of length: `running` of them have token t + 1.
     void forward(const Group& whole) {
         ForwardStep step;
+        Buffer<Real> products(ROWS * width);
         LogProduct<Wide<Real>> factors[ROWS];
         int64_t tokens[ROWS], kept[ROWS];
         for (int r = 0; r < whole.size; r++) log_z[whole.sequences[r]] = exponentiate(whole.sequences[r]);
@@ -231,7 +231,7 @@ class ForwardMessages {
             }
             while (running > 0 && chain.lengths[group.sequences[running - 1]] <= t + 1) running--;
             if (running == 0) break;
-            multiply<Sums>(by_source, before, running, step);
+            multiply<Sums>(by_source, before, running, products, step);
         }
         for (int r = 0; r < group.size; r++) {
             const int64_t s = group.sequences[r];

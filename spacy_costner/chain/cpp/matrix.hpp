@@ -61,7 +61,7 @@ class Matrix {
     template <class Semiring>
     static Matrix pack(const Real* entries, int n_tags, Semiring) {
         Matrix matrix;
-        const int width = padded<Real>(n_tags), n_vectors = width / LANES<Real>;
+        const int width = matrix.width = padded<Real>(n_tags), n_vectors = width / LANES<Real>;
         const int n_panels = (n_vectors + MOST_VECTORS - 1) / MOST_VECTORS;
         matrix.entries = Buffer<Real>(static_cast<std::size_t>(n_tags) * width);
         matrix.sources.reserve(static_cast<std::size_t>(n_tags) * n_panels);
@@ -74,6 +74,7 @@ class Matrix {
     }
 
     static constexpr int MOST_VECTORS = std::is_same_v<Real, Extended> ? 64 : PANEL;
+    int width = 0;             // of a row: whole vectors
     std::size_t size = 0;      // the number of entries of all panels
     Buffer<Real> entries;      // panel after panel
     std::vector<int> sources;  // panel after panel
@@ -129,68 +130,75 @@ INLINE void multiply_panel(const Real* const* rows, const int* sources, int n_so
         }
 }
 
-// One panel, with all results handed to `finish`.
-template <class Semiring, class Real, int N_ROWS, int N_VECTORS, class Finish>
-INLINE void multiply_rows(const Matrix<Real>& matrix, const Panel<Real>& panel,
-                          const Real* const* rows, Finish& finish) {
+// The products of N_ROWS rows with one panel, stored in its columns of the rows of products. The numbers of rows and of
+// vectors are constants of the compiler, so that totals stay in registers.
+template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL>
+INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& panel, const Real* const* rows,
+                              Real* products) {
+    if constexpr (N_VECTORS > 1)
+        if (panel.n_vectors < N_VECTORS)
+            return multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, products);
     Vec<Real> totals[N_ROWS][N_VECTORS];
     multiply_panel<Semiring>(rows, matrix.sources.data() + panel.first_source, panel.n_sources,
                              matrix.entries + panel.offset, totals);
+    const int width = matrix.width;
+    products += panel.column;
     for (int r = 0; r < N_ROWS; r++)
-        for (int v = 0; v < N_VECTORS; v++)
-            finish(r, panel.column + v * LANES<Real>, totals[r][v]);
+        for (int v = 0; v < N_VECTORS; v++) store(products + r * width + v * LANES<Real>, totals[r][v]);
 }
 
-// The same, with the width of the panel as a constant of the compiler, so that results stay in registers.
-template <class Semiring, class Real, int N_ROWS, int N_VECTORS = PANEL, class Finish>
-INLINE void multiply_by_width(const Matrix<Real>& matrix, const Panel<Real>& panel,
-                              const Real* const* rows, Finish& finish) {
-    if (panel.n_vectors == N_VECTORS)
-        multiply_rows<Semiring, Real, N_ROWS, N_VECTORS>(matrix, panel, rows, finish);
-    else if constexpr (N_VECTORS > 1)
-        multiply_by_width<Semiring, Real, N_ROWS, N_VECTORS - 1>(matrix, panel, rows, finish);
+// The products of rows, 1 to ROWS, with a matrix: (n_rows, width).
+template <class Semiring, class Real, int N_ROWS = ROWS>
+void multiply_rows(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Real* products) {
+    if (n_rows == N_ROWS)
+        for (const Panel<Real>& panel : matrix.panels)
+            multiply_by_width<Semiring, Real, N_ROWS>(matrix, panel, rows, products);
+    else if constexpr (N_ROWS > 1)
+        multiply_rows<Semiring, Real, N_ROWS - 1>(matrix, rows, n_rows, products);
 }
 
 // What the mantissa of an Extended is multiplied by if its exponent grows by -d: 2^(256 d), for
 // d <= 0. Below 2^-512 it counts for nothing.
 INLINE double step_down(double d) { return d == 0 ? 1.0 : d == -1 ? 0x1p-256 : d == -2 ? 0x1p-512 : 0.0; }
 
-// Of extended numbers many totals of a row at once: first their exponents, then their mantissas.
-template <class Finish>
-void multiply_extended(const Matrix<Extended>& matrix, const Extended* row, int r, Finish& finish) {
-    constexpr int MOST = std::decay_t<decltype(matrix)>::MOST_VECTORS;
-    for (const Panel<Extended>& panel : matrix.panels) {
-        const int* sources = matrix.sources.data() + panel.first_source;
-        const int n = panel.n_vectors;
-        double sum[MOST], exponent[MOST];
-        std::fill_n(sum, n, 0.0);
-        std::fill_n(exponent, n, -INFINITY);
-        const Extended* entries = matrix.entries + panel.offset;
-        for (int k = 0; k < panel.n_sources; k++, entries += n)
-            for (int j = 0; j < n; j++)
-                exponent[j] = std::max(exponent[j], row[sources[k]].exponent + entries[j].exponent);
-        entries = matrix.entries + panel.offset;
-        for (int k = 0; k < panel.n_sources; k++, entries += n) {
-            const Extended x = row[sources[k]];
-            for (int j = 0; j < n; j++)
-                sum[j] += x.mantissa * entries[j].mantissa * step_down(x.exponent + entries[j].exponent - exponent[j]);
+// The products of extended numbers, many of a row at once: first their exponents, then their mantissas.
+template <class Semiring>
+void multiply_rows(const Matrix<Extended>& matrix, const Extended* const* rows, int n_rows, Extended* products) {
+    constexpr int MOST = Matrix<Extended>::MOST_VECTORS;
+    for (int r = 0; r < n_rows; r++)
+        for (const Panel<Extended>& panel : matrix.panels) {
+            const Extended* row = rows[r];
+            const int* sources = matrix.sources.data() + panel.first_source;
+            const int n = panel.n_vectors;
+            double sum[MOST], exponent[MOST];
+            std::fill_n(sum, n, 0.0);
+            std::fill_n(exponent, n, -INFINITY);
+            const Extended* entries = matrix.entries + panel.offset;
+            for (int k = 0; k < panel.n_sources; k++, entries += n)
+                for (int j = 0; j < n; j++)
+                    exponent[j] = std::max(exponent[j], row[sources[k]].exponent + entries[j].exponent);
+            entries = matrix.entries + panel.offset;
+            for (int k = 0; k < panel.n_sources; k++, entries += n) {
+                const Extended x = row[sources[k]];
+                for (int j = 0; j < n; j++)
+                    sum[j] += x.mantissa * entries[j].mantissa *
+                              step_down(x.exponent + entries[j].exponent - exponent[j]);
+            }
+            for (int j = 0; j < n; j++) products[r * matrix.width + panel.column + j] = settled(sum[j], exponent[j]);
         }
-        for (int j = 0; j < n; j++) finish(r, panel.column + j, settled(sum[j], exponent[j]));
-    }
 }
 
-// Multiply n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, totals) takes
-// the results a vector at a time.
-template <class Semiring, class Real, int N_ROWS = ROWS, class Finish>
-void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Finish& finish) {
-    if constexpr (std::is_same_v<Real, Extended>) {
-        for (int r = 0; r < n_rows; r++) multiply_extended(matrix, rows[r], r, finish);
-    } else if (n_rows == N_ROWS) {
-        for (const Panel<Real>& panel : matrix.panels)
-            multiply_by_width<Semiring, Real, N_ROWS>(matrix, panel, rows, finish);
-    } else if constexpr (N_ROWS > 1) {
-        multiply<Semiring, Real, N_ROWS - 1>(matrix, rows, n_rows, finish);
-    }
+// Multiplies n_rows rows of messages, 1 to ROWS, with a matrix; finish(row, column, products) takes the products a
+// vector at a time. Before, they are stored in `products`, (ROWS, width). If they stayed in registers, the kernels would
+// be compiled again for each `finish`, which would take half of the time of compilation.
+template <class Semiring, class Real, class Finish>
+INLINE void multiply(const Matrix<Real>& matrix, const Real* const* rows, int n_rows, Buffer<Real>& products,
+                     Finish& finish) {
+    multiply_rows<Semiring>(matrix, rows, n_rows, static_cast<Real*>(products));
+    const int width = matrix.width;
+    const Real* row = products;
+    for (int r = 0; r < n_rows; r++, row += width)
+        for (int k = 0; k < width; k += LANES<Real>) finish(r, k, load(row + k));
 }
 
 // sums[r] += sum over t of before[t][sources[r]] * ahead[t], both with `width` entries a row.

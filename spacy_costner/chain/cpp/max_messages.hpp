@@ -123,6 +123,7 @@ class MaxMessages final : public Messages {
     // `running` of them have token t.
     void backward(const Group& group) {
         BackwardStep step;
+        Buffer<double> products(ROWS * width_);
         int64_t last[ROWS] = {};
         const double* after[ROWS];
         for (int r = 0; r < group.size; r++) {
@@ -144,7 +145,7 @@ class MaxMessages final : public Messages {
                 step.gamma[r] -= width_;
                 step.ahead[r] -= width_;
             }
-            multiply<Maxima>(by_target_, after, running, step);
+            multiply<Maxima>(by_target_, after, running, products, step);
         }
     }
 

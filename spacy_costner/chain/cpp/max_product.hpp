@@ -79,8 +79,7 @@ class MaxProduct {
     };
 
     // Calls work(group, delta, scratch) with room for the rows of each sequence and for ROWS more.
-    template <class Work>
-    void for_groups(Work work) const {
+    void for_groups(FunctionRef<void(const Group&, double* const*, double*)> work) const {
         const int64_t n_tokens = schedule_.most_tokens_in_a_group(chain_.lengths);
         std::vector<Buffer<double>> memory;
         for (int i = 0; i < n_threads_; i++) memory.emplace_back((ROWS + n_tokens) * width_);
@@ -113,6 +112,7 @@ class MaxProduct {
     // stand in order of length: `running` of them have token t.
     template <class AnyStep, class Prepare>
     void forward(const Group& group, double* const* delta, AnyStep& step, Prepare prepare) const {
+        Buffer<double> products(ROWS * width_);
         for (int r = 0; r < group.size; r++) {
             step.delta[r] = delta[r];
             rows_.fetch_sequence(chain_, group.sequences[r], delta[r]);
@@ -128,7 +128,7 @@ class MaxProduct {
                 step.delta[r] += width_;
                 prepare(r, t);
             }
-            multiply<Maxima>(by_source_, before, running, step);
+            multiply<Maxima>(by_source_, before, running, products, step);
         }
     }
 

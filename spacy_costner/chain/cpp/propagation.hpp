@@ -30,7 +30,7 @@ class Propagation {
     explicit Propagation(const ForwardBackward<Real>& owner)
         : pairs(owner.forward.by_source.size), owner_(owner), width_(owner.width),
           room_(owner.forward.schedule.most_tokens_in_a_group(owner.chain.lengths) * width_),
-          memory_(3 * room_), left_(memory_), right_(left_ + room_), weights_(right_ + room_) {
+          memory_(3 * room_), products_(ROWS * width_), left_(memory_), right_(left_ + room_), weights_(right_ + room_) {
         std::fill(pairs + 0, pairs + owner.forward.by_source.size, Real(0));
     }
 
@@ -82,7 +82,7 @@ class Propagation {
                 step.weights[r] -= width_;
                 step.factor[r] = factor_into(r, t - 1);
             }
-            multiply<Sums>(owner_.transposed(), after, running, step);
+            multiply<Sums>(owner_.transposed(), after, running, products_, step);
             for (int r = 0; r < running && t % BALANCED == 0; r++) balance_left(r, t - 1);
         }
     }
@@ -113,7 +113,7 @@ class Propagation {
                 step.right[r] += width_;
                 step.factor[r] = splat(owner_.factor(tokens[r] + t));
             }
-            multiply<Sums>(owner_.forward.by_source, before, running, step);
+            multiply<Sums>(owner_.forward.by_source, before, running, products_, step);
             for (int r = 0; r < running && balanced && t % BALANCED == 0; r++) balance_right(r, t);
         }
     }
@@ -246,7 +246,7 @@ class Propagation {
     const ForwardBackward<Real>& owner_;
     const int width_;
     const int64_t room_;
-    Buffer<Real> memory_;
+    Buffer<Real> memory_, products_;
     Real *const left_, *const right_, *const weights_;
     Group group_ = {};
     int64_t kept_[ROWS], offset_[ROWS];

@@ -51,8 +51,7 @@ class QueryBase : public Query {
                         const Floats& /*d_emissions*/, const Floats& /*d_transitions*/) const {}
 
     // Calls work(s) for each sequence that doesn't underflow; in threads if it may be.
-    template <class Work>
-    void for_sequences(Work work) const {
+    void for_sequences(FunctionRef<void(int64_t)> work) const {
         owner_.forward.for_groups([&](const Group& group, int) {
             for (int r = 0; r < group.size; r++)
                 if (!underflow[group.sequences[r]]) work(group.sequences[r]);
@@ -130,7 +129,8 @@ class QueryBase : public Query {
         owner_.forward.for_groups([&](const Group& group, int thread) {
             Propagation<Real>& propagation = propagations[thread];
             const Group& computed = propagation.take(group, underflow);  // those that don't underflow
-            const auto for_queries = [&](auto work) {
+            using Work = FunctionRef<void(const QueryBase&, const double*, Real*)>;
+            const auto for_queries = [&](Work work) {
                 for (std::size_t i = 0; i < queries.size(); i++)
                     work(to_base(queries[i]), d_values[i], static_cast<Real*>(counts[i][thread]));
             };
