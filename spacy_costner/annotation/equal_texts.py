@@ -16,6 +16,10 @@ NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
 """Matches characters that are neither letters nor digits."""
 
 
+NO_TEXT = get_string_id("")
+"""The hash of a text without letters and digits: see `text_id`."""
+
+
 def letters_and_digits(text: str) -> str:
     """The letters and digits of a text, in lower case."""
     return NOT_IN_TEXT_ID.sub("", text.lower())

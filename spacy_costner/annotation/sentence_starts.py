@@ -42,5 +42,8 @@ def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
     """True for the tokens of `other` that begin at a character where a sentence of `doc` begins.
     Both docs have the same text. Shape: (T,)"""
     sent_start, first_chars = doc.to_array([SENT_START, IDX]).T
-    chars_of_starts = first_chars[sent_start == 1]
-    return cast(Array1d, numpy.isin(other.to_array(IDX), chars_of_starts))
+    is_start = sent_start == 1
+    first_chars_of_other = other.to_array(IDX)
+    if numpy.array_equal(first_chars, first_chars_of_other):
+        return cast(Array1d, is_start)  # Most docs have the same tokens.
+    return cast(Array1d, numpy.isin(first_chars_of_other, first_chars[is_start]))

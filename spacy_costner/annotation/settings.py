@@ -5,7 +5,7 @@ Entities are in `doc.ents` or, if the component has a `spans_key`, in `doc.spans
 *preset* entity is one that a doc has before the component runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from spacy.tokens import Doc
@@ -54,6 +54,12 @@ class Annotation:
             raise ValueError(
                 f"{self.component}: own_labels: expected null or some labels, got none"
             )
+
+    def has_other_labels(self, doc: Doc, labels: Collection[str]) -> bool:
+        """Whether any span of an annotated doc that may become an entity (see `as_entities`) has a
+        label other than these."""
+        spans = doc.ents if self.spans_key is None else doc.spans.get(self.spans_key, ())
+        return any(span.label_ not in labels for span in spans)
 
     def as_entities(self, eg: Example, labels: Labels = None) -> Example:
         """Make an example whose reference has the annotation of the component in `doc.ents`. If the

@@ -42,7 +42,7 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
         "transformer": Option(show_default="as `spacy init config`"),
         "raw_paths": Option("--raw", exists=True, show_default=False),
     },
-    without=("reading", "info", "force", "command"),
+    without=("reading", "kept", "force", "command"),
 )
 @reads_corpora
 @errors_shown(language_setting=LANGUAGE_OPTION)

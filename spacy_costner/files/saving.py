@@ -31,6 +31,10 @@ LONGEST_NAME = 200
 """Names of at most so many bytes leave room for what is added to them: most systems have names of
 at most 255 bytes."""
 
+LEFTOVER = re.compile(r"(?P<hidden_name>\..+)\.[0-9a-f]{8}\.(saving|old)", re.DOTALL)
+"""Matches the hidden names of files and folders that are being saved, or replaced. What precedes
+the random digits belongs to the path: see `_hidden_name`."""
+
 Write = Callable[[Path], object]
 """A function that writes to a new file or folder, which it gets the path of."""
 
@@ -110,19 +114,21 @@ def replace_folder(new_folder: Path, path: Path) -> None:
     _publish(new_folder, path)
 
 
-def save_file(path: str | Path, write: Write) -> None:
+def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None:
     """Save a file as a whole: under the path is either the old file, or the complete new one.
 
     path (str | Path): The path.
     write (Write): Writes the file. It gets the path of an empty file; of a terminal or a pipe, the
         path itself.
+    is_clear (bool): Whether the caller has called `clear`, for this path and others of its folder.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         # A terminal or a pipe can't be replaced: it is written to directly.
         write(target)
         return
-    clear(target)
+    if not is_clear:
+        clear(target)
     with _beside(target, Path.touch) as new_file:
         write(new_file)
         if target.exists():
@@ -132,28 +138,37 @@ def save_file(path: str | Path, write: Write) -> None:
     _sync(target.parent)
 
 
-def clear(path: str | Path) -> None:
+def clear(*paths: str | Path) -> None:
     """Clean up after processes that were killed while they saved to a path. If there is nothing
     under the path, the old folder is put back. Other hidden files and folders that these processes
-    have left beside the path are removed. What a running process still uses stays."""
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        return
-    # The hidden names that `_beside` and `_publish` make. There may be thousands of other names in
-    # the folder, and their beginnings are compared sooner than the pattern.
-    hidden_name = _hidden_name(target)
-    pattern = re.compile(rf"{re.escape(hidden_name)}\.[0-9a-f]{{8}}\.(saving|old)")
-    for name in os.listdir(target.parent):
-        if not (name.startswith(hidden_name) and pattern.fullmatch(name)):
-            continue
-        leftover = target.with_name(name)
-        with locked(leftover) as is_ours:
-            # If the system has no locks (None), nobody knows whether a process still uses it. An
-            # old folder is then put back, but nothing is removed.
-            if is_ours is not False and leftover.suffix == ".old" and not target.exists():
-                leftover.rename(target)
-            elif is_ours:
-                _remove(leftover)
+    have left beside the path are removed. What a running process still uses stays.
+
+    *paths (str | Path): The paths. The names in a folder, of which there may be thousands, are
+        listed once for all paths in it.
+    """
+    # For each folder, its paths by the beginnings of the hidden names that `_beside` and `_publish`
+    # make.
+    targets_of_folder: dict[Path, dict[str, Path]] = {}
+    for path in paths:
+        target = Path(os.path.realpath(path))
+        targets_of_folder.setdefault(target.parent, {})[_hidden_name(target)] = target
+
+    for folder, targets in targets_of_folder.items():
+        for name in os.listdir(folder) if folder.is_dir() else ():
+            leftover = LEFTOVER.fullmatch(name)
+            if leftover is not None and leftover["hidden_name"] in targets:
+                _clear_leftover(folder / name, targets[leftover["hidden_name"]])
+
+
+def _clear_leftover(leftover: Path, target: Path) -> None:
+    """Put back or remove a hidden file or folder that a process has left beside a path."""
+    with locked(leftover) as is_ours:
+        # If the system has no locks (None), nobody knows whether a process still uses it. An old
+        # folder is then put back, but nothing is removed.
+        if is_ours is not False and leftover.suffix == ".old" and not target.exists():
+            leftover.rename(target)
+        elif is_ours:
+            _remove(leftover)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.raw_sentences import read_raw_sentences
-from ..training.soft_targets import labels_of
+from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, no_scores
 from .annotations import (
@@ -608,12 +608,16 @@ class CostSensitiveNER(TrainablePipe):
         """
         if self.objective.labels_are_given:
             return
+        known_labels = {*self.labels, *self._refused_labels}
         labels: set[str] = set()
         for eg in examples:
-            labels.update(labels_of(self.annotation.as_entities(eg, None).reference))
+            labels |= labels_of_teacher(eg.reference)
+            # Making entities of spans takes time, and most batches have no new label.
+            if self.annotation.has_other_labels(eg.reference, known_labels):
+                labels |= labels_of(self.annotation.as_entities(eg, None).reference)
         # Labels with "!" are refused where the annotation is read, with the doc that has one.
-        new_labels = {label for label in labels - {*self.labels} if not label.startswith(NEGATED)}
-        for label in sorted(new_labels - self._refused_labels):
+        new_labels = {label for label in labels - known_labels if not label.startswith(NEGATED)}
+        for label in sorted(new_labels):
             try:
                 self.add_label(label)
             except ValueError as error:

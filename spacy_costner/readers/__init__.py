@@ -32,7 +32,14 @@ How a new format is added is in docs/develop.md.
 
 from .columns import write_columns
 from .context import DEFAULTS, Context, CorpusInfo, CorpusSummary, ReadOptions
-from .corpus import examples_to_measure, make_copies, make_reader, read_docs, with_info
+from .corpus import (
+    KeptDocs,
+    examples_to_measure,
+    make_copies,
+    make_reader,
+    read_docs,
+    with_info,
+)
 from .files import CorpusError, corpus_files
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_without_annotation
@@ -57,6 +64,7 @@ __all__ = [
     "CorpusError",
     "CorpusInfo",
     "CorpusSummary",
+    "KeptDocs",
     "ReadOptions",
     "Task",
     "TaskSpan",

@@ -362,6 +362,45 @@ def _read_tasks(records: Values) -> Iterator[AnnotatedTask]:
         yield AnnotatedTask(place, text_key, task)
 
 
+class KeptDocs:
+    """The docs of a corpus that two users need one after another, so that it is read only once. The
+    first one, such as `init`, must not change them: the second one, a reader of examples, takes
+    them as if it had read them.
+
+    in_memory (bool): Whether docs are kept in memory. Otherwise only what was reported is kept.
+    nlp (Language | None): The pipeline that the docs were read with. None: there are none.
+    info (CorpusInfo): What readers reported of them.
+    predicted (Predicted): The docs that the tokenizer made of their texts.
+    """
+
+    def __init__(self, *, in_memory: bool = True) -> None:
+        self.in_memory = in_memory
+        self.nlp: Language | None = None
+        self.info = CorpusInfo()
+        self.predicted: Predicted = Predicted()
+        self._docs: list[Doc] = []
+        self._source: tuple[Path, dict[str, Any]] | None = None
+
+    def read(self, nlp: Language, path: Path, options: ReadOptions) -> Iterable[Doc]:
+        """Read a corpus, and keep its docs. For the arguments see `read_docs`."""
+        docs = read_docs(nlp, path, options, self.info, self.predicted)
+        if not self.in_memory:
+            return docs
+        self.nlp = nlp
+        self._source = path, options.settings()
+        self._docs = list(docs)
+        return self._docs
+
+    def take(self, nlp: Language, path: Path, options: ReadOptions) -> list[Doc] | None:
+        """Take the docs, which are no longer kept then. None: they were taken before, are of
+        another corpus or another vocab, or were read with other options."""
+        docs, source = self._docs, self._source
+        self._docs, self._source = [], None
+        has_vocab = self.nlp is not None and self.nlp.vocab is nlp.vocab
+        is_same = has_vocab and source == (path, options.settings())
+        return docs if is_same else None
+
+
 class AnyCorpus(Corpus):
     """Iterate over examples of a corpus of any format: see `make_reader`.
 
@@ -369,6 +408,7 @@ class AnyCorpus(Corpus):
     predicted (Predicted): The docs that the tokenizer has made, until an example takes them.
     info (CorpusInfo | None): What is read and the problems are added to it, after it was cleared.
         None: problems become warnings.
+    kept (KeptDocs | None): The docs, if they were read before: see `with_info`.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
     """
@@ -378,6 +418,7 @@ class AnyCorpus(Corpus):
         self.options = options
         self.predicted: Predicted = Predicted()
         self.info: CorpusInfo | None = None
+        self.kept: KeptDocs | None = None
         self.file_tokens = False
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
@@ -386,11 +427,7 @@ class AnyCorpus(Corpus):
         nlp (Language): The pipeline.
         YIELDS (Example): What the augmenter makes of the examples: see `make_reader`.
         """
-        if self.info is not None:
-            self.info.clear()  # of an earlier reading
-        docs = read_docs(nlp, self.path, self.options, self.info, self.predicted)
-        if self.limit >= 1:
-            docs = islice(docs, self.limit)
+        docs = self._read_docs(nlp)
 
         # spaCy's methods call `_make_example` for each doc, or for each sentence.
         if self.gold_preproc:
@@ -404,6 +441,18 @@ class AnyCorpus(Corpus):
                 if augmented is not eg:
                     self._restore_tokens(eg, augmented)
                 yield augmented
+
+    def _read_docs(self, nlp: Language) -> Iterable[Doc]:
+        """Read the annotated docs, or take those that were read before."""
+        if self.kept is not None:
+            docs = self.kept.take(nlp, self.path, self.options)
+            # With a limit fewer docs are read, and reported.
+            if docs is not None and self.limit < 1:
+                return docs
+        if self.info is not None:
+            self.info.clear()  # of an earlier reading
+        docs_of_files = read_docs(nlp, self.path, self.options, self.info, self.predicted)
+        return islice(docs_of_files, self.limit) if self.limit >= 1 else docs_of_files
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
         """Restore what an augmented example has lost. spaCy's augmenters tokenize its text again
@@ -477,19 +526,27 @@ def examples_to_measure(
 
 
 def with_info(
-    corpus: Callable[[Language], Iterable[Example]], spans_key: str | None = None
+    corpus: Callable[[Language], Iterable[Example]],
+    spans_key: str | None = None,
+    kept: KeptDocs | None = None,
 ) -> tuple[Callable[[Language], Iterable[Example]], CorpusInfo]:
     """Let a reader of examples report what it reads.
 
     corpus (Callable): The reader: our own, or another one, such as spaCy's.
     spans_key (str | None): The key of `doc.spans` whose spans count as entities, if the reader
         isn't our own. None: those of `doc.ents` count.
+    kept (KeptDocs | None): Docs that were read before. Our own reader takes them if they are those
+        that it would read, and their report.
     RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and what it reports. With
         every reading the report begins anew.
     """
     info = CorpusInfo()
     if isinstance(corpus, AnyCorpus):
         corpus = copy(corpus)  # training may use the reader, too
+        if kept is not None:
+            corpus.kept = kept
+            corpus.predicted = kept.predicted
+            info = kept.info
         corpus.info = info
         return corpus, info
 

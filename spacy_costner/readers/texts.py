@@ -180,6 +180,7 @@ class Part(NamedTuple):
     first (int): The number of its first line in the file, from 1, or of its first row, from 0.
     digest (str): A digest of its lines and of `first` or, if this is no file of lines, of the whole
         file. It changes if these have changed. `read_rows` checks it only for files of lines.
+    n_bytes (int): The size of its lines or, if this is no file of lines, of the whole file.
     """
 
     path: Path
@@ -187,6 +188,7 @@ class Part(NamedTuple):
     stop: int
     first: int
     digest: str
+    n_bytes: int
 
 
 class TextRow(NamedTuple):
@@ -235,12 +237,12 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Pa
         content = path.read_bytes()
         if content.removeprefix(BOM).strip():
             # The number 0 tells the digest of the file from that of its lines.
-            yield Part(path, start=0, stop=0, first=0, digest=digest(content, 0))
+            yield Part(path, 0, 0, first=0, digest=digest(content, 0), n_bytes=len(content))
     elif path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
         # The file is read as a whole, so the range is not used.
-        yield Part(path, start=0, stop=0, first=0, digest=digest(path))
+        yield Part(path, 0, 0, first=0, digest=digest(path), n_bytes=path.stat().st_size)
     elif path.suffix == ".parquet":
         yield from _divide_parquet(path, n_rows)
     else:
@@ -258,7 +260,7 @@ def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
             stop = start + len(content)
             # The line number is part of the digest. So the digest changes, too, if a line is added
             # to the file before this part: the ids of its texts have changed.
-            yield Part(path, start, stop, first=number, digest=digest(content, number))
+            yield Part(path, start, stop, number, digest(content, number), n_bytes=len(content))
             start = stop
             number += len(lines)
 
@@ -267,11 +269,12 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
     """Divide a file into parts of whole row groups: as many as together have `n_rows` rows or
     more."""
     digest_of_file = digest(path)
+    n_bytes = path.stat().st_size
     try:
         metadata = require_pyarrow().read_metadata(path)
     except (ValueError, OSError):
         # `read_rows` raises the error when it reads this part, so other files can still be read.
-        yield Part(path, start=0, stop=0, first=0, digest=digest_of_file)
+        yield Part(path, 0, 0, first=0, digest=digest_of_file, n_bytes=n_bytes)
         return
 
     start = 0  # in row groups
@@ -281,7 +284,8 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
         n_rows_of_part += metadata.row_group(i).num_rows
         stop = i + 1
         if n_rows_of_part >= n_rows or stop == metadata.num_row_groups:
-            yield Part(path, start, stop, first_row, digest=digest(digest_of_file, start, stop))
+            digest_of_part = digest(digest_of_file, start, stop)
+            yield Part(path, start, stop, first_row, digest_of_part, n_bytes)
             start = stop
             first_row += n_rows_of_part
             n_rows_of_part = 0

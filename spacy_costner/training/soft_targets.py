@@ -181,10 +181,13 @@ def mean(saved: Sequence[Saved]) -> Saved:
 def labels_of(doc: Doc) -> set[str]:
     """Return the labels that a model has to have to learn from a training doc: those of its
     entities and, if it is taught, all labels of its teacher."""
-    labels = {ent.label_ for ent in doc.ents}
+    return {ent.label_ for ent in doc.ents} | labels_of_teacher(doc)
+
+
+def labels_of_teacher(doc: Doc) -> set[str]:
+    """The labels of the teacher of a training doc. Empty: it isn't taught."""
     saved: Saved = doc.user_data.get(SOFT_TARGETS_KEY, {})
-    labels.update(saved.get("labels", ()))
-    return labels
+    return set(saved.get("labels", ()))
 
 
 def is_taught(example: Example) -> bool:

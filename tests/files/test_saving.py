@@ -16,6 +16,7 @@ import pytest
 from spacy_costner.files.saving import (
     check_file,
     check_folder,
+    clear,
     locked,
     save_file,
     save_folder,
@@ -156,6 +157,24 @@ def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: Disk
 
     assert path.read_text() == "newer"
     assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_a_folder_is_listed_once_for_all_paths_that_are_cleared(
+    tmp_path: Path, disk: DiskAccesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three files were left half-written. Those of the paths that are named are removed."""
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        with suppress(Killed), disk.killed_after(5):
+            save_file(path, lambda temporary: temporary.write_text("new"))
+    assert len(os.listdir(tmp_path)) == 3
+    listed = Mock(side_effect=os.listdir)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", listed)
+        clear(*paths[:2])
+    assert listed.call_count == 1
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".c.")
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, call: str) -> Mock:

@@ -1,7 +1,9 @@
 """Training of the linear model, by L-BFGS and online: objective, optimum, steps, pipelines."""
 
+import json
 import random
 import shutil
+from collections.abc import Iterator
 from itertools import count
 from math import ceil
 from pathlib import Path
@@ -21,6 +23,8 @@ from thinc.api import Adam
 from spacy_costner.chain import constrain, log_partition
 from spacy_costner.features import Features
 from spacy_costner.ml import linear_part
+from spacy_costner.readers import Context, KeptDocs, ReadOptions
+from spacy_costner.readers.corpus import read_file
 from spacy_costner.sparse import sum_rows
 from spacy_costner.training import online
 from spacy_costner.training.lbfgs import (
@@ -595,6 +599,95 @@ def test_fit_reads_each_corpus_once(
 
     assert paths == [experiment.test_path, dev_path]
     assert fitted.outcomes["ner"].reason == ("trained" if n_few == 0 else AT_ONCE)
+
+
+def save_texts(path: Path, n_texts: int) -> Path:
+    """Save texts with spans, some of which begin within a token of the tokenizer."""
+    with path.open("w", encoding="utf8") as file:
+        for number in range(n_texts):
+            text = f"Kim {number} met anti-Bo in Oslo."
+            starts_and_labels = [(text.index("Bo"), 2, "PER"), (text.index("Oslo"), 4, "LOC")]
+            spans = []
+            for start, length, label in starts_and_labels:
+                spans.append({"start": start, "end": start + length, "label": label})
+            file.write(json.dumps({"text": text, "spans": spans}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_readings", "n_docs"),
+    [
+        ({}, 1, 12),
+        ({"reading": ReadOptions(sentences=False)}, 1, 12),
+        ({"overrides": {"nlp.batch_size": 9}}, 2, 12),
+        ({"overrides": {"corpora.train.limit": 10}}, 2, 10),
+        ({"overrides": {"corpora.train.text_key": "text"}}, 2, 12),
+    ],
+    ids=["no settings", "reading", "nlp", "limit", "options of the reader"],
+)
+def test_fit_takes_the_docs_that_init_has_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    n_readings: int,
+    n_docs: int,
+) -> None:
+    """They are read again if a setting may change what is read."""
+    train_path = save_texts(tmp_path / "train.jsonl", 12)
+    dev_path = save_texts(tmp_path / "dev.jsonl", 4)
+    read_paths: list[Path] = []
+
+    def read_and_record(path: Path, context: Context) -> Iterator[Doc]:
+        read_paths.append(path)
+        return read_file(path, context)
+
+    monkeypatch.setattr("spacy_costner.readers.corpus.read_file", read_and_record)
+    fitted = fit(
+        None, tmp_path / "out", lang="xx", train_path=train_path, dev_path=dev_path, **settings
+    )
+
+    assert read_paths.count(train_path) == n_readings
+    assert read_paths.count(dev_path) == 1
+    assert fitted.corpora["train"].docs == n_docs
+    assert fitted.corpora["train"].entities == 2 * n_docs
+
+
+def test_docs_that_were_read_once_give_the_weights_of_docs_that_were_read_twice(
+    tmp_path: Path,
+) -> None:
+    """The default of a setting of [nlp], given as an override, lets the docs be read twice."""
+    train_path = save_texts(tmp_path / "train.jsonl", 12)
+    weights_of_fits = []
+    for name, overrides in (("once", {}), ("twice", {"nlp.batch_size": 1000})):
+        fitted = fit(None, tmp_path / name, lang="xx", train_path=train_path, overrides=overrides)
+        weights_of_fits.append((tmp_path / name / "model-best" / "ner" / "model").read_bytes())
+        assert fitted.corpora["train"].docs == 12
+    assert weights_of_fits[0] == weights_of_fits[1]
+
+
+def test_kept_docs_are_taken_once_and_by_the_same_reader(tmp_path: Path) -> None:
+    nlp = spacy.blank("xx")
+    path = save_texts(tmp_path / "train.jsonl", 3)
+    options = ReadOptions(sentences=False)
+    others = {
+        "vocab": (spacy.blank("xx"), path, options),
+        "path": (nlp, tmp_path / "other.jsonl", options),
+        "options": (nlp, path, ReadOptions()),
+    }
+    for other in others.values():
+        kept = KeptDocs()
+        kept.read(nlp, path, options)
+        assert kept.take(*other) is None
+        assert kept.take(nlp, path, options) is None  # they are no longer kept
+    kept = KeptDocs()
+    docs = kept.read(nlp, path, options)
+    assert kept.take(nlp, path, options) is docs
+    assert kept.take(nlp, path, options) is None
+
+    not_kept = KeptDocs(in_memory=False)
+    assert len([*not_kept.read(nlp, path, options)]) == 3
+    assert not_kept.info.n_docs == 3
+    assert not_kept.take(nlp, path, options) is None
 
 
 @pytest.mark.usefixtures("online")

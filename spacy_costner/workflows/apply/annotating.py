@@ -3,7 +3,8 @@
 A part is some lines or rows of an input file. It has an output file of its own. As soon as that is
 complete, the part gets an entry in the manifest, a file in the output folder. An entry has a *key*,
 the fingerprint of the model, the settings and the input. A later run keeps the parts whose keys
-would be the same now, and annotates the others. Workers annotate several parts at a time.
+would be the same now, and annotates the others. Workers annotate several parts at a time. A worker
+annotates small parts in groups, so that a batch has enough docs.
 
 A component may also *measure* each doc, to test whether docs are still like its calibration docs:
 the test for a *shift*, see `metrics.shift`. The measures of a part are in its entry, so that parts
@@ -12,14 +13,16 @@ that are kept can be tested, too.
 
 import gc
 import json
+import math
 import re
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib.metadata import version
-from math import isnan
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
@@ -48,13 +51,27 @@ from ...readers.texts import (
     require_pyarrow,
 )
 from ..config import loading
-from ..executors import Done, MakeExecutor, Run, local_processes, run_all
+from ..executors import (
+    Done,
+    Failed,
+    MakeExecutor,
+    Run,
+    describe_failure,
+    local_processes,
+    run_all,
+)
 
 MANIFEST = "manifest.jsonl"
 """The name of the manifest, in the output folder."""
 
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: the name of its input, and the number of the part."""
+
+BYTES_OF_GROUP = 1 << 16
+"""Parts of fewer bytes are annotated together, in groups of at most so many."""
+
+MIN_GROUPS = 16
+"""The least number of groups, if there are as many parts."""
 
 Answer = tuple[TextRow, Doc | Exception]
 """A row of an input with what the pipeline made of it: the annotated doc, or the error."""
@@ -252,9 +269,15 @@ def annotate(
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier_entries.values()))
 
         begin = perf_counter()
-        unfinished = {file: planned[file] for file in planned if file not in finished_entries}
+        # The last digits of scores depend on which docs are annotated together. So that a run that
+        # goes on writes what it would have written at once, groups are made of all parts.
+        groups: list[dict[str, PlannedPart]] = []
+        for group in group_parts(planned):
+            unfinished = {file: group[file] for file in group if file not in finished_entries}
+            if unfinished:
+                groups.append(unfinished)
         executor = make_executor or local_processes(jobs)
-        written_entries, errors = annotate_parts(unfinished, part_settings, executor)
+        written_entries, errors = annotate_parts(groups, part_settings, executor)
         seconds = perf_counter() - begin
 
     entry_of_file = {**finished_entries, **written_entries}
@@ -350,14 +373,15 @@ def plan_parts(
 
 
 def annotate_parts(
-    planned: Mapping[str, PlannedPart],
+    groups: Sequence[dict[str, PlannedPart]],
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
 ) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Annotate parts, each by a worker. As soon as a part is done, its entry is added to the
-    manifest.
+    """Annotate parts by workers. As soon as a part is done, its entry is added to the manifest; for
+    small parts, as soon as those are done that are annotated together.
 
-    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
+    groups (Sequence[dict[str, PlannedPart]]): The parts by the names of their output files, in
+        groups that are annotated together: see `group_parts`.
     part_settings (PartSettings): How they are annotated.
     make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
     RETURNS (tuple[dict[str, Entry], dict[str, str]]): The entries of the parts that were written,
@@ -366,37 +390,83 @@ def annotate_parts(
     RAISES (ValueError): If a part fails and `on_error` is "raise".
     """
     folder = part_settings.folder
-    runs: list[Run] = []
-    for file, (part, key) in planned.items():
-        arguments = {"file": file, "key": key, "part": part, "part_settings": part_settings}
-        runs.append(Run(file, annotate_part, arguments))
-
     begin = perf_counter()
     n_failed = 0  # the number of docs that failed so far
     n_tokens = 0
     written_entries: dict[str, Entry] = {}
     errors: dict[str, str] = {}
-    bar = progress(desc="annotate", unit="part", total=len(runs))
+    bar = progress(desc="annotate", unit="part", total=sum(map(len, groups)))
     with bar, (folder / MANIFEST).open("a", encoding="utf8") as manifest:
-        for run, ended in run_all(runs, make_executor):
-            if isinstance(ended, Done):
-                entry: Entry = ended.value
-                written_entries[entry.file] = entry
+        for file, ended in run_groups(groups, part_settings, make_executor):
+            if isinstance(ended, Entry):
+                written_entries[file] = ended
                 # Flush it, so that the next command finds it if this one is killed.
-                manifest.write(entry.to_line())
+                manifest.write(ended.to_line())
                 manifest.flush()
-                n_failed += entry.failed
-                n_tokens += entry.tokens
+                n_failed += ended.failed
+                n_tokens += ended.tokens
             elif part_settings.on_error == "raise":
-                raise ValueError(f"annotate: {run.name}: {ended.reason}")
+                raise ValueError(f"annotate: {file}: {ended.reason}")
             else:
-                errors[run.name] = ended.reason
+                errors[file] = ended.reason
                 # A worker that was killed may have left a half-written file beside the output.
-                clear(folder / run.name)
+                clear(folder / file)
             speed = n_tokens / (perf_counter() - begin)
             bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
             bar.update()
     return written_entries, errors
+
+
+def group_parts(planned: Mapping[str, PlannedPart]) -> list[dict[str, PlannedPart]]:
+    """Divide parts into groups that are annotated together. Parts of `BYTES_OF_GROUP` or more are
+    alone. There are at least `MIN_GROUPS` groups, if there are so many parts, so that all workers
+    have some, and a run that is killed has written some.
+
+    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
+    RETURNS (list[dict[str, PlannedPart]]): The groups, in the same order.
+    """
+    n_bytes = sum(part.n_bytes for part, _ in planned.values())
+    bytes_of_group = min(BYTES_OF_GROUP, n_bytes / MIN_GROUPS)
+    groups: list[dict[str, PlannedPart]] = []
+    n_bytes_so_far = math.inf  # of the last group: the first part begins one
+    for file, planned_part in planned.items():
+        n_bytes_so_far += planned_part.part.n_bytes
+        if n_bytes_so_far > bytes_of_group:
+            groups.append({})
+            n_bytes_so_far = planned_part.part.n_bytes
+        groups[-1][file] = planned_part
+    return groups
+
+
+def run_groups(
+    groups: Iterable[dict[str, PlannedPart]],
+    part_settings: PartSettings,
+    make_executor: MakeExecutor | None,
+) -> Iterator[tuple[str, Entry | Failed]]:
+    """Annotate groups of parts, each by a worker. If workers die with a group, its parts are
+    annotated one by one, so that only the part on which they die fails.
+
+    groups (Iterable[dict[str, PlannedPart]]): The groups: see `group_parts`.
+    part_settings (PartSettings): How parts are annotated.
+    make_executor (MakeExecutor | None): See `annotate_parts`.
+    YIELDS (tuple[str, Entry | Failed]): The output file of each part, and its entry or its error.
+    """
+    runs: list[Run] = []
+    for group in groups:
+        arguments = {"planned": group, "part_settings": part_settings}
+        runs.append(Run(", ".join(group), annotate_group, arguments))
+    lone_parts: list[dict[str, PlannedPart]] = []
+    for run, ended in run_all(runs, make_executor):
+        group = run.settings["planned"]
+        if isinstance(ended, Done):
+            yield from ended.value
+        elif len(group) > 1:
+            lone_parts += [{file: planned_part} for file, planned_part in group.items()]
+        else:
+            (file,) = group
+            yield file, ended
+    if lone_parts:
+        yield from run_groups(lone_parts, part_settings, make_executor)
 
 
 def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str, Path]:
@@ -600,23 +670,137 @@ def add_part(total: PartMeasures, measures: PartMeasures) -> None:
             sums[i] += count
 
 
-def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) -> Entry:
-    """Annotate a part of an input, and write its output file. This is what a worker does.
+class AnswersOfParts:
+    """Annotates the rows of parts. Parts are small, or alone: a batch has rows of several parts.
 
-    file (str): The output file, relative to the folder.
-    key (str): The fingerprint that the entry gets.
-    part (Part): The part.
-    part_settings (PartSettings): How the part is annotated and written.
-    RETURNS (Entry): The entry for the manifest.
-    RAISES (ValueError): If the part can't be read, if the worker sees another model, input or
-        folder than the command, or if a doc fails and `on_error` is "raise".
+    nlp (Language): The pipeline.
+    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
+    read (Callable[[Language, Part], Iterable[TextRow]]): Reads the rows of a part.
+    """
+
+    def __init__(
+        self,
+        nlp: Language,
+        planned: Mapping[str, PlannedPart],
+        read: Callable[[Language, Part], Iterable[TextRow]],
+    ) -> None:
+        self._nlp = nlp
+        self._read = read
+        self._parts = [part for part, _ in planned.values()]
+        self._number_of_file = {file: number for number, file in enumerate(planned)}
+        self._rows = self._read_rows()
+        # The answers that nobody has taken yet, each with the number of its part
+        self._waiting: deque[tuple[int, Answer]] = deque()
+        self._messages: list[dict[str, None]] = [{} for _ in planned]  # the keys are ordered sets
+        self._errors: dict[int, Exception] = {}  # of the parts that couldn't be read
+
+    def of_part(self, file: str) -> Iterator[Answer]:
+        """Annotate the rows of a part. The parts have to be taken in order.
+
+        file (str): The output file of the part.
+        YIELDS (Answer): The rows, each with its doc or its error.
+        RAISES (Exception): After the last row: if the part can't be read to its end.
+        """
+        number = self._number_of_file[file]
+        waiting = self._waiting
+        while True:
+            while waiting and waiting[0][0] <= number:
+                number_of_answer, answer = waiting.popleft()
+                # An earlier part may have left some, as it couldn't be written.
+                if number_of_answer == number:
+                    yield answer
+            # What is waiting now belongs to later parts.
+            if waiting or not self._annotate_batch():
+                break
+        if number in self._errors:
+            raise self._errors[number]
+
+    def messages_of(self, file: str) -> list[str]:
+        """The warnings of the batches that have rows of a part, each once, in order. Some may be of
+        other parts in the same batch."""
+        return list(self._messages[self._number_of_file[file]])
+
+    def _annotate_batch(self) -> bool:
+        """Annotate the next batch. Returns False if there are no rows left."""
+        with warnings.catch_warnings(record=True) as caught:
+            batch = list(islice(self._rows, self._nlp.batch_size))
+            answers = annotate_batch(self._nlp, [row for _, row in batch])
+        messages = dict.fromkeys(str(warning.message) for warning in caught)
+        for number in dict.fromkeys(number for number, _ in batch):
+            self._messages[number].update(messages)
+        for (number, row), answer in zip(batch, answers):
+            self._waiting.append((number, (row, answer)))
+        return bool(batch)
+
+    def _read_rows(self) -> Iterator[tuple[int, TextRow]]:
+        """Read the rows of all parts, each with the number of its part. A part that can't be read
+        ends early."""
+        for number, part in enumerate(self._parts):
+            try:
+                for row in self._read(self._nlp, part):
+                    yield number, row
+            except Exception as error:
+                self._errors[number] = error
+
+
+def annotate_group(
+    planned: Mapping[str, PlannedPart], part_settings: PartSettings
+) -> list[tuple[str, Entry | Failed]]:
+    """Annotate the parts of a group together, and write the output file of each. This is what a
+    worker does.
+
+    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
+    part_settings (PartSettings): How the parts are annotated and written.
+    RETURNS (list[tuple[str, Entry | Failed]]): The output file of each part, and its entry for the
+        manifest or its error. A part fails if it can't be read or written, if the worker sees
+        another model, input or folder than the command or, with `on_error = "raise"`, if one of its
+        docs fails. Then the parts after it are missing.
     """
     folder = part_settings.folder
-    # The command has written the manifest before. Without it this is another folder.
-    if not (folder / MANIFEST).is_file():
-        message = "expected the output folder of the command, got none on this worker"
-        raise ValueError(f"{folder}: {message}")
-    nlp = part_settings.load()
+    try:
+        # The command has written the manifest before. Without it this is another folder.
+        if not (folder / MANIFEST).is_file():
+            message = "expected the output folder of the command, got none on this worker"
+            raise ValueError(f"{folder}: {message}")
+        nlp = part_settings.load()
+        clear(*[folder / file for file in planned])
+    except Exception as error:
+        return [(file, describe_failure(error)) for file in planned]
+
+    ended_parts: list[tuple[str, Entry | Failed]] = []
+    with collecting_new_objects_only():
+        answers = AnswersOfParts(nlp, planned, part_settings.read)
+        for file, planned_part in planned.items():
+            try:
+                entry = write_part(file, planned_part, answers, nlp, part_settings)
+            except Exception as error:
+                ended_parts.append((file, describe_failure(error)))
+                if part_settings.on_error == "raise":
+                    break
+            else:
+                ended_parts.append((file, entry))
+    return ended_parts
+
+
+def write_part(
+    file: str,
+    planned_part: PlannedPart,
+    answers: AnswersOfParts,
+    nlp: Language,
+    part_settings: PartSettings,
+) -> Entry:
+    """Write the output file of a part, and count what is in it.
+
+    file (str): The output file, relative to the folder.
+    planned_part (PlannedPart): The part.
+    answers (AnswersOfParts): Annotates its rows, and those of the parts after it.
+    nlp (Language): The pipeline.
+    part_settings (PartSettings): How the part is written.
+    RETURNS (Entry): The entry for the manifest.
+    RAISES (Exception): If the part can't be read or written.
+    RAISES (ValueError): If a doc fails and `on_error` is "raise".
+    """
+    path = part_settings.folder / file
     # The lists of spans that each row of the output has beside its entities
     span_lists = span_lists_of(nlp)
     measuring = components_that_measure(nlp)
@@ -634,7 +818,7 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
     def encode_answers() -> Iterator[Any]:
         """Annotate the rows one batch after another, count them, and encode each for the file."""
         nonlocal n_docs, n_failed, n_tokens, first_error
-        for row, answer in annotate_rows(nlp, part_settings.read(nlp, part)):
+        for row, answer in answers.of_part(file):
             try:
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             except Exception as error:
@@ -648,39 +832,39 @@ def annotate_part(file: str, key: str, part: Part, part_settings: PartSettings) 
                 for name, ner in measuring.items():
                     measure_doc(ner, answer, measures_of_components[name])
             elif part_settings.on_error == "raise":
-                message = f"{part.path}: id {row.id!r}: {describe_error(answer)}"
+                source = planned_part.part.path
+                message = f"{source}: id {row.id!r}: {describe_error(answer)}"
                 raise ValueError(message) from answer
             else:
                 n_failed += 1
                 first_error = first_error or f"id {row.id!r}: {describe_error(answer)}"
             yield encoded
 
-    def write(path: Path) -> None:
+    def write(new_file: Path) -> None:
         """Annotate the rows and write the output, one answer after another. So the part is never in
         memory as a whole, unless its form needs that."""
-        output_form.write(path, encode_answers(), span_lists, with_text)
+        output_form.write(new_file, encode_answers(), span_lists, with_text)
 
     # Warnings are kept in the entry. The command shows them, also those of other processes, and of
     # parts that an earlier run has annotated.
-    with collecting_new_objects_only(), warnings.catch_warnings(record=True) as caught:
-        save_file(folder / file, write)
+    with warnings.catch_warnings(record=True) as caught:
+        save_file(path, write, is_clear=True)
 
     shift: dict[str, PartMeasures] = {}
     for name, measures in measures_of_components.items():
         # The test for a shift compares rounded scores. More digits would vary with the batches.
         scores = rounded(measures.scores).tolist()
         shift[name] = PartMeasures(scores, measures.counts)
-    # Each message once, in order
-    messages = dict.fromkeys(str(warning.message) for warning in caught)
+    messages = [*answers.messages_of(file), *(str(warning.message) for warning in caught)]
     return Entry(
         file=file,
-        key=key,
-        bytes=(folder / file).stat().st_size,
+        key=planned_part.key,
+        bytes=path.stat().st_size,
         docs=n_docs,
         failed=n_failed,
         tokens=n_tokens,
         shift=shift,
-        warnings=list(messages),
+        warnings=list(dict.fromkeys(messages)),  # each once, in order
         first_error=first_error,
     )
 
@@ -869,7 +1053,7 @@ def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
     scores: dict[Place, float] = {}
     for group in [*reversed(groups_with_scores), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
-            if not isnan(span.score):
+            if not math.isnan(span.score):
                 scores[span.place] = span.score
 
     entity_places = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]

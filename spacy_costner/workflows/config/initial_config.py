@@ -15,7 +15,7 @@ import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from inspect import signature
@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import spacy
+from spacy.attrs import NORM
 from spacy.cli.init_config import RECOMMENDATIONS
-from spacy.tokens import Span
+from spacy.language import Language
+from spacy.tokens import Doc, Span
 from spacy.util import get_lang_class, is_package, registry
 from thinc.api import Config
 
@@ -37,7 +39,7 @@ from ...costs.tables import HAMMING
 from ...docstrings import parameter_texts, summary_text
 from ...files.saving import save_text
 from ...pages.rendering import get_template
-from ...readers import DEFAULTS, CorpusInfo, ReadOptions, read_docs
+from ...readers import DEFAULTS, KeptDocs, ReadOptions, read_docs
 from ...tags import OUTSIDE, Tags
 from ...training.lbfgs import MANY_LABELS
 from ...types import Loss
@@ -240,7 +242,7 @@ def init(
     vectors: str | None = None,
     raw_paths: list[Path] | None = None,
     reading: ReadOptions = DEFAULTS,
-    info: CorpusInfo | None = None,
+    kept: KeptDocs | None = None,
     force: bool = False,
     command: str = "python -m spacy costner init",
 ) -> str:
@@ -275,8 +277,8 @@ def init(
     raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from --train,
         to the folder vectors beside the config. See `costner vectors`.
     reading (ReadOptions): How to read the corpora, also in training.
-    info (CorpusInfo | None): What is read of the training corpus is added to it. None: problems
-        become warnings.
+    kept (KeptDocs | None): The docs of the training corpus are kept in it, and what was reported of
+        them. None: they aren't kept, and problems become warnings.
     force (bool): Overwrite the file of the tree and the folder of the vectors.
     command (str): The command that makes the config, for its head.
     RETURNS (str): The config.
@@ -303,7 +305,7 @@ def init(
         spans_key = "sc"  # the default of spaCy's SpanCategorizer
     if tree_path is None and tree_by_prefix is not None:
         tree_path = output_path.with_name("tree.json")
-    corpus = measure_corpus(train_path, lang, spans_key, reading, info)
+    corpus = measure_corpus(train_path, lang, spans_key, reading, kept)
     groups: dict[str, list[str]] = {}
     if spans_key is not None:
         groups = choose_groups(corpus, groups_path)
@@ -484,7 +486,7 @@ def measure_corpus(
     lang: str = "en",
     spans_key: str | None = None,
     reading: ReadOptions = DEFAULTS,
-    info: CorpusInfo | None = None,
+    kept: KeptDocs | None = None,
 ) -> TrainingCorpus:
     """Measure a training corpus.
 
@@ -493,7 +495,7 @@ def measure_corpus(
     spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
         `doc.ents` are counted.
     reading (ReadOptions): How to read the corpus.
-    info (CorpusInfo | None): See `init`.
+    kept (KeptDocs | None): See `init`.
     RAISES (ValueError): If the corpus can't be read, or has no such spans.
     """
     if path is None:
@@ -505,10 +507,12 @@ def measure_corpus(
     word_forms: set[int] = set()  # the hashes of the norms of tokens
     filled_keys: set[str] = set()  # the keys of `doc.spans` that have spans in any doc
     options = replace(reading, spans_key=spans_key)
-    for doc in read_docs(spacy.blank(lang), path, options, info):
+    read: Callable[[Language, Path, ReadOptions], Iterable[Doc]]
+    read = read_docs if kept is None else kept.read
+    for doc in read(spacy.blank(lang), path, options):
         doc_lengths.append(len(doc))
         n_sentences += count_sentences(doc)
-        word_forms.update(token.norm for token in doc)
+        word_forms.update(doc.to_array(NORM).tolist())
         for key, group in doc.spans.items():
             if len(group):
                 filled_keys.add(key)

@@ -23,7 +23,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.types import Ints1d
 
-from ...annotation.equal_texts import letters_and_digits, number_texts
+from ...annotation.equal_texts import NO_TEXT, number_texts, text_id
 from ...pipeline.component import CostSensitiveNER
 from ...training.known_text import Recurring, passage_ids
 from ..corpora import corpus_path
@@ -214,8 +214,8 @@ def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
     RETURNS (Recurrence | None): The counts. None if so many may be equal by chance: see
         `MAX_RECURRING_SHARE`.
     """
-    with_text = [doc for doc in docs if letters_and_digits(doc.text)]
-    times_of_text = numpy.bincount(number_texts(with_text))
+    ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
+    _, times_of_text = numpy.unique(ids[ids != NO_TEXT], return_counts=True)
     n_recurring = int((times_of_text > 1).sum())
     copies = Recurrence(n_recurring, len(times_of_text), "it")
     return copies if copies.share > MAX_RECURRING_SHARE else None

@@ -20,6 +20,7 @@ from spacy.training import Example
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import create_before_to_disk_callback, train, update_meta
 from spacy.util import dot_to_object
+from spacy.vocab import Vocab
 from thinc.api import Config
 
 from ...features import VectorCoverage
@@ -32,6 +33,7 @@ from ...readers import (
     DEFAULTS,
     CorpusInfo,
     CorpusSummary,
+    KeptDocs,
     ReadOptions,
     copy_without_annotation,
     examples_to_measure,
@@ -307,6 +309,9 @@ def fit(
             reading=reading,
         )
         vectors = str(learned.path)
+    # Without a config, `init` reads the training corpus, which is then needed to train on it, too.
+    # With a cache it is read again.
+    kept = KeptDocs(in_memory=cache is None)
     complete_config = find_config(
         config,
         output_path,
@@ -316,6 +321,7 @@ def fit(
         vectors=vectors,
         aim=tune,
         reading=reading,
+        kept=kept,
         overrides=overrides,
         command=command,
     )
@@ -323,7 +329,7 @@ def fit(
     # Load the pipeline, and check all that can be checked before training.
     path = output_path / DIR_MODEL
     check_folder(path)
-    linear = load_linear(complete_config)
+    linear = load_linear(complete_config, vocab=vocab_of_kept(kept, overrides))
     nlp, ner, training = linear
     ners = components_to_fit(nlp, training["frozen_components"])
     train_corpus, dev_corpus = find_corpora(nlp)
@@ -343,7 +349,7 @@ def fit(
     # Read the corpora. The development docs are read before training, too, so that errors in them
     # are found at once.
     corpora: dict[str, CorpusSummary] = {}
-    train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key)
+    train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key, kept)
     try:
         examples = prepare(linear, train_corpus, in_memory=cache is None)
     except ValueError:
@@ -410,6 +416,15 @@ def fit(
         raise ValueError(message) from error
     save_pipeline(path, nlp)
     return improved
+
+
+def vocab_of_kept(kept: KeptDocs, overrides: Mapping[str, Any]) -> Vocab | bool:
+    """The vocab of docs that were read by `init`, for the pipeline that is trained on them. True:
+    the pipeline gets a new vocab, as there are no such docs, or as it may read them otherwise: a
+    setting of its block [nlp] is overridden, such as the tokenizer."""
+    if kept.nlp is None or any(name.startswith("nlp.") for name in overrides):
+        return True
+    return kept.nlp.vocab
 
 
 def score_prefix(ner: CostSensitiveNER) -> str:
@@ -683,6 +698,7 @@ def find_config(
     vectors: str | None,
     aim: str | None,
     reading: ReadOptions,
+    kept: KeptDocs,
     overrides: Mapping[str, Any],
     command: str,
 ) -> Config:
@@ -691,6 +707,7 @@ def find_config(
     See `fit` for the arguments.
 
     aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
+    kept (KeptDocs): Keeps the docs of the training corpus if `init` reads them: see there.
     RAISES (ValueError): See `write_config`, `read_config` and `with_static_vectors`.
     """
     if config is None:
@@ -702,6 +719,7 @@ def find_config(
             vectors=vectors,
             aim=aim,
             reading=reading,
+            kept=kept,
             command=command,
         )
     # A file still needs its settings; a `Config` object already has all of them.
@@ -722,12 +740,14 @@ def write_config(
     vectors: str | None,
     aim: str | None,
     reading: ReadOptions,
+    kept: KeptDocs,
     command: str,
 ) -> Path:
     """Let `init` make a config for the corpora, and write it to the output folder. See `fit` for
     the arguments.
 
     aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
+    kept (KeptDocs): Keeps the docs of the training corpus: see `init`.
     RETURNS (Path): The config.
     RAISES (ValueError): If there is no training corpus, or if the folder has another config, which
         is not overwritten. See also `init`.
@@ -736,7 +756,6 @@ def write_config(
         raise ValueError(NO_CORPUS)
     path = output_path / "config.cfg"
     # Problems are reported when the corpus is read to train on it, or if it comes to nothing.
-    info = CorpusInfo()
     try:
         text = init(
             path,
@@ -746,11 +765,11 @@ def write_config(
             vectors=vectors,
             aim=aim,
             reading=reading,
-            info=info,
+            kept=kept,
             command=command,
         )
     except ValueError:
-        warn_of_problems(info)
+        warn_of_problems(kept.info)
         raise
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(

@@ -7,7 +7,9 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -24,8 +26,9 @@ from spacy.tokens import DocBin, Span
 
 from spacy_costner.files.saving import locked, save_file
 from spacy_costner.readers import read_docs
-from spacy_costner.readers.texts import divide, has_wrapped_lines, read_rows
-from spacy_costner.workflows.apply.annotating import PartCounts, Summary, annotate
+from spacy_costner.readers.texts import TextRow, divide, has_wrapped_lines, read_rows
+from spacy_costner.workflows.apply import annotating as annotating_module
+from spacy_costner.workflows.apply.annotating import PartCounts, Summary, annotate, annotate_batch
 
 from ...support import annotating
 from ...support.annotating import SENTENCES, Saved, files, places, plain, rows, write_lines
@@ -556,6 +559,137 @@ def test_a_worker_does_not_write_to_a_folder_of_its_own(
     assert not list(output.rglob("*.jsonl"))
 
 
+# Small files
+
+
+N_SMALL_FILES = 40
+
+
+@pytest.fixture
+def small_files(tmp_path: Path) -> Path:
+    """A folder of 40 files of one line each. That of 05.txt is empty, 11.spacy can't be read, and
+    in 17.txt a component raises an error."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    for number in range(N_SMALL_FILES):
+        text = SENTENCES[number % len(SENTENCES)]
+        write_lines(folder / f"{number:02}.txt", [text])
+    (folder / "05.txt").write_text("\n")
+    (folder / "11.txt").rename(folder / "11.spacy")
+    write_lines(folder / "17.txt", ["poison"])
+    return folder
+
+
+def test_small_files_are_annotated_together(
+    model: Path, small_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches have docs of several files. The output is that of each file alone, and of a file that
+    can't be read or has no texts."""
+    batch_sizes: list[int] = []
+
+    def annotate_and_count(nlp: Language, batch: Sequence[TextRow]) -> list[Any]:
+        batch_sizes.append(len(batch))
+        return annotate_batch(nlp, batch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(annotating_module, "annotate_batch", annotate_and_count)
+        together = annotate(model, [small_files], tmp_path / "together")
+    alone = [annotate(model, [path], tmp_path / "alone") for path in sorted(small_files.iterdir())]
+
+    assert max(batch_sizes) >= 2
+    assert files(tmp_path / "together").keys() == files(tmp_path / "alone").keys()
+    assert len(files(tmp_path / "together")) == N_SMALL_FILES - 1
+    assert (tmp_path / "together" / "05.txt-00000.jsonl").read_bytes() == b""
+    for row, expected in zip(rows(tmp_path / "together"), rows(tmp_path / "alone"), strict=True):
+        assert row["text"] == expected["text"]
+        assert row.get("error") == expected.get("error")
+        assert places(row.get("entities", [])) == places(expected.get("entities", []))
+    assert [*together.errors] == ["11.spacy-00000.jsonl"]
+    assert together.docs == sum(summary.docs for summary in alone)
+    assert together.tokens == sum(summary.tokens for summary in alone)
+    assert together.failures == alone[17].failures
+    again = annotate(model, [small_files], tmp_path / "together")
+    assert again.parts == PartCounts(kept=N_SMALL_FILES - 1, changed=0, new=1)
+
+
+def test_with_on_error_raise_the_files_before_an_error_are_kept(
+    model: Path, small_files: Path, tmp_path: Path
+) -> None:
+    """The file 11.spacy stops the first run, and 17.txt the second one, in which it is whole."""
+    expected = r"11\.spacy-00000\.jsonl: CorpusError"
+    with pytest.raises(ValueError, match=expected):
+        annotate(model, [small_files], tmp_path / "out", on_error="raise")
+    assert len(files(tmp_path / "out")) == 11
+
+    DocBin(docs=[Language().make_doc("Oslo")]).to_disk(small_files / "11.spacy")
+    with pytest.raises(ValueError, match="id 1: RuntimeError: poisoned"):
+        annotate(model, [small_files], tmp_path / "out", on_error="raise")
+    assert len(files(tmp_path / "out")) == 17
+    parts = annotate(model, [small_files], tmp_path / "out").parts
+    assert parts == PartCounts(kept=17, changed=0, new=N_SMALL_FILES - 17)
+
+
+def test_a_small_file_that_cannot_be_written_fails_alone(
+    model: Path, small_files: Path, tmp_path: Path
+) -> None:
+    """There is a folder where the output of 07.txt would be. The answers for its texts don't get
+    into that of the next file."""
+    (tmp_path / "out" / "07.txt-00000.jsonl").mkdir(parents=True)
+    summary = annotate(model, [small_files], tmp_path / "out")
+    assert [*summary.errors] == ["07.txt-00000.jsonl", "11.spacy-00000.jsonl"]
+    (answer,) = (tmp_path / "out" / "08.txt-00000.jsonl").read_text().splitlines()
+    assert json.loads(answer)["text"] == SENTENCES[8]
+
+
+class MortalExecutor(Executor):
+    """Executes runs in this process. One that has the file 23.txt kills its worker."""
+
+    outlives_workers = True
+    jobs = 1
+
+    def submit(self, function: Any, run: Any) -> Future:  # type: ignore[override]
+        future: Future = Future()
+        if "23.txt-00000.jsonl" in run.settings["planned"]:
+            future.set_exception(BrokenExecutor("died"))
+        else:
+            future.set_result(function(run))
+        return future
+
+
+def test_a_file_that_kills_workers_fails_alone(
+    model: Path, small_files: Path, tmp_path: Path
+) -> None:
+    summary = annotate(model, [small_files], tmp_path / "out", make_executor=MortalExecutor)
+    assert summary.errors.pop("23.txt-00000.jsonl") == "its worker died 4 times"
+    assert [*summary.errors] == ["11.spacy-00000.jsonl"]
+    assert len(files(tmp_path / "out")) == N_SMALL_FILES - 2
+
+
+def test_warnings_of_small_files_are_in_their_entries(
+    model: Path, small_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning may come from any doc of a batch, so it is in the entry of each part with a doc of
+    the batch, and only there. A run that keeps all parts shows it again."""
+
+    def annotate_and_warn(nlp: Language, batch: Sequence[TextRow]) -> list[Any]:
+        if any(row.text == "poison" for row in batch):
+            warnings.warn("a warning of a doc", stacklevel=2)
+        return annotate_batch(nlp, batch)
+
+    with monkeypatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("default")
+        patched.setattr(annotating_module, "annotate_batch", annotate_and_warn)
+        with pytest.warns(UserWarning, match="a warning of a doc"):
+            annotate(model, [small_files], tmp_path / "out")
+
+    lines = (tmp_path / "out" / "manifest.jsonl").read_text().splitlines()
+    with_warning = [entry["file"] for entry in map(json.loads, lines) if entry["warnings"]]
+    assert "17.txt-00000.jsonl" in with_warning
+    assert len(with_warning) < N_SMALL_FILES / 4
+    with pytest.warns(UserWarning, match="a warning of a doc"):
+        annotate(model, [small_files], tmp_path / "out")
+
+
 # Folders and disks
 
 
@@ -598,9 +732,9 @@ def test_objects_are_frozen_only_while_docs_are_annotated(
     object_before = ["existed before"]
     was_frozen: list[bool] = []
 
-    def save_and_record(path: Path, write: Callable[[Path], None]) -> None:
+    def save_and_record(path: Path, write: Callable[[Path], None], **settings: bool) -> None:
         was_frozen.append(is_frozen(object_before))
-        save_file(path, write)
+        save_file(path, write, **settings)
 
     monkeypatch.setattr("spacy_costner.workflows.apply.annotating.save_file", save_and_record)
     texts = write_lines(tmp_path / "a.txt", words)

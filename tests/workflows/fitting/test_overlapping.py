@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -282,6 +283,24 @@ def test_own_labels_that_the_corpus_lacks_are_refused() -> None:
 def test_filter_spans_is_refused_without_a_spans_key() -> None:
     with pytest.raises(ValueError, match="filter_spans: expected a spans_key with them"):
         pipeline_of_groups(spans_key=None, filter_spans=True)
+
+
+def test_an_update_makes_entities_of_spans_once_unless_a_label_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A label that isn't known may be one to add, so spans are made entities for that, too."""
+    nlp = spacy.blank("xx")
+    ner: Any = nlp.add_pipe("cost_sensitive_ner", config={"model": SPARSE, "spans_key": "sc"})
+    examples = examples_of(docs_with_spans(nlp, ["ORG"]))
+    nlp.initialize(lambda: examples)
+    converted = Mock(side_effect=spans_as_entities)
+    monkeypatch.setattr("spacy_costner.annotation.spans_as_entities", converted)
+
+    nlp.update(examples)
+    assert converted.call_count == len(examples)
+    nlp.update(examples_of(docs_with_spans(nlp, ["ORG", "PER"])))
+    assert converted.call_count > 2 * len(examples)
+    assert ner.labels == ("ORG", "PER")
 
 
 def test_an_added_label_is_untrained_until_an_update_with_it() -> None:
