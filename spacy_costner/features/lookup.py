@@ -15,6 +15,7 @@ training.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy
@@ -23,6 +24,7 @@ from spacy.vectors import BaseVectors
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from .. import sparse
+from ..caching import cached_property
 from ..locks import make_lock
 from .column import BatchColumn, Column, LabelColumn, reader_of
 from .static_vectors import WHERE, StaticVectors, VectorColumn
@@ -78,7 +80,8 @@ class Slots(NamedTuple):
         )
 
 
-class WordSlots(NamedTuple):
+@dataclass(eq=False)
+class WordSlots:
     """The slots whose values depend on the word alone. What a word adds to the scores of a token at
     some offset from it is always the same sum of weights. So models keep these sums, one for each
     word and offset. The places are those in a row of `WordCache.table`.
@@ -93,7 +96,7 @@ class WordSlots(NamedTuple):
     by_offset: dict[int, Slots]
     vectors: Slots
 
-    @property
+    @cached_property
     def window(self) -> Slots:
         """The slots that gather the kept sums for the words in the window of a token.
 
