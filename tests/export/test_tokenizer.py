@@ -138,11 +138,12 @@ def test_texts_of_the_tests_of_spacy(process: Node, nlp: Language) -> None:
 def test_special_cases_beside_affixes(process: Node, nlp: Language) -> None:
     random_state = random.Random(0)
     rules = list(nlp.tokenizer.rules)
-    texts = []
-    for rule in rules:
+    texts = [*rules]
+    # A language may have thousands of rules of the same form.
+    for rule in random_state.sample(rules, min(len(rules), 400)):
         other = random_state.choice(rules)
         texts += [frame.format(rule, other) for frame in random_state.sample(FRAMES, 3)]
-        texts += [rule, rule.upper(), " ".join(rule), rule.replace(" ", "  ")]
+        texts += [rule.upper(), " ".join(rule), rule.replace(" ", "  ")]
     for _ in range(2000):
         atoms = random_state.choices(ATOMS, k=random_state.randint(1, 12))
         texts.append("".join(atoms))

@@ -92,7 +92,6 @@ CORPUS = Path("corpus.spacy")
 
 PAIRS = ("SoftmaxMargin,Risk", "SoftmaxMargin,MCEF", "Sequential,Pointwise,Mixed", "Risk,MCEF")
 TRAINED: list[tuple[str, str, str, str, str]] = [
-    *((model, "Sequential", "none", "viterbi", "f") for model in MODELS[:3]),
     *((model, "Sequential", "none", "viterbi", "guarantee") for model in MODELS[:3]),
     *(("linear", loss, "none", "viterbi", "f") for loss in (*LOSSES, *PAIRS)),
     *(("linear", "SoftmaxMargin", cost, "min-cost", "cost") for cost in COSTS),
@@ -101,7 +100,7 @@ TRAINED: list[tuple[str, str, str, str, str]] = [
     ("hybrid", "Mixed", "mistakes", "threshold", "cost"),
     ("cnn", "Perceptron", "matrix", "viterbi", "recall=0.8"),
 ]
-"""Each model, loss, cost, decoding and aim."""
+"""Each model, loss, cost, decoding and aim. Configs without options are trained in test_configs."""
 
 
 @pytest.mark.parametrize("model, loss, cost, decoding, aim", TRAINED, ids=" ".join)
