@@ -43,14 +43,8 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
 
-OPTIONAL: Cfg = {
-    "reading": None,
-    "trained_on": "",
-    "n_recurring": 0,
-    "n_passages": 0,
-    "raw_text": "",
-}
-"""The keys that earlier versions didn't save, with the values that they get when loaded."""
+OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
+"""The keys that 0.3.0 didn't save, with the values that they get when loaded."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
@@ -235,11 +229,10 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
 
     saved (Cfg): The saved cfg.
     current (Cfg): The cfg of the component before it is loaded, as the config has made it.
-    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one. The progress is
-        in its present form.
+    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one.
     RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
     """
-    cfg = deepcopy({**OPTIONAL, **saved})  # earlier versions didn't save the optional keys
+    cfg = deepcopy({**OPTIONAL, **saved})
     missing = [name for name in current if name not in cfg]
     if missing:
         raise ValueError(f"expected {', '.join(current)}, got no {missing[0]}: train again")
@@ -252,7 +245,6 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     _check_temperature(cfg["temperature"], cfg["labels"])
     for name in ("n_examples", "n_recurring", "n_passages"):
         _check_number(cfg[name], name)
-    cfg["progress"] = _with_whole_epochs(cfg["progress"], cfg["n_examples"])
     _check_progress(cfg["progress"])
     for name in ("trained_on", "raw_text"):
         unpack_ids(cfg[name])  # raises an error if they are damaged
@@ -267,30 +259,6 @@ def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
     _check_number(temperature["overall"], "temperature: overall", positive=True)
     for label, value in temperature["labels"].items():
         _check_number(value, f"temperature: {label}", positive=True)
-
-
-def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
-    """Convert a progress that was saved by version 0.3.0 or before, in which the number of epochs
-    was a fraction. Any other progress is returned as it is.
-
-    progress (Any): The saved progress.
-    n_examples (float): The number of training examples.
-    RETURNS (Any): The progress with the keys of `Progress`.
-    RAISES (ValueError): If a number of such a progress is damaged.
-    """
-    if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
-        return progress  # a new one, or a damaged one, which `_check_progress` refuses
-    for name, value in progress.items():
-        _check_number(value, name)
-    examples_per_epoch = max(int(n_examples), 1)
-    n_examples_seen = round(progress["epochs"] * examples_per_epoch)
-    converted = Progress(
-        steps=int(progress["steps"]),
-        epochs=n_examples_seen // examples_per_epoch,
-        n_seen=n_examples_seen % examples_per_epoch,
-        n_examples=examples_per_epoch,
-    )
-    return converted._asdict()
 
 
 def _check_progress(progress: Any) -> None:
