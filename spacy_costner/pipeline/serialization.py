@@ -7,8 +7,9 @@ A component `ner` has these files:
 
 Both have to be from the same save. A digest in `cfg` shows it: it is the hash of the bytes of
 `model` and of those settings in `cfg` that may not be edited without training. Others may:
-`EDITABLE`. The *parts* of a saved component are "cfg", "vocab" and "model". A pipeline saves its
-vocab once, and excludes it when it saves its components.
+`EDITABLE`. `cfg` has the version of this package that saved it, too. The *parts* of a saved
+component are "cfg", "vocab" and "model". A pipeline saves its vocab once, and excludes it when it
+saves its components.
 """
 
 import hashlib
@@ -29,6 +30,8 @@ from thinc.api import Model
 from thinc.shims import Shim
 from thinc.util import convert_recursive, get_array_module, is_xp_array
 
+import spacy_costner
+
 from ..decoding import Temperature
 from ..ml import first_pass_of, has_linear_part, is_linear, linear_part, load_shims
 from ..training.known_text import unpack_ids
@@ -42,6 +45,10 @@ DIGEST = "digest"
 
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
+
+FORMAT = 1
+"""The number of the format in which components are saved. Raise it with a change that makes earlier
+versions read a component wrongly. They then refuse it."""
 
 OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
 """The keys that 0.3.0 didn't save, with the values that they get when loaded."""
@@ -69,6 +76,11 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "n_passages": 0,
         "raw_text": "",  # the hashes of the sentences that static vectors were learned from, packed
     }
+
+
+def mark_version(cfg: Cfg) -> Cfg:
+    """Add this version of the package, and the number of its format, to a cfg that is saved."""
+    return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
@@ -222,6 +234,38 @@ def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
             f"{name}: {folder}{part}: expected the {part} of a trained cost_sensitive_ner "
             f"with this config, could not read it: {error}"
         ) from error
+
+
+@contextmanager
+def naming_version(cfg: Any) -> Iterator[None]:
+    """A context in which a saved component is loaded. If another version of the package has saved
+    it, a ValueError names both versions, and says what to do.
+
+    cfg (Any): The saved cfg. None: it isn't loaded.
+    """
+    try:
+        yield
+    except ValueError as error:
+        current_version = spacy_costner.__version__
+        if not isinstance(cfg, dict) or cfg.get("version") == current_version:
+            raise
+        version = cfg.get("version")
+        saved_by = f"saved by spacy-costner {version}, this is {current_version}"
+        advice = f"install {version} to read it, or train again"
+        if version is None:  # versions are saved since 0.4.0
+            saved_by = f"saved by spacy-costner 0.3.0 or before, this is {current_version}"
+            advice = "train again"
+        raise ValueError(f"{error} ({saved_by}: {advice})") from error
+
+
+def check_format(cfg: Any) -> None:
+    """Check that a saved cfg has a format that this version can read.
+
+    RAISES (ValueError): If it has a later one.
+    """
+    saved_format = cfg.get("format", FORMAT)  # 0.3.0 saved none
+    if saved_format > FORMAT:
+        raise ValueError(f"format: expected at most {FORMAT}, got {saved_format}")
 
 
 def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
