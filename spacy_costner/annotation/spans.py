@@ -303,8 +303,7 @@ def read_group(group: SpanGroup) -> list[ScoredSpan]:
 
 def _read_without_places(group: SpanGroup, scores: list[float]) -> list[ScoredSpan]:
     """Read a group whose attributes don't have the characters of its spans, as it is from spaCy's
-    `spancat`, or was saved by version 0.3.0. If there are not as many scores as spans, the scores
-    are ignored."""
+    `spancat`. If there are not as many scores as spans, the scores are ignored."""
     if len(scores) != len(group):
         scores = [nan] * len(group)
     scored_spans: list[ScoredSpan] = []
@@ -323,12 +322,8 @@ def score_of(group: SpanGroup, place: Place) -> float | None:
     RETURNS (float | None): The score. None: the group has no such span, or it has no score.
     """
     start_chars = group.attrs.get("start_char")
-    if start_chars is None:  # the doc was saved by version 0.3.0
-        score_of_place = {span.place: span.score for span in read_group(group)}
-        score = score_of_place.get(place, nan)
-        return None if isnan(score) else score
     scores = group.attrs.get("scores")
-    if scores is None:
+    if start_chars is None or scores is None:
         return None
     start_char, end_char, label = place
     # Several spans may begin at the character. They stand side by side.

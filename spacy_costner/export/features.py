@@ -324,13 +324,7 @@ def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd
     keys (Array1d): The hashes of words. Shape: (n,)
     ids (ArrayXd): The row of ids of each word. Shape: (n, ids of a word)
     arrays (dict[str, ArrayXd]): The arrays of the column, which are changed.
-    RAISES (ValueError): If a hash has more than 32 bits.
     """
-    if (keys > LOWEST_32_BITS).any():
-        raise ValueError(
-            f"page: {name}: expected words with hashes of 32 bits, got longer ones, as models up "
-            "to 0.3.0 have them: train again"
-        )
     order = numpy.argsort(keys)
     arrays["keys"] = keys[order].astype("uint32")
     arrays["table"] = ids[order].astype("int32")

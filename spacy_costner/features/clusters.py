@@ -3,9 +3,8 @@ k-means.
 
 A column gives each token its values, which become features: see `column.py`. Here they are the
 clusters of its word. A cluster has a name, such as "64:12" for the cluster 12 of 64. The names are
-the values of the column, and the id of a cluster is the index of its name. A *word key* is the hash
-of a word. The column keeps the lowest 32 bits of it (all 64 bits in models that were saved up to
-0.3.0).
+the values of the column, and the id of a cluster is the index of its name. A *word key* is the
+lowest 32 bits of the hash of a word.
 """
 
 import json
@@ -62,15 +61,12 @@ class ClusterColumn(StringColumn, BatchColumn):
     def _set_words(self, word_keys: Array1d, cluster_ids: Ints2d) -> None:
         """Set the words that have clusters.
 
-        word_keys (Array1d): The lowest 32 bits of the hash of each word; all 64 bits in models that
-            were saved up to 0.3.0. Shape: (D,)
+        word_keys (Array1d): The word key of each word. Shape: (D,)
         cluster_ids (Ints2d): The ids of the clusters of each word, -1 for none. `select` may leave
             -1 between other ids. Shape: (D, width)
         """
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
-        # Only in models that were saved up to 0.3.0.
-        self._has_long_keys = bool((word_keys > LOWEST_32_BITS).any())
         # A row of -1 is added for unknown words, which have the id -1. Shape: (D + 1, width)
         self._cluster_ids = numpy.pad(cluster_ids, ((0, 1), (0, 0)), constant_values=-1)
 
@@ -128,24 +124,17 @@ class ClusterColumn(StringColumn, BatchColumn):
         # The row for unknown words is left out. The array is saved column after column, so that
         # `pack` compresses the differences between numbers of the same column.
         cluster_ids = self._cluster_ids[:-1].T.reshape(-1)
-        if self._has_long_keys:
-            saved_keys = {"keys": self._word_keys.astype("<u8").tobytes()}
-        else:
-            saved_keys = {"short_keys": pack_hashes(self._word_keys)}
         saved["clusters"][self.name] = {
-            **saved_keys,
+            "short_keys": pack_hashes(self._word_keys),
             "width": self.width,
             "numbers": pack(cluster_ids),
         }
 
     def load(self, saved: Saved) -> None:
-        """Read what `save` wrote, also in models that were saved up to 0.3.0, and check it."""
+        """Read what `save` wrote, and check it."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]
-        if "short_keys" in saved_words:
-            word_keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
-        else:  # up to 0.3.0
-            word_keys = numpy.frombuffer(saved_words["keys"], dtype="<u8").astype("uint64")
+        word_keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
         width = saved_words["width"]
         packed = saved_words["numbers"]
         most = most_numbers(packed, n_alike=FEW_CLUSTERS * len(word_keys))
@@ -178,9 +167,7 @@ class ClusterColumn(StringColumn, BatchColumn):
     def _find_words(self, hashes: Array1d) -> Ints1d:
         """Look words up by their hashes. Returns the index of each, -1 if it has no clusters.
         Shape: (N,)"""
-        if not self._has_long_keys:
-            hashes = hashes & LOWEST_32_BITS
-        return self._word_ids.find(hashes)
+        return self._word_ids.find(hashes & LOWEST_32_BITS)
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """The first few words of each cluster, by the id of the cluster. The column knows only the
@@ -200,10 +187,7 @@ class ClusterColumn(StringColumn, BatchColumn):
     def _rows_of_words(self, strings: StringStore) -> Iterator[tuple[str, int]]:
         """Yield the words of a string store that have clusters, each with its row in
         `_cluster_ids`, in the order of the rows."""
-        # The bits of a hash that a word key has.
         bits_of_keys = int(LOWEST_32_BITS)
-        if self._has_long_keys:
-            bits_of_keys = (1 << 64) - 1
         word_of_key = {get_string_id(word) & bits_of_keys: word for word in strings}
         for row, key in enumerate(self._word_keys.tolist()):
             if key in word_of_key:

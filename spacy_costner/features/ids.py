@@ -29,9 +29,7 @@ AS_THEY_ARE = b"n"
 """The first byte of packed numbers that were compressed as they are."""
 
 DIFFERENCES = b"d"
-"""The first byte of packed numbers whose differences were compressed. Numbers that were packed up
-to 0.3.0 have neither byte: they are differences, compressed number by number, not byte by byte."""
-
+"""The first byte of packed numbers whose differences were compressed."""
 
 MOST_ALIKE = 1 << 20
 """How many numbers are unpacked although nothing else says how many there are, even if they are all
@@ -77,13 +75,15 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
     if most is None:
         most = most_numbers(data, MOST_ALIKE)
     kind = data[:1]
-    if kind == AS_THEY_ARE:
-        return decompress(data[1:], "<i4", most).astype("int32")
+    if kind not in (AS_THEY_ARE, DIFFERENCES):
+        raise ValueError(
+            f"expected packed numbers, which begin with {AS_THEY_ARE!r} or {DIFFERENCES!r}, got "
+            f"{kind!r}"
+        )
+    numbers = decompress(data[1:], "<i4", most)
     if kind == DIFFERENCES:
-        differences = decompress(data[1:], "<i4", most)
-    else:  # up to 0.3.0
-        differences = numpy.frombuffer(inflate(data, 4 * most), dtype="<i4")
-    return numpy.cumsum(differences, dtype="int32")
+        return numpy.cumsum(numbers, dtype="int32")
+    return numbers.astype("int32")
 
 
 def most_numbers(data: bytes, n_alike: int) -> int:

@@ -56,8 +56,7 @@ class Counts(NamedTuple):
     The counts in units are a table of E rows. Each row says how often a value had a label in a
     unit, and there is a row only if it did. The rows of a unit stand side by side.
 
-    keys (Array1d): The lowest 32 bits of the hashes of the values, ascending; all 64 bits in models
-        that were saved up to 0.3.0. Shape: (V,)
+    keys (Array1d): The lowest 32 bits of the hashes of the values, ascending. Shape: (V,)
     total (Ints2d): How often each value had each label in all units together. Shape: (V, L)
     starts (Ints1d): The first row of each unit in the table, and at the end the number of rows.
         Shape: (U + 1,)

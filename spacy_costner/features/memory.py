@@ -152,8 +152,6 @@ class LabelMemory:
         # `starts` has the first row of each unit, and at the end the number of rows.
         self._n_units = len(counts.starts) - 1
         self._value_ids = id_map(counts.keys)
-        # Keys are hashes of 32 bits, but of 64 in models that were saved up to 0.3.0.
-        self._has_long_keys = bool((counts.keys > LOWEST_32_BITS).any())
 
         # The unit and the value of each of the E counts, as one number: V * unit + value, in int64.
         # The numbers are ascending, so `places_in` can find them. Shape: (E,)
@@ -209,9 +207,9 @@ class LabelMemory:
     def _find_values(self, keys: Array1d) -> Ints1d:
         """Look values up by their hashes. Returns the index of each, -1 if it is unknown.
         Shape: (N,)"""
-        if not self._has_long_keys:
-            keys = keys & LOWEST_32_BITS  # the memory has only these bits of hashes
-        return self._value_ids.find(keys)
+        return self._value_ids.find(
+            keys & LOWEST_32_BITS
+        )  # the memory has only these bits of hashes
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
         """Find the features of tokens in training: without the counts of the units of their docs.
@@ -294,12 +292,8 @@ class LabelMemory:
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()
             saved["units"] = pack(self.units)
-        if self._has_long_keys:
-            saved_keys = {"keys": self.counts.keys.astype("<u8").tobytes()}
-        else:
-            saved_keys = {"short_keys": pack_hashes(self.counts.keys)}
         saved["counts"][attribute] = {
-            **saved_keys,
+            "short_keys": pack_hashes(self.counts.keys),
             "starts": pack(self.counts.starts),
             "value": pack(self.counts.value),
             "label": pack(self.counts.label),
@@ -338,10 +332,7 @@ def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
 
     RAISES (ValueError): If the counts don't fit each other.
     """
-    if "short_keys" in saved:
-        keys = unpack_hashes(saved["short_keys"]).astype("uint64")
-    else:  # up to 0.3.0
-        keys = numpy.frombuffer(saved["keys"], dtype="<u8").astype("uint64")
+    keys = unpack_hashes(saved["short_keys"]).astype("uint64")
     starts = unpack(saved["starts"])
     value = unpack(saved["value"])
     label = unpack(saved["label"], most=len(value))

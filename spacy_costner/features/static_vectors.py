@@ -215,7 +215,7 @@ class VectorColumn(Column):
         self.hidden_offsets = hidden_offsets
         self.dim = 0
         self.scale = 1.0
-        self.digest = ""  # in models that were saved up to 0.3.0, and for vectors without a table
+        self.digest = ""  # in models that 0.3.0 saved, and for vectors without a table
         self.coverage: VectorCoverage | None = None
 
     @property

@@ -117,8 +117,7 @@ class Stream:
     def __init__(self, calibration: Mapping[str, Any], seed: int) -> None:
         self.calibration = calibration
         self.seed = seed
-        digest = calibration.get("digest", "0")  # pipelines saved by 0.3.0 have none
-        self._generator = numpy.random.default_rng([seed, int(digest, 16)])
+        self._generator = numpy.random.default_rng([seed, int(calibration["digest"], 16)])
         # The scores that the next doc is ranked among, sorted: see `conformal_p_values`. They are
         # rounded as those of new docs are: see `rounded`.
         self._pool = sorted(rounded(calibration["scores"]).tolist())
@@ -198,7 +197,7 @@ class Shift(NamedTuple):
             "scores": self.stream.scores[: self.n_docs],
             "counts": self.counts,
             "seed": self.stream.seed,
-            "digest": self.stream.calibration.get("digest"),
+            "digest": self.stream.calibration["digest"],
         }
 
     @property
@@ -370,7 +369,7 @@ def check_earlier(
     """
     if seed != seed_before:
         raise ValueError(f"seed: expected {seed_before!r}, as for the earlier docs, got {seed!r}")
-    if calibration_before.get("digest") != calibration.get("digest"):
+    if calibration_before["digest"] != calibration["digest"]:
         raise ValueError(
             "earlier: expected a test against the calibration docs of this component, got one "
             "against others: begin a new test"

@@ -25,7 +25,7 @@ from ..features import FeatureBatch, WordCache
 from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
-from .slimming import check_rows, pack_rows, slim_down, unpack_rows
+from .slimming import pack_rows, slim_down, unpack_rows
 from .vector_inputs import VectorInputs
 from .word_sums import WordSums
 
@@ -652,8 +652,7 @@ class SparseWeights(Shim):
         """Load what was saved, and check that its parts fit each other and the expected size."""
         n_features = saved["n_features"]
         n_tags = saved["n_tags"]
-        # Models that were saved before static vectors could be inputs have none.
-        n_vector_rows = saved.get("n_vector_rows", 0)
+        n_vector_rows = saved["n_vector_rows"]
         n_rows = n_features + n_vector_rows + n_tags + 2
         # A negative `n_tags` is an error in `allocate`. The sum of the others may hide their sign.
         are_counts = n_features >= 0 and n_vector_rows >= 0
@@ -672,33 +671,9 @@ class SparseWeights(Shim):
 
         self.allocate(n_features, n_tags, n_vector_rows)
         weights = self.table.weights
-        if "scale" in saved:  # up to 0.3.0
-            load_floats(saved, weights)
-        else:
-            unpack_rows(saved["features"], weights[:n_features])
-            unpack_rows(saved["vectors"], weights[n_features : self._first_chain_row])
-            unpack_rows(saved["chain"], weights[self._first_chain_row :])
-
-
-def load_floats(saved: dict[str, Any], weights: Floats2d) -> None:
-    """Load weights in the format of versions up to 0.3.0: floats of 16 bits, times a scale. They
-    are written into `weights`, an array of 0. Shape: (V + M + K + 2, K)
-
-    RAISES (ValueError): If they are damaged or not finite. Other errors may be raised, too.
-    """
-    n_rows, n_tags = weights.shape
-    scale = saved["scale"]
-    used_rows = numpy.frombuffer(saved["used"], dtype="<i4")
-    saved_weights = numpy.frombuffer(saved["weights"], dtype="<f2").reshape(-1, n_tags)
-    # In Python, True is a number, too.
-    if isinstance(scale, bool) or not (0 < scale < numpy.inf):
-        raise ValueError(f"expected finite weights, got a scale of {scale!r}")
-    if not numpy.isfinite(saved_weights).all():
-        raise ValueError("expected finite weights")
-    if len(saved_weights) != len(used_rows):
-        raise ValueError(f"expected {len(used_rows)} of {n_rows} rows, got {len(saved_weights)}")
-    check_rows(used_rows, n_rows)
-    weights[used_rows] = saved_weights * numpy.float32(scale)
+        unpack_rows(saved["features"], weights[:n_features])
+        unpack_rows(saved["vectors"], weights[n_features : self._first_chain_row])
+        unpack_rows(saved["chain"], weights[self._first_chain_row :])
 
 
 def vector_inputs_of(batch: FeatureBatch) -> VectorInputs | None:

@@ -79,6 +79,7 @@ def make_confidence(
     spans_key: str = "confidence",
     extension: str = "confidence",
     alternatives: float | None = None,
+    second_choice: float | None = None,
 ) -> Confidence:
     """Build the settings of where the probabilities of entities are written.
 
@@ -91,8 +92,16 @@ def make_confidence(
     extension (str): The extension attribute of spans for it: `span._.confidence`.
     alternatives (float | None): If given, other entities with at least this probability are in
         `doc.spans`, under the same key with "_alternatives".
-    RAISES (ValueError): If a name is empty, or a probability is out of its range.
+    second_choice (float | None): Always null, and without effect. The configs of pipelines that
+        0.3.0 saved have it, so spaCy has to know it to load them.
+    RAISES (ValueError): If a name is empty, a probability is out of its range, or `second_choice`
+        is not null.
     """
+    if second_choice is not None:
+        raise ValueError(
+            "spacy_costner.Confidence: second_choice: expected null, as this setting has no effect "
+            f"any more, got {second_choice!r}: delete the line from [components.NAME.confidence]"
+        )
     return Confidence(spans_key, extension, alternatives)
 
 

@@ -75,9 +75,12 @@ from .serialization import (
     Cfg,
     check_cfg,
     check_digest,
+    check_format,
     check_keys,
     follow_config,
     load_model,
+    mark_version,
+    naming_version,
     new_cfg,
     pack_parts,
     read_files,
@@ -1100,7 +1103,7 @@ class CostSensitiveNER(TrainablePipe):
     def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
         """The contents of the files "cfg" and "model". Those of "model" are empty if it is
         excluded."""
-        cfg = {**self.cfg, **self.calibration.to_dict()}
+        cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
         # With these, `follow_config` sees at load which settings of the config were edited since.
         cfg["configured"] = self._configured
         # The decoding may have made tables from files, such as one of costs. At load these files
@@ -1144,12 +1147,19 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (CostSensitiveNER): The component itself.
         RAISES (ValueError): If the parts don't fit each other or the config.
         """
+        with naming_version(saved.get("cfg")):
+            self._load_parts(saved, folder)
+        return self
+
+    def _load_parts(self, saved: dict[str, Any], folder: str) -> None:
+        """Load the contents of the files: see `_load`, which adds the version to errors."""
         if "cfg" in saved and "model" in saved:
             # Both have to be from the same save.
             check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
         # An error within `reading_part` becomes one that names the part and its file.
         with reading_part("cfg", self.name, folder):
             if "cfg" in saved:
+                check_format(saved["cfg"])
                 current = {**self.cfg, **self.calibration.to_dict()}
                 self._load_cfg(check_cfg(saved["cfg"], current))
         with reading_part("model", self.name, folder):
@@ -1161,7 +1171,6 @@ class CostSensitiveNER(TrainablePipe):
             n_tags = self.model.maybe_get_dim("nO")
             if self.labels and n_tags not in (None, len(self.chain_tags)):
                 raise ValueError(f"expected weights of {len(self.chain_tags)} tags, got {n_tags}")
-        return self
 
     def _load_cfg(self, saved: Cfg) -> None:
         """Take the settings and the results of calibration docs of a saved cfg, which was checked

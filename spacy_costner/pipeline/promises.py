@@ -174,8 +174,8 @@ class CalibrationScores:
 
     scores (list[float]): The scores of the docs, ascending. Docs in which all tokens are preset
         have none. For what a score is see `annotations.measure`.
-    digest (str | None): The digest of all scores, not rounded, in the order of the docs. It stands
-        for the docs: see `digest_of`. None: the scores were saved before digests were kept.
+    digest (str): The digest of all scores, not rounded, in the order of the docs. It stands
+        for the docs: see `digest_of`.
     keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
         Values that fewer than `ENOUGH` docs have are left out.
     source (str): The name of the calibration docs.
@@ -185,7 +185,7 @@ class CalibrationScores:
     """
 
     scores: list[float]
-    digest: str | None = None
+    digest: str
     keys: ScoresByValue
     source: str
     approximate: bool
@@ -234,15 +234,15 @@ class CalibrationScores:
         RETURNS (CalibrationScores): The scores.
         RAISES (ValueError): If a key is missing or unknown.
         """
-        optional = ("digest", "reading", "holds_for")
+        optional = ("reading", "holds_for")
         needed = [name for name in cls.__dataclass_fields__ if name not in optional]
         check_keys(saved, needed, where="shift", optional=optional)
         return cls(**{**saved, "reading": read_reading(saved.get("reading"))})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON. The fields `digest`, `reading` and `holds_for` are left out if
-        they are None."""
-        return _without_none(asdict(self), ("digest", "reading", "holds_for"))
+        """Return the scores as JSON. The fields `reading` and `holds_for` are left out if they are
+        None."""
+        return _without_none(asdict(self), ("reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
         """Return the argument `calibration` of `find_shift`: for all scores, or for those of docs
@@ -250,15 +250,14 @@ class CalibrationScores:
 
         key (str | None): A key of `keys`. None: the scores of all docs.
         value (str): A value of the key in `keys`.
-        RETURNS (dict[str, Any]): The "scores", the "digest", if it is known, and whether the scores
-            are "approximate".
+        RETURNS (dict[str, Any]): The "scores", the "digest", and whether the scores are
+            "approximate".
         """
         scores = self.scores
         if key is not None:
             scores = self.keys[key][value]
         # The digest stands for the calibration docs. It is the same for the scores of a value.
-        pool = {"scores": scores, "digest": self.digest, "approximate": self.approximate}
-        return _without_none(pool, ("digest",))
+        return {"scores": scores, "digest": self.digest, "approximate": self.approximate}
 
 
 def _scores_by_value(

@@ -7,8 +7,9 @@ A component `ner` has these files:
 
 Both have to be from the same save. A digest in `cfg` shows it: it is the hash of the bytes of
 `model` and of those settings in `cfg` that may not be edited without training. Others may:
-`EDITABLE`. The *parts* of a saved component are "cfg", "vocab" and "model". A pipeline saves its
-vocab once, and excludes it when it saves its components.
+`EDITABLE`. `cfg` has the version of this package that saved it, too. The *parts* of a saved
+component are "cfg", "vocab" and "model". A pipeline saves its vocab once, and excludes it when it
+saves its components.
 """
 
 import hashlib
@@ -29,6 +30,8 @@ from thinc.api import Model
 from thinc.shims import Shim
 from thinc.util import convert_recursive, get_array_module, is_xp_array
 
+import spacy_costner
+
 from ..decoding import Temperature
 from ..ml import first_pass_of, has_linear_part, is_linear, linear_part, load_shims
 from ..training.known_text import unpack_ids
@@ -43,14 +46,12 @@ DIGEST = "digest"
 EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
 
-OPTIONAL: Cfg = {
-    "reading": None,
-    "trained_on": "",
-    "n_recurring": 0,
-    "n_passages": 0,
-    "raw_text": "",
-}
-"""The keys that earlier versions didn't save, with the values that they get when loaded."""
+FORMAT = 1
+"""The number of the format in which components are saved. Raise it with a change that makes earlier
+versions read a component wrongly. They then refuse it."""
+
+OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
+"""The keys that 0.3.0 didn't save, with the values that they get when loaded."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
@@ -75,6 +76,11 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "n_passages": 0,
         "raw_text": "",  # the hashes of the sentences that static vectors were learned from, packed
     }
+
+
+def mark_version(cfg: Cfg) -> Cfg:
+    """Add this version of the package, and the number of its format, to a cfg that is saved."""
+    return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
@@ -230,16 +236,47 @@ def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def naming_version(cfg: Any) -> Iterator[None]:
+    """A context in which a saved component is loaded. If another version of the package has saved
+    it, a ValueError names both versions, and says what to do.
+
+    cfg (Any): The saved cfg. None: it isn't loaded.
+    """
+    try:
+        yield
+    except ValueError as error:
+        current_version = spacy_costner.__version__
+        if not isinstance(cfg, dict) or cfg.get("version") == current_version:
+            raise
+        version = cfg.get("version")
+        saved_by = f"saved by spacy-costner {version}, this is {current_version}"
+        advice = f"install {version} to read it, or train again"
+        if version is None:  # versions are saved since 0.4.0
+            saved_by = f"saved by spacy-costner 0.3.0 or before, this is {current_version}"
+            advice = "train again"
+        raise ValueError(f"{error} ({saved_by}: {advice})") from error
+
+
+def check_format(cfg: Any) -> None:
+    """Check that a saved cfg has a format that this version can read.
+
+    RAISES (ValueError): If it has a later one.
+    """
+    saved_format = cfg.get("format", FORMAT)  # 0.3.0 saved none
+    if saved_format > FORMAT:
+        raise ValueError(f"format: expected at most {FORMAT}, got {saved_format}")
+
+
 def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     """Check a saved cfg, and that it fits the config.
 
     saved (Cfg): The saved cfg.
     current (Cfg): The cfg of the component before it is loaded, as the config has made it.
-    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one. The progress is
-        in its present form.
+    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one.
     RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
     """
-    cfg = deepcopy({**OPTIONAL, **saved})  # earlier versions didn't save the optional keys
+    cfg = deepcopy({**OPTIONAL, **saved})
     missing = [name for name in current if name not in cfg]
     if missing:
         raise ValueError(f"expected {', '.join(current)}, got no {missing[0]}: train again")
@@ -252,7 +289,6 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     _check_temperature(cfg["temperature"], cfg["labels"])
     for name in ("n_examples", "n_recurring", "n_passages"):
         _check_number(cfg[name], name)
-    cfg["progress"] = _with_whole_epochs(cfg["progress"], cfg["n_examples"])
     _check_progress(cfg["progress"])
     for name in ("trained_on", "raw_text"):
         unpack_ids(cfg[name])  # raises an error if they are damaged
@@ -267,30 +303,6 @@ def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
     _check_number(temperature["overall"], "temperature: overall", positive=True)
     for label, value in temperature["labels"].items():
         _check_number(value, f"temperature: {label}", positive=True)
-
-
-def _with_whole_epochs(progress: Any, n_examples: float) -> Any:
-    """Convert a progress that was saved by version 0.3.0 or before, in which the number of epochs
-    was a fraction. Any other progress is returned as it is.
-
-    progress (Any): The saved progress.
-    n_examples (float): The number of training examples.
-    RETURNS (Any): The progress with the keys of `Progress`.
-    RAISES (ValueError): If a number of such a progress is damaged.
-    """
-    if not isinstance(progress, dict) or progress.keys() != {"steps", "epochs"}:
-        return progress  # a new one, or a damaged one, which `_check_progress` refuses
-    for name, value in progress.items():
-        _check_number(value, name)
-    examples_per_epoch = max(int(n_examples), 1)
-    n_examples_seen = round(progress["epochs"] * examples_per_epoch)
-    converted = Progress(
-        steps=int(progress["steps"]),
-        epochs=n_examples_seen // examples_per_epoch,
-        n_seen=n_examples_seen % examples_per_epoch,
-        n_examples=examples_per_epoch,
-    )
-    return converted._asdict()
 
 
 def _check_progress(progress: Any) -> None:

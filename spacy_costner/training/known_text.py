@@ -33,7 +33,7 @@ END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
 LOWEST_32_BITS = 0xFFFFFFFF
 
 PACKED = "packed:"
-"""The beginning of a text with compressed hashes. Versions up to 0.3.0 didn't compress them."""
+"""The beginning of a text with hashes."""
 
 
 def sentence_ids(doc: Doc) -> list[int]:
@@ -131,7 +131,8 @@ def pack_ids(ids: Iterable[int]) -> str:
 def unpack_ids(packed: str) -> Array1d:
     """Read the hashes from a text that `pack_ids` wrote. A damaged text raises an error of any
     kind."""
-    packed_bytes = base64.b64decode(packed.removeprefix(PACKED), validate=True)
-    if packed.startswith(PACKED):
-        return unpack_hashes(packed_bytes)
-    return numpy.frombuffer(packed_bytes, dtype="<u4")  # up to 0.3.0 it wasn't compressed
+    if not packed:
+        return numpy.zeros(0, dtype="uint32")
+    if not packed.startswith(PACKED):
+        raise ValueError(f"expected hashes that begin with {PACKED!r}, got {packed[:20]!r}")
+    return unpack_hashes(base64.b64decode(packed.removeprefix(PACKED), validate=True))

@@ -480,12 +480,7 @@ def minimise_by_lbfgs(
                 reason = "converged as far as the scores are exact"
                 break
 
-            s = new_point.vector - point.vector
-            y = new_point.gradient - point.gradient
-            curvature = float(s @ y)
-            # A step without curvature would spoil the estimate of the Hessian.
-            if curvature > LEAST_CURVATURE * (y @ y):
-                steps = [*steps, Step(s, y, curvature)][-N_REMEMBERED_STEPS:]
+            steps = remember_step(steps, point, new_point)
             point = new_point
             values.append(point.value)
             bar.set_postfix(objective=f"{point.value:.6g}", refresh=False)
@@ -500,6 +495,18 @@ def minimise_by_lbfgs(
         n_evaluations=n_evaluations,
         reason=reason,
     )
+
+
+def remember_step(steps: list[Step], point: Point, new_point: Point) -> list[Step]:
+    """Add the step from a point to a new one to the earlier steps. Only the last
+    `N_REMEMBERED_STEPS` are kept. A step without curvature is left out, as it would spoil the
+    estimate of the Hessian."""
+    s = new_point.vector - point.vector
+    y = new_point.gradient - point.gradient
+    curvature = float(s @ y)
+    if curvature <= LEAST_CURVATURE * (y @ y):
+        return steps
+    return [*steps, Step(s, y, curvature)][-N_REMEMBERED_STEPS:]
 
 
 def search_line(

@@ -151,24 +151,6 @@ def test_a_realigned_doc_can_be_stored(nlp: Language, rng: numpy.random.Generato
         assert prob_of(ent) == probs.get(place_of(ent))
 
 
-@given(seeds)
-def test_docs_of_version_0_3_have_right_probabilities_or_none(
-    nlp: Language, rng: numpy.random.Generator
-) -> None:
-    """In docs of version 0.3, groups don't say where spans were in the text."""
-    doc = nlp(TEXT)
-    probs = probs_by_place(doc)
-    for group in doc.spans.values():
-        for name in CHARACTERS:
-            del group.attrs[name]
-    assert {ent._.confidence for ent in doc.ents} == {probs[place_of(ent)] for ent in doc.ents}
-
-    retokenize(doc, rng)
-
-    for ent in doc.ents:
-        assert ent._.confidence in (None, probs.get(place_of(ent)))
-
-
 @pytest.fixture
 def ner_with_scores(nlp: Language, tmp_path: Path) -> Any:
     """A component with calibration scores, as `shift` needs."""

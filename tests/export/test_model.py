@@ -402,16 +402,6 @@ def with_weight(value: float, *, in_first_pass: bool = False) -> Callable[[], La
     return make
 
 
-def with_long_hashes() -> Language:
-    """Label memory as models up to 0.3.0 have it: it knows words by all 64 bits of their hashes."""
-    nlp = make_pipeline()
-    features, _ = linear_part(nlp.get_pipe("ner").model)
-    (memory,) = [column for column in features.lookup.columns if column.name == "memory:LOWER"]
-    hashes, _ = memory.values_with_features
-    hashes[-1] += numpy.uint64(2**32)
-    return nlp
-
-
 @Language.component("silent")
 def silent(doc: Doc) -> Doc:
     """A component whose factory doesn't say what it sets."""
@@ -445,10 +435,6 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "no number in the first pass": (
         with_weight(numpy.nan, in_first_pass=True),
         "weights of ner, pass 1: expected finite numbers, got nan",
-    ),
-    "old hashes": (
-        with_long_hashes,
-        "memory:LOWER: expected words with hashes of 32 bits, got longer ones",
     ),
     "a ruler": (with_pipe("entity_ruler"), "entity_ruler, which sets entities"),
     "a merger": (with_pipe("merge_entities"), "merge_entities, which changes tokens"),

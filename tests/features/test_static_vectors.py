@@ -39,7 +39,6 @@ from spacy_costner.types import Gold, Progress
 from ..support.fitting import examples_of, read_batches, read_pieces, train
 from ..support.gradients import central_difference
 from ..support.linear import HYBRID, SPARSE
-from ..support.old_models import weights_up_to_0_3
 from ..support.threads import in_threads
 from ..support.vocabs import blank_vocab
 
@@ -725,17 +724,6 @@ def test_a_component_that_is_sourced_into_a_pipeline_without_vectors_refuses_doc
         without_vectors("Name1 and Place1")
 
 
-def test_models_without_vectors_load_as_before() -> None:
-    weights = SparseWeights()
-    weights.allocate(2, 3)
-    weights.rows[:] = 1
-
-    loaded = SparseWeights().from_bytes(weights_up_to_0_3(weights))
-
-    assert loaded.n_vector_rows == 0
-    assert_array_equal(loaded.rows, weights.rows)
-
-
 @pytest.mark.parametrize(
     "damage", [{"dim": -1}, {"dim": "3"}, {"scale": 0.0}, {"scale": "x"}, {"digest": 1}]
 )
@@ -839,6 +827,7 @@ def test_floret_with_other_rows_of_words_is_refused(setting: str) -> None:
 
 
 def test_models_without_a_digest_of_vectors_take_any_of_the_same_length(vocab: Vocab) -> None:
+    """0.3.0 saved none."""
     features = features_of(vocab, static_vectors=0)
     saved = srsly.msgpack_loads(features.to_bytes())
     del saved["static_vectors"]["static_vectors"]["digest"]

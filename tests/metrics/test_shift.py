@@ -180,13 +180,6 @@ def test_a_test_goes_on_with_its_own_seed_and_calibration_docs_only() -> None:
         shift.restore({"scores": [], "counts": {}}, calibration)
 
 
-def test_calibration_docs_saved_by_version_0_3_have_no_digest() -> None:
-    saved = {"scores": [0.1, 0.2], "approximate": False}
-    result = shift.find_shift(saved, [0.1, 0.3])
-    assert len(result.p_values) == 2
-    assert result.to_json()["digest"] is None
-
-
 # In a pipeline
 
 

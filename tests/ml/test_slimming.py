@@ -20,7 +20,6 @@ from spacy.training import Example
 from thinc.api import Model, Optimizer
 
 from spacy_costner.chain import marginals
-from spacy_costner.features import label_counts
 from spacy_costner.features.ids import pack, pack_hashes, unpack, unpack_hashes
 from spacy_costner.ml import SparseWeights, first_pass_of, linear_part
 from spacy_costner.ml.slimming import (
@@ -31,12 +30,11 @@ from spacy_costner.ml.slimming import (
     slim_down,
     unpack_rows,
 )
-from spacy_costner.pipeline.serialization import load_model, save_model, sign
+from spacy_costner.pipeline.serialization import load_model, save_model
 from spacy_costner.training.known_text import PACKED, unpack_ids
 from spacy_costner.workflows import fit
 
-from ..support.linear import HYBRID, SPARSE, found_names
-from ..support.old_models import pack_up_to_0_3, weights_up_to_0_3
+from ..support.linear import HYBRID, SPARSE
 from ..support.pipelines import pipeline
 
 N_TAGS = 3
@@ -247,7 +245,6 @@ BOMB = zlib.compress(bytes(1 << 28), level=9)
 HOSTILE: dict[str, Callable[[], Any]] = {
     "numbers": lambda: unpack(b"n" + BOMB),
     "differences": lambda: unpack(b"d" + BOMB),
-    "up to 0.3.0": lambda: unpack(BOMB),
     "hashes": lambda: unpack_hashes(b"d" + BOMB),
     "raw text": lambda: unpack_ids(PACKED + base64.b64encode(b"d" + BOMB).decode("ascii")),
     "rows": lambda: unpacked({**pack_rows(numpy.ones((9, N_TAGS))), "used": b"d" + BOMB}, 9),
@@ -269,6 +266,19 @@ def test_more_numbers_than_expected_are_refused_before_they_fill_the_memory(
     finally:
         tracemalloc.stop()
     assert peak < 1 << 26
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (lambda: unpack(zlib.compress(bytes(40))), "expected packed numbers, which begin with"),
+        (lambda: unpack(b""), "expected packed numbers, .* got b''"),
+        (lambda: unpack_ids("AAAA"), "expected hashes that begin with 'packed:', got 'AAAA'"),
+    ],
+)
+def test_what_was_not_packed_is_refused(load: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load()
 
 
 def test_weights_of_more_features_than_there_are_are_refused() -> None:
@@ -454,7 +464,7 @@ def test_fit_saves_what_it_has_evaluated(
     has_few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_few:
-        monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", 1)
+        monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", 1)
     for part, seed in {"train": 0, "dev": 1}.items():
         docs = [eg.reference for eg in examples(spacy.blank("xx"), 30, seed)]
         DocBin(docs=docs).to_disk(tmp_path / f"{part}.spacy")
@@ -468,66 +478,3 @@ def test_fit_saves_what_it_has_evaluated(
     loaded = spacy.load(fitted.path)
     assert scores_of(loaded) == scores_of(fitted.nlp)
     assert n_values(loaded) < n_values(fitted.nlp)
-
-
-# Models that were saved before
-
-
-def test_numbers_that_were_packed_before_are_read() -> None:
-    values = numpy.asarray([0, 5, 3, -1, 70_000])
-    assert unpack(pack_up_to_0_3(values)).tolist() == values.tolist()
-
-
-def test_hashes_of_training_text_that_were_not_compressed_are_read() -> None:
-    hashes = numpy.asarray([3, 70_000, 2**32 - 1], dtype="<u4")
-    packed = base64.b64encode(hashes.tobytes()).decode("ascii")
-    assert unpack_ids(packed).tolist() == hashes.tolist()
-
-
-def save_as_up_to_0_3(nlp: Language, folder: Path) -> None:
-    """Write the model of a component, which is saved in a folder, as 0.3.0 did."""
-    path = folder / "model"
-    saved = srsly.msgpack_loads(path.read_bytes())
-    model = nlp.get_pipe("ner").model
-    features, _, saved_first_pass = (srsly.msgpack_loads(shim) for shim in saved["shims"][0])
-
-    memory = features["memory"]
-    counts = memory["counts"]["LOWER"]
-    n_words = len(WORDS) + len(examples(nlp))
-    assert len(counts["keys"]) == 8 * n_words  # 64 bits of each hash are 8 bytes
-    for name in ("starts", "value", "label", "n_times"):
-        counts[name] = pack_up_to_0_3(unpack(counts[name]))
-    memory["units"] = pack_up_to_0_3(unpack(memory["units"]))
-
-    saved_first_pass["weights"] = weights_up_to_0_3(first_pass(model))
-    saved["shims"][0] = [
-        srsly.msgpack_dumps(features),
-        weights_up_to_0_3(main_weights(model)),
-        srsly.msgpack_dumps(saved_first_pass),
-    ]
-    path.write_bytes(srsly.msgpack_dumps(saved))
-    cfg = srsly.read_json(folder / "cfg")
-    del cfg["digest"]
-    srsly.write_json(folder / "cfg", sign(cfg, path.read_bytes()))
-
-
-def test_models_that_were_saved_before_predict_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their weights are floats of 16 bits, and words are known by 64 bits of their hashes."""
-    every_bit = numpy.uint64(2**64 - 1)
-    monkeypatch.setattr(label_counts, "LOWEST_32_BITS", every_bit)
-    nlp, _ = trained(keep_all=True)
-    monkeypatch.undo()
-    nlp.to_disk(tmp_path)
-    save_as_up_to_0_3(nlp, tmp_path / "ner")
-
-    loaded = spacy.load(tmp_path)
-    numpy.testing.assert_allclose(scores_of(loaded), scores_of(nlp), atol=5e-3)
-    features, _ = linear_part(loaded.get_pipe("ner").model)
-    (names_of_ana,) = found_names(features, [Doc(loaded.vocab, words=["Ana"])])
-    assert any(name.startswith("memory:LOWER=PER") for name in names_of_ana)
-
-    loaded.to_disk(tmp_path / "again")
-    again = spacy.load(tmp_path / "again")
-    numpy.testing.assert_allclose(scores_of(again), scores_of(loaded), atol=5e-3)

@@ -228,6 +228,7 @@ def test_the_name_of_another_extension_is_refused(unsure: Path) -> None:
         ({"extension": ""}, "extension: expected a name"),
         ({"alternatives": 1.5}, f"alternatives: expected null or a probability from {LEAST_PROB}"),
         ({"alternatives": 0.0}, f"alternatives: expected null or a probability from {LEAST_PROB}"),
+        ({"second_choice": 0.2}, "second_choice: expected null, as .* got 0.2: delete the line"),
     ],
 )
 def test_bad_settings_of_confidence_are_refused_by_name(
@@ -235,6 +236,12 @@ def test_bad_settings_of_confidence_are_refused_by_name(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_confidence(**settings)
+
+
+def test_the_block_of_a_pipeline_that_0_3_0_saved_is_read(unsure: Path) -> None:
+    """spaCy has filled it in with all settings that 0.3.0 had."""
+    nlp = load(unsure, confidence={**CONFIDENCE, "extension": "confidence", "second_choice": None})
+    assert vars(nlp.get_pipe("ner").confidence) == vars(make_confidence(alternatives=0.05))
 
 
 def test_k_best_ranks_analyses_whose_probabilities_underflow(unsure: Path) -> None:

@@ -116,14 +116,10 @@ def test_scores_are_pooled_over_all_docs_or_over_those_with_a_value() -> None:
     assert scores.pool("source", "web")["scores"] == [0.1]
 
 
-def test_calibration_scores_of_old_models_have_no_digest() -> None:
-    old = CalibrationScores.from_dict(without(SAVED_SCORES, "digest", "reading"))
-    assert "digest" not in old.pool() and "digest" not in old.to_dict()
-
-
-def test_calibration_scores_without_scores_are_refused() -> None:
+@pytest.mark.parametrize("name", ["scores", "digest"])
+def test_calibration_scores_without_a_necessary_key_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="shift: expected a mapping with"):
-        CalibrationScores.from_dict(without(SAVED_SCORES, "scores"))
+        CalibrationScores.from_dict(without(SAVED_SCORES, name))
 
 
 def test_scores_are_collected_by_values_of_user_data() -> None:

@@ -3,8 +3,7 @@
 Scores are divided by the temperature before probabilities are computed from them. The best
 temperature is that with the lowest log loss of the entities that a model predicts: it makes correct
 entities probable and wrong ones improbable. There may be one temperature for all labels, the
-overall one, and another for each label. Their logarithms are found by BFGS, a method of
-minimisation.
+overall one, and another for each label. Their logarithms are found by L-BFGS.
 """
 
 import warnings
@@ -16,7 +15,7 @@ import numpy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.types import Array1d, Floats1d, Floats2d
+from thinc.types import Array1d, Floats1d
 from thinc.util import to_numpy
 
 from ...decoding import Posterior, Temperature, make_viterbi
@@ -25,6 +24,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.reading import find_reading
 from ...progress import phase
 from ...tags import Entities
+from ...training.lbfgs import Point, Step, descent_direction, remember_step, search_line
 from ...types import map_scores
 from ..components import get_component
 from ..evaluation.predictions import (
@@ -39,12 +39,6 @@ from ..evaluation.valid_data import find_faults
 MAX_STEPS = 200
 """Minimisation gives up after so many steps."""
 
-MAX_HALVINGS = 40
-"""How often a step is halved before its direction is given up."""
-
-MIN_SHARE = 1e-4
-"""A step has to lower the value at least by this share of what the gradient promises."""
-
 PRECISION = 1e-4
 """Minimisation ends when all derivatives are smaller, in nats for a unit of the logarithm of a
 temperature."""
@@ -55,13 +49,6 @@ temperature would be infinite if all predictions are wrong, and 0 if all are cor
 
 MIN_LIKELIHOOD = 1e-12
 """Lower likelihoods count as this one, as the logarithm of 0 is infinite."""
-
-MIN_CURVATURE = 1e-12
-"""If the gradient changes less along a step, the step tells nothing of the second derivatives."""
-
-Objective = Callable[[Floats1d], tuple[float, Floats1d]]
-"""A function to minimise. It maps P parameters to its value and its gradient. Shapes: (P,) to a
-number and (P,)"""
 
 
 class Calibration(NamedTuple):
@@ -273,10 +260,10 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
         gradient[1:] += 2 * difference
         return loss, gradient
 
-    logs = minimise_by_bfgs(evaluate, start=numpy.zeros(1))  # from T = 1
+    logs = minimise_within_limits(evaluate, start=numpy.zeros(1))  # from T = 1
     if per_label:
         # All temperatures start from the best overall one.
-        logs = minimise_by_bfgs(evaluate, start=numpy.repeat(logs, len(labels) + 1))
+        logs = minimise_within_limits(evaluate, start=numpy.repeat(logs, len(labels) + 1))
     return make_temperature(logs, labels)
 
 
@@ -342,110 +329,56 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
     return loss, -sums
 
 
-def minimise_by_bfgs(evaluate: Objective, start: Floats1d) -> Floats1d:
-    """Minimise a smooth function of a few logarithms of temperatures, by BFGS with backtracking.
-    The logarithms, here called parameters, stay between -`MAX_LOG` and `MAX_LOG`. There is a
-    warning if a derivative is above `PRECISION` at the end, unless its parameter is held at a
-    limit.
+def minimise_within_limits(
+    function: Callable[[Floats1d], tuple[float, Floats1d]], start: Floats1d
+) -> Floats1d:
+    """Minimise a smooth function of the logarithms of temperatures, by L-BFGS: see
+    `training.lbfgs`. The logarithms stay between -`MAX_LOG` and `MAX_LOG`. There is a warning if a
+    derivative is above `PRECISION` at the end, unless its logarithm is held at a limit.
 
-    evaluate (Objective): The function.
-    start (Floats1d): The parameters to start from. Shape: (P,)
-    RETURNS (Floats1d): The best parameters. Shape: (P,)
-
-    Nocedal & Wright (2006): Numerical Optimization, algorithms 3.1 and 6.1.
+    function (Callable): Takes P logarithms to the value and its gradient. Shapes: (P,) to (P,)
+    start (Floats1d): The logarithms to start from. Shape: (P,)
+    RETURNS (Floats1d): The best logarithms. Shape: (P,)
     """
-    identity = numpy.eye(len(start))
-    parameters = start
-    value, gradient = evaluate(parameters)
-    inverse_hessian = identity  # estimated from the steps so far
-    is_free = numpy.ones(len(parameters), dtype=bool)
+
+    def evaluate(logs: Floats1d) -> Point:
+        """Evaluate the function at logarithms, or at the limit of those that are beyond it."""
+        logs = numpy.clip(logs, -MAX_LOG, MAX_LOG)
+        return Point(logs, *function(logs))
+
+    point = evaluate(start)
+    steps: list[Step] = []  # from them the Hessian is estimated
+    is_free = numpy.ones(len(start), dtype=bool)
     for _ in range(MAX_STEPS):
-        # A parameter is held at a limit if the function would be lower beyond it.
+        # A logarithm is held at a limit if the function would be lower beyond it.
         was_free = is_free
-        is_held_low = (parameters <= -MAX_LOG) & (gradient > 0)
-        is_held_high = (parameters >= MAX_LOG) & (gradient < 0)
+        is_held_low = (point.vector <= -MAX_LOG) & (point.gradient > 0)
+        is_held_high = (point.vector >= MAX_LOG) & (point.gradient < 0)
         is_free = ~(is_held_low | is_held_high)
-        if (numpy.abs(gradient[is_free]) < PRECISION).all():
-            return parameters
+        free_gradient = numpy.where(is_free, point.gradient, 0)
+        if (numpy.abs(free_gradient) < PRECISION).all():
+            return point.vector
 
         if (is_free != was_free).any():
-            # The estimate was made with other free parameters: begin anew.
-            inverse_hessian = identity
-        free_gradient = numpy.where(is_free, gradient, 0)
-        direction = numpy.where(is_free, -inverse_hessian @ free_gradient, 0)
-        # No parameter changes by more than 1 in a step, because the loss is far from a parabola.
+            # The estimate was made with other free logarithms: begin anew.
+            steps = []
+        direction = numpy.where(is_free, descent_direction(free_gradient, steps), 0)
+        # No logarithm changes by more than 1 in a step, because the loss is far from a parabola.
         direction /= max(1.0, float(numpy.abs(direction).max()))
-        step = search_line(evaluate, parameters, value, gradient, direction)
-        if step is None:
-            if (inverse_hessian == identity).all():
-                # The direction is against the gradient. If the loss isn't lower even there,
-                # rounding errors are larger than what is left to gain.
-                break
-            inverse_hessian = identity
-            continue
-        change = step.parameters - parameters
-        inverse_hessian = update_inverse(inverse_hessian, change, step.gradient - gradient)
-        parameters, value, gradient = step
-    steepest = float(numpy.abs(gradient[is_free]).max())
+        new_point = search_line(evaluate, point, direction)
+        if new_point is not None:
+            steps = remember_step(steps, point, new_point)
+            point = new_point
+        elif steps:
+            steps = []  # the next direction is against the gradient
+        else:
+            # If the loss isn't lower even there, rounding errors are larger than what is left to
+            # gain.
+            break
+    steepest = float(numpy.abs(free_gradient).max())
     warnings.warn(
         f"temperature: expected a gradient below {PRECISION:g} nat, got {steepest:.2g} after at "
         f"most {MAX_STEPS} steps: the temperature may not be the best one",
         stacklevel=2,
     )
-    return parameters
-
-
-class Step(NamedTuple):
-    """Where a step ends."""
-
-    parameters: Floats1d  # shape: (P,)
-    value: float  # the value of the function there
-    gradient: Floats1d  # its gradient there. Shape: (P,)
-
-
-def search_line(
-    evaluate: Objective,
-    parameters: Floats1d,
-    value: float,
-    gradient: Floats1d,
-    direction: Floats1d,
-) -> Step | None:
-    """Find a step along a direction that lowers the function enough. The whole direction is tried
-    first, then half of it, then a quarter, and so on.
-
-    evaluate (Objective): The function.
-    parameters (Floats1d): Where the step begins. Shape: (P,)
-    value (float): The value of the function there.
-    gradient (Floats1d): Its gradient there. Shape: (P,)
-    direction (Floats1d): The direction, and the longest step. Shape: (P,)
-    RETURNS (Step | None): The step. None if no step lowers the function enough.
-
-    Nocedal & Wright (2006), eq. 3.4
-    """
-    for n_halvings in range(MAX_HALVINGS):
-        candidate = numpy.clip(parameters + 0.5**n_halvings * direction, -MAX_LOG, MAX_LOG)
-        step = Step(candidate, *evaluate(candidate))
-        promised_change = float(gradient @ (candidate - parameters))
-        if step.value <= value + MIN_SHARE * promised_change:
-            return step
-    return None
-
-
-def update_inverse(inverse: Floats2d, step: Floats1d, change: Floats1d) -> Floats2d:
-    """Update the estimate of the inverse of the Hessian after a step.
-
-        H' = (I - s y^T / (y^T s)) H (I - y s^T / (y^T s)) + s s^T / (y^T s)
-
-    inverse (Floats2d): The estimate so far, H. Shape: (P, P)
-    step (Floats1d): The change of the parameters, s. Shape: (P,)
-    change (Floats1d): The change of the gradient, y. Shape: (P,)
-    RETURNS (Floats2d): The new estimate, H'. It is the old one if H' would not be positive
-        definite: then a step along the gradient could lead uphill.
-
-    Nocedal & Wright (2006), eq. 6.17.
-    """
-    curvature = float(step @ change)  # y^T s
-    if curvature <= MIN_CURVATURE:
-        return inverse
-    left_factor = numpy.eye(len(step)) - numpy.outer(step, change) / curvature
-    return left_factor @ inverse @ left_factor.T + numpy.outer(step, step) / curvature
+    return point.vector
