@@ -150,14 +150,17 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_changelog_and_citation_are_of_the_version() -> None:
-    unreleased, newest, *_ = re.findall(r"^## (.*)", read("CHANGELOG.md"), flags=re.MULTILINE)
+    """Citation and changelog name the last release. Between releases, `__version__` is a later one
+    with ".dev0", and what has changed since is under `[Unreleased]`."""
+    newest, *older = re.findall(r"^## (.*)", read("CHANGELOG.md"), flags=re.MULTILINE)
     citation = srsly.yaml_loads(read("CITATION.cff"))
-    assert unreleased == "[Unreleased]"
+    if Version(__version__).is_devrelease:
+        assert newest == "[Unreleased]"
+        newest = older[0]
+        assert Version(__version__) > Version(citation["version"])
+    else:
+        assert __version__ == citation["version"]
     assert newest == f"[{citation['version']}] - {citation['date-released']}"
-    # Between releases it is the version of the next one, with ".dev0".
-    version = Version(__version__)
-    assert version.is_devrelease or __version__ == citation["version"]
-    assert version >= Version(citation["version"])
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/develop.md"])
