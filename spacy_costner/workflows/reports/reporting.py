@@ -44,7 +44,7 @@ from ...pipeline.scorers import (
 )
 from ...tags import OUTSIDE, Entities
 from ...types import Cost
-from ..calibration.guarantees import Observed, observe
+from ..calibration.observed_rates import Observed, observe
 from ..calibration.tuning import TUNABLE, Point, decode_at_all, find_point
 from ..components import get_component
 from ..evaluation.predictions import DevPredictions, predict, predict_dev

@@ -16,13 +16,9 @@ from spacy.training import Example
 from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
 from spacy_costner.workflows import draw, guarantee
-from spacy_costner.workflows.calibration.guarantees import (
-    MIN_THRESHOLD,
-    SCORED_SPAN,
-    draw_uniformly,
-    find_part,
-    score_spans,
-)
+from spacy_costner.workflows.calibration.calibration_docs import draw_uniformly
+from spacy_costner.workflows.calibration.scored_spans import SCORED_SPAN, score_spans
+from spacy_costner.workflows.calibration.set_thresholds import MIN_THRESHOLD, find_part
 from spacy_costner.workflows.sampling.drawing import Drawing, DrawnDoc, conformal_weights
 
 from ...support.commands import run
