@@ -23,16 +23,9 @@ from ...pipeline.promises import Promise, Terms, Thresholds
 from ...pipeline.reading import find_reading
 from ..components import get_component
 from ..evaluation.predictions import turn_on_confidence
-from ..evaluation.recurrence import (
-    KnownText,
-    check_new,
-    note_recurrence,
-)
+from ..evaluation.recurrence import KnownText, check_new, note_recurrence
 from ..evaluation.valid_data import find_unknown_labels
-from ..sampling.drawing import (
-    Drawing,
-    conformal_weights,
-)
+from ..sampling.drawing import Drawing, conformal_weights
 from .calibration_docs import (
     check_drawn,
     check_have_entities,

@@ -39,18 +39,9 @@ from ..evaluation.recurrence import note_copies
 from ..executors import MakeExecutor
 from ..fitting.comparison import component_name
 from ..fitting.folds import Fold, hold_out
-from ..reports.reporting import (
-    BOTH,
-    BOUNDARY,
-    LABEL,
-    MISSING,
-    SPURIOUS,
-    extent_of,
-    find_cost,
-    kind_of,
-    list_entities,
-    window,
-)
+from ..reports.excerpts import extent_of, window
+from ..reports.mistake_costs import find_cost
+from ..reports.mistakes import BOTH, BOUNDARY, LABEL, MISSING, SPURIOUS, kind_of, list_entities
 
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
 """The kinds of mistakes in annotation: see `kind_of_suspect`."""

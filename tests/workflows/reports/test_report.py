@@ -23,16 +23,9 @@ from spacy_costner.pages.formatting import cost_number, number, percent, probabi
 from spacy_costner.workflows.calibration.tuning import tune, use_decoding
 from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.reports.explanation import TransitionWeights
-from spacy_costner.workflows.reports.reporting import (
-    KINDS,
-    MAX_LABELS,
-    Confusion,
-    Mistake,
-    Report,
-    group_overlapping,
-    kind_of,
-    report,
-)
+from spacy_costner.workflows.reports.mistake_costs import Confusion
+from spacy_costner.workflows.reports.mistakes import KINDS, Mistake, group_overlapping, kind_of
+from spacy_costner.workflows.reports.reporting import MAX_LABELS, Report, report
 
 from ...support.browser import Browser, needs_chromium
 from ...support.commands import run
