@@ -2,13 +2,13 @@
 
 The set of a doc has the spans whose score is at least a threshold. The thresholds are chosen on
 calibration docs by conformal methods (`metrics/conformal.py`), so that a promise holds on other
-docs from the same source. A promise has a limit: for example, that the set misses at most 5 % of
-the entities. It may be made for all docs together, or for each part of them: for each label, for
-each group of docs, or both.
+docs from the same source. A promise has a limit: for example, the set misses at most 5 % of the
+entities. It is made for all docs together, or for each part of them: for each label, for each group
+of docs, or both.
 
-`DevPredictions`, called `dev`, are docs with their annotated entities, and with the posterior of
-the model for them, from which the probabilities of spans come. In structured arrays of this file, a
-row is a span or an entity, and "doc" is the index of its doc among the calibration docs.
+The steps have files of their own: `calibration_docs` chooses the docs that count, `scored_spans`
+scores their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a promise
+with other docs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,17 +36,25 @@ from .calibration_docs import (
 )
 from .observed_rates import KeptPromise, measure_promise
 from .scored_spans import score_spans
-from .set_thresholds import Part, find_parts
+from .set_thresholds import PartThreshold, find_parts
 
 
 class Guarantee(NamedTuple):
-    """A promise, and what else can be promised."""
+    """The result of `guarantee`.
 
-    promise: Promise  # its terms, thresholds and calibration docs
-    parts: list[Part]  # by group and label
-    notes: list[str]  # what may weaken the promise
-    kept: "KeptPromise | None" = None  # with drawn docs: how the earlier promise is kept there
-    replaced: Promise | None = None  # the promise that the pipeline had before
+    promise (Promise): The promise, with its terms, thresholds and calibration docs.
+    parts (list[PartThreshold]): The threshold of each part, and other limits that can be promised
+        of it, by group and label.
+    notes (list[str]): Reasons why the promise may not hold.
+    kept (KeptPromise | None): With drawn docs: the miss rate of the previous promise on them.
+    replaced (Promise | None): The promise that the pipeline had before.
+    """
+
+    promise: Promise
+    parts: list[PartThreshold]
+    notes: list[str]
+    kept: KeptPromise | None = None
+    replaced: Promise | None = None
 
 
 def guarantee(
@@ -69,29 +77,31 @@ def guarantee(
     promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
-    examples (Iterable[Example]): The docs. Not training docs, nor docs used to calibrate or tune.
+    examples (Iterable[Example]): Annotated calibration docs: neither training docs, nor docs used
+        to calibrate or tune.
     name (str): Name of the component.
     miss (float | None): Highest share of entities that are missed.
-    false_alarm (float | None): In place of --miss: highest share of the set that is wrong.
+    false_alarm (float | None): Instead of `miss`: highest share of the set that is wrong.
     confidence (float | None): Probability that the promise holds, such as 0.95. Without it, the
-        promise holds on average over calibration docs; with --false-alarm it is 0.95.
+        promise holds on average over calibration docs; with `false_alarm` it is 0.95.
     found (str): When an entity is found: exact (a span has its tokens and label) or covered (spans
-        cover its tokens; their label counts only with --per-label). For false alarms, a span of the
+        cover its tokens; their label counts only with `per_label`). For false alarms, a span of the
         set is right by the same rule.
-    by (str): Which share of misses is limited: doc (of the entities of a doc) or any (of docs:
-        those with any missed entity). Docs without entities don't count.
-    per_label (bool): A promise and a threshold for each label.
-    by_group (str | None): A key of `doc.user_data`. Docs without one of its values have no set.
-        With --confidence, labels and groups share what may fail.
-    drawn (bool): The docs are all those that `estimate --draw` drew from new texts: the promise is
-        for these texts, on average over drawings, and replaces one that is broken there.
+    by (str): Which share of misses is limited: doc (the share of missed entities in a doc) or any
+        (the share of docs with a missed entity). Docs without entities don't count.
+    per_label (bool): Make a promise, with its own threshold, for each label.
+    by_group (str | None): Make a promise for each group of docs: a key of `doc.user_data`, whose
+        values are the groups. Docs of other groups get no set. With `confidence`, all promises hold
+        together.
+    drawn (bool): The docs are all docs that `draw` drew from new texts. The promise is for these
+        texts, on average over drawings, and replaces a promise that is broken there.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. That is kept with the pipeline: `watch` reads in the same way.
+        file. This is saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the promise.
-    RETURNS (Guarantee): The promise, and what else can be promised.
-    RAISES (ValueError): If there is no such component, a term is out of its range, the docs were
-        trained on or aren't drawn as `drawn` says, no docs with entities are left, none of their
-        labels is known, or the limit can't be promised of any part.
+    RETURNS (Guarantee): The promise, its thresholds, and the other limits that can be promised.
+    RAISES (ValueError): If the component is missing, a term is out of its range, the docs are
+        training docs or don't match `drawn`, no docs with entities are left, none of their labels
+        is known, or the limit can't be promised of any part.
     """
     # Only misses, whose share rises with the threshold, can be limited without a confidence.
     if miss is None and confidence is None:
@@ -107,7 +117,10 @@ def guarantee(
     )
     # A promise with a confidence doesn't hold for docs that were drawn with unequal probabilities.
     if drawn and terms.confidence is not None:
-        raise ValueError("drawn: expected a miss rate without a confidence, got one")
+        raise ValueError(
+            "drawn: expected a miss rate without a confidence, got a confidence of "
+            f"{terms.confidence:g}"
+        )
     ner = get_component(nlp, name)
     examples = list(examples)
     references = [eg.reference for eg in examples]
@@ -130,7 +143,7 @@ def guarantee(
         drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used_examples]
         # Docs that were likely to be drawn have lower weights, as they stand for fewer texts.
         doc_weights = conformal_weights(drawings)
-        # The promise that the pipeline has now, before it gets another
+        # The promise that the pipeline has now, before it is replaced
         kept_promise = measure_promise(nlp, ner, used_examples, drawings)
     scored_spans = score_spans(nlp, ner, used_examples, terms)
     parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
@@ -152,36 +165,29 @@ def guarantee(
 
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
-    ner.meta = nlp.meta  # The component writes its promise to this dictionary, too.
+    ner.meta = nlp.meta  # The component also writes its promise to this dictionary.
     earlier_promise = ner.guarantee
     ner.set_guarantee(promise)
-    # The docs that new docs are compared with to notice a shift, as indices of `used_examples`
+    # The docs that new docs are compared with to detect a shift, as indices of `used_examples`
     shift_indices = numpy.arange(len(used_examples))
     if doc_weights is not None:
         shift_indices = draw_uniformly(doc_weights)
     shift_docs = [used_examples[i].reference for i in shift_indices]
-    # The scores of `calibrate` are approximate, as the temperature was fitted on the same docs.
-    # Here the docs are others.
+    # Not approximate: unlike in `calibrate`, the temperature wasn't fitted on these docs.
     ner.set_shift(shift_docs, scored_spans.entropies[shift_indices], source, approximate=False)
     return Guarantee(promise, parts, notes, kept_promise, earlier_promise)
 
 
-def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thresholds]:
-    """Collect the thresholds of each group of docs.
-
-    parts (Iterable[Part]): What can be promised of each part: a group, or a label in a group.
-    per_label (bool): Whether each label has a threshold of its own.
-    RETURNS (dict[str, Thresholds]): The thresholds by the name of the group. A group is left out if
-        the limit can't be promised of it, or of none of its labels.
-    """
+def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[str, Thresholds]:
+    """Collect the thresholds of each group of docs, by its name. A group is left out if the limit
+    can't be promised of it or, if each label has its own threshold, of any of its labels."""
     thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
             continue
         if per_label:
-            # `Thresholds.threshold` is for labels of which the limit can't be promised, and which
-            # have no threshold of their own. It is 1, so that as few of their spans as possible are
-            # in the set.
+            # `Thresholds.threshold` is for labels of which the limit can't be promised. It is 1, so
+            # that as few of their spans as possible are in the set.
             if part.group not in thresholds_of_groups:
                 thresholds_of_groups[part.group] = Thresholds(threshold=1.0, labels={})
             thresholds_of_groups[part.group].labels[part.label] = part.threshold
@@ -192,9 +198,9 @@ def find_thresholds(parts: Iterable[Part], *, per_label: bool) -> dict[str, Thre
     return thresholds_of_groups
 
 
-def unreachable_message(parts: Sequence[Part], terms: Terms) -> str:
-    """The message of the error that the wanted limit can't be promised of any part. It says for
-    each part which limit can be promised, and how many docs the wanted limit takes."""
+def unreachable_message(parts: Sequence[PartThreshold], terms: Terms) -> str:
+    """The error message if the limit can't be promised of any part: for each part the limit that
+    can be promised, and the number of docs that the limit of the terms takes."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
     sentences = [f"{name}: expected a limit that can be promised, got {limit}"]

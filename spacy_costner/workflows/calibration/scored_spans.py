@@ -1,4 +1,11 @@
-"""Score the spans that may be in the sets of docs, and find out which entities they find."""
+"""Score the spans that may be in the sets of docs, and compute at which threshold a set
+finds each entity.
+
+The set of a doc has the spans whose score is at least a threshold: see `guarantees`.
+`DevPredictions`, called `dev`, are docs with their annotated entities and the posterior of the
+model, from which the probabilities of spans come. In the structured arrays of this file a row is a
+span or an entity, and "doc" is the index of its doc among the calibration docs.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +24,7 @@ from ...ragged import ranges
 from ...tags import Entities
 from ..evaluation.predictions import DevPredictions, predict_dev
 
-BATCH_SIZE = 64
+DOCS_PER_BATCH = 64
 """The number of docs whose spans are scored together."""
 
 SCORED_SPAN = [("label", "i8"), ("doc", "i8"), ("score", "f8"), ("found", "?")]
@@ -29,10 +36,10 @@ class ScoredSpans(NamedTuple):
     arrays with the columns of `SCORED_SPAN`.
 
     spans (ArrayXd): Spans that may be in the sets. The score is infinite if a span is in the set
-        at every threshold; "found" is whether the span is correct. Shape: (S,)
+        at every threshold. "found" is True if the span is correct. Shape: (S,)
     gold (ArrayXd): Annotated entities. The score is the highest threshold at which the set still
-        finds the entity, or 0 if no set finds it; "found" is whether a set does. Shape: (E,)
-    entropies (Floats1d): The scores of docs for the test for a shift: see
+        finds the entity, or 0 if no set finds it. "found" is True if a set does. Shape: (E,)
+    entropies (Floats1d): The scores of the docs in the test for a shift: see
         `DevPredictions.entropies`. Shape: (B,)
     """
 
@@ -46,19 +53,19 @@ def score_spans(
 ) -> ScoredSpans:
     """Score the spans that may be in the sets of docs, and the annotated entities of these docs.
 
-    nlp (Language): The pipeline.
-    ner (CostSensitiveNER): Its component.
-    examples (Sequence[Example]): The docs, as `leave_out` returns them: all of their tokens are
-        annotated, and none of the docs is empty.
-    terms (Terms): What is promised. They say which score a span has, and when an entity is found.
-    RETURNS (ScoredSpans): The spans and the entities with their scores; and the measure of each doc
-        that the test for a shift compares.
+    nlp (Language): The pipeline that predicts the docs.
+    ner (CostSensitiveNER): The component of `nlp` that has the set.
+    examples (Sequence[Example]): Docs as `leave_out` returns them: not empty, with all tokens
+        annotated.
+    terms (Terms): The terms of the promise. The score of a span, and whether an entity is found,
+        depend on them.
+    RETURNS (ScoredSpans): The spans, the entities, and the scores of docs in the test for a shift.
     """
     span_tables: list[ArrayXd] = []
     gold_tables: list[ArrayXd] = []
     entropies: list[Floats1d] = []
     n_docs = 0  # the number of docs in the batches before this one
-    for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), BATCH_SIZE):
+    for batch in minibatch(progress(examples, desc="guarantee", unit="doc"), DOCS_PER_BATCH):
         # `spans` has all spans that may be in the sets of the batch. Shape of their scores: (S,)
         dev = predict_dev(nlp, ner, batch)
         spans, scores = guarantee_scores(dev.posterior, terms)
@@ -97,15 +104,8 @@ def add_predicted(
     dev: DevPredictions, predicted: Entities, spans: Entities, scores: Floats1d
 ) -> tuple[Entities, Floats1d]:
     """Add the predicted entities to spans with scores. A set that limits misses always has the
-    predicted entities, so they get an infinite score.
-
-    dev (DevPredictions): The predictions of the calibration docs.
-    predicted (Entities): The predicted entities. Some of them may be among the spans.
-    spans (Entities): The spans.
-    scores (Floats1d): The scores of the spans. Shape: (S,)
-    RETURNS (tuple[Entities, Floats1d]): The predicted entities, followed by the other spans, and
-        the scores of all.
-    """
+    predicted entities, so they get an infinite score. Returns the predicted entities, then the
+    spans that aren't predicted, and the scores of both. Shape of the scores: (S,) before"""
     is_not_predicted = ~numpy.isin(dev.entity_keys(spans), dev.entity_keys(predicted))
     infinite_scores = numpy.full(len(predicted.begin), numpy.inf)
     all_spans = concatenate_entities(predicted, spans.select(is_not_predicted))
@@ -113,7 +113,7 @@ def add_predicted(
 
 
 def concatenate_entities(first: Entities, second: Entities) -> Entities:
-    """Join two lists of entities: the first entities, followed by the second ones."""
+    """Concatenate two sets of entities."""
     # The begins of both, then the ends of both, then the labels of both.
     columns = [numpy.concatenate(pair) for pair in zip(first, second)]
     return Entities(*columns)
@@ -122,18 +122,11 @@ def concatenate_entities(first: Entities, second: Entities) -> Entities:
 def thresholds_to_find(
     dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
-    """Find the highest threshold at which the set finds each wanted entity. The set has the spans
-    whose score is at least the threshold.
-
-    dev (DevPredictions): The docs.
-    wanted (Entities): The E entities to find.
-    spans (Entities): The S spans.
-    scores (Floats1d): The scores of the spans, above 0. Shape: (S,)
-    terms (Terms): When an entity is found.
-    RETURNS (Floats1d): The thresholds; 0 for an entity that no set finds. Shape: (E,)
-    """
-    # What each entity and each span consists of, in numbered units: see `find_units`. The units of
-    # the wanted entities come first, then the units of the spans.
+    """Find the highest threshold at which the set finds each of E wanted entities: 0 for an entity
+    that no set finds. The set has those of S spans whose score is at least the threshold. Scores
+    are above 0. Shapes: scores (S,), thresholds (E,)"""
+    # The numbered units of entities and spans: see `find_units`. The units of the wanted entities
+    # come first, then the units of the spans.
     owners, units = find_units(dev, concatenate_entities(wanted, spans), terms)
     n_wanted = len(wanted.begin)
     is_of_wanted = owners < n_wanted
@@ -154,19 +147,14 @@ def thresholds_to_find(
 
 
 def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[Ints1d, Ints1d]:
-    """Find the units that a set of spans must have so that it finds each entity.
+    """Number the units of each entity. A set of spans finds an entity if it has all of its units.
 
-    With `terms.found = "exact"` an entity has one unit: the entity itself, with its label. With
-    "covered" each of its tokens is a unit. In a promise for each label, the same token is another
+    With `terms.found = "exact"` the only unit of an entity is the entity itself, with its label.
+    With "covered" each of its tokens is a unit. In a promise for each label, a token is a different
     unit for each label.
 
-    dev (DevPredictions): The docs.
-    entities (Entities): The entities.
-    terms (Terms): What is promised.
-    RETURNS (tuple[Ints1d, Ints1d]): For each unit of each entity the index of that entity (its
-        owner), ascending; and the number of the unit. Two entities that share a unit have the same
-        number there. Shapes: (U,)
-    """
+    Returns, for each unit of each entity, the index of the entity (its owner), ascending, and the
+    number of the unit. A unit that two entities share has one number. Shapes: (U,)"""
     if terms.found == "exact":
         owners = numpy.arange(len(entities.begin))
         _, units = numpy.unique(dev.entity_keys(entities), return_inverse=True)
@@ -178,7 +166,7 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     # The number of a unit is the index of (label, token) in a flattened array of the shape (labels,
     # tokens). The label is -1 if the model doesn't have it, so 1 is added. The indices of inner
     # nodes of the label tree follow those of the labels. All inner nodes count as one label.
-    n_tokens = len(dev.is_counted)  # it has a truth value for each token of the docs
+    n_tokens = len(dev.is_counted)  # shape: (N,)
     labels = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
     units = (labels[owners] + 1) * n_tokens + tokens
     return owners, units

@@ -1,4 +1,9 @@
-"""Choose the thresholds of sets, so that a limit can be promised."""
+"""Choose the threshold of the set of spans for each part of the docs, so that the set keeps a
+limit: a highest miss rate, or a highest share of false alarms.
+
+A part is a group of docs, a label, or a label in a group. The methods are in
+`metrics/conformal.py`.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,17 +22,17 @@ from ...pipeline.promises import Terms
 from .scored_spans import ScoredSpans
 
 MIN_THRESHOLD = 1e-6
-"""The lowest threshold that is chosen. With it the set has all spans that are searched for."""
+"""The lowest threshold that is chosen. The set then has all spans with a score."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The thresholds of these limits are saved, too, beside the threshold of a promise that isn't one
-for each label. `report` plots them."""
+"""The limits whose thresholds are saved with a promise, in addition to its own limit, unless it is
+a promise for each label. `report` plots them."""
 
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
 ).round(4)
-"""The thresholds that are tested for false alarms, in this order: from 0.999 down to 0.01. Above
-0.5 they lie on a logarithmic scale, as small changes matter near 1."""
+"""The thresholds that are tested for false alarms, from 0.999 down to 0.01. Above 0.5 their
+distance from 1 is on a logarithmic scale, as small changes matter near 1."""
 
 STEPS_OF_LIMITS = 10_000
 """The lowest limit that can be promised is rounded up to a multiple of 1 / STEPS_OF_LIMITS."""
@@ -36,30 +41,43 @@ FindThreshold = Callable[[float], float | None]
 """Maps a limit to the threshold that keeps it, or to None if no threshold does."""
 
 
-class Part(NamedTuple):
-    """What can be promised of one part: the docs of one group, and one label or all labels."""
+class PartThreshold(NamedTuple):
+    """The threshold of a part, and the limits that can be promised of it.
 
-    group: str  # "" without groups
-    label: str  # "" for all labels
-    docs: int  # the number of docs that count
-    entities: int  # the number of annotated entities
-    threshold: float | None  # the least score in the set; None if the limit can't be promised
-    reachable: float | None  # the lowest limit that can be promised with these docs
-    docs_needed: int | None  # how many docs the limit takes; None if no number is enough
-    spans: float  # the number of spans in the set for each annotated entity
+    group (str): The name of the group. Empty if the promise has no groups.
+    label (str): The label. Empty if the part has all labels.
+    docs (int): The number of docs that count.
+    entities (int): The number of annotated entities.
+    threshold (float | None): The lowest score of a span in the set. None if the limit can't be
+        promised.
+    reachable (float | None): The lowest limit that can be promised with these docs. None if no
+        limit below 1 can be.
+    docs_needed (int | None): The number of docs with which the limit could be promised. None if no
+        number is enough.
+    spans (float): The number of spans in the set per annotated entity.
+    levels (list[list[float]]): [limit, threshold] of the limit of the promise and of `LEVELS`,
+        ascending, without limits that can't be promised.
+    """
+
+    group: str
+    label: str
+    docs: int
+    entities: int
+    threshold: float | None
+    reachable: float | None
+    docs_needed: int | None
+    spans: float
     levels: list[list[float]]
-    """[limit, threshold] of this limit and of `LEVELS`, ascending. Limits that can't be promised
-    are missing."""
 
 
 class Risk(NamedTuple):
-    """The share of misses or of false alarms of the sets of calibration docs.
+    """The risk of the sets of calibration docs: the share of misses, or of false alarms.
 
     n_docs (int): The number of docs that count.
-    weight (float): The sum of the weights of these docs. Without weights it is their number.
-    lowest (float): The risk at the threshold where it is lowest; for false alarms at the first
-        threshold that is tested, as none can be chosen if that fails.
-    is_binary (bool): Whether the share of each doc is 0 or 1.
+    weight (float): The sum of the weights of these docs. Without weights it is `n_docs`.
+    lowest (float): The lowest risk of any threshold. For false alarms it is the risk of the first
+        threshold that is tested, as no threshold can be chosen if that one fails.
+    is_binary (bool): Whether the risk of each doc is 0 or 1.
     find_threshold (FindThreshold): Finds the threshold that keeps a limit.
     """
 
@@ -76,19 +94,22 @@ def find_parts(
     examples: Sequence[Example],
     terms: Terms,
     doc_weights: Floats1d | None = None,
-) -> list[Part]:
-    """Find what can be promised of each part: of each group of docs and, if the terms are per
-    label, of each label.
+) -> list[PartThreshold]:
+    """Choose a threshold for each part: for each group of docs and, if the terms are per label, for
+    each label.
 
-    scored (ScoredSpans): The spans and the annotated entities of all docs.
-    examples (Sequence[Example]): The D docs.
-    terms (Terms): What is to be promised.
+    ner (CostSensitiveNER): The component whose labels are promised.
+    scored (ScoredSpans): The spans and the annotated entities of all docs: see `score_spans`.
+    examples (Sequence[Example]): The D calibration docs.
+    terms (Terms): The terms of the promise.
     doc_weights (Floats1d | None): The weights of drawn docs: see `conformal_weights`. None: all
         docs have the same weight. Shape: (D,)
+    RETURNS (list[PartThreshold]): The parts, by group and label. Parts of which the limit can't be
+        promised have no threshold.
     """
     group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
     groups = numpy.unique(group_of_doc).tolist()
-    # Otherwise a part has all labels. Its name is empty, as is that of a group of all docs.
+    # Otherwise a part has all labels. An empty string stands for all labels, and for all docs.
     labels: Sequence[str] = ner.own_labels if terms.per_label else ("",)
     parts = []
     for group, label in product(groups, labels):
@@ -119,18 +140,11 @@ def find_part(
     n_parts: int,
     terms: Terms,
     doc_weights: Floats1d | None = None,
-) -> Part:
-    """Find what can be promised of one part.
-
-    spans, gold (ArrayXd): The spans and the annotated entities of the part, as in `ScoredSpans`.
-    n_docs (int): The number of docs of its group.
-    n_parts (int): The number of all parts.
-    terms (Terms): What is to be promised.
-    doc_weights (Floats1d | None): The weights of drawn docs. None: all docs have the same weight.
-        Shape: (D,)
-    RETURNS (Part): The part, without the names of its group and label.
-    """
-    # The highest probability that the promise of this part fails. The parts share what may fail, so
+) -> PartThreshold:
+    """Choose the threshold of one of `n_parts` parts. Its group has `n_docs` docs; `spans` and
+    `gold` have its rows of `ScoredSpans`. The names of group and label are left empty. Shape of the
+    weights: (D,)"""
+    # The highest probability that the promise of this part fails. It is divided among the parts, so
     # that all promises hold together with the confidence of the terms (Bonferroni).
     delta: float | None = None
     if terms.confidence is not None:
@@ -148,7 +162,7 @@ def find_part(
         threshold_of_limit = risk.find_threshold(limit)
         if threshold_of_limit is not None:
             levels.append([limit, threshold_of_limit])
-    # Without a threshold the set only has spans with an infinite score: see `add_predicted`.
+    # Without a threshold the set has only spans with an infinite score: see `add_predicted`.
     least_score = numpy.inf if threshold is None else threshold
     is_in_set = spans["score"] >= least_score
     n_in_set = float(is_in_set.sum())
@@ -161,10 +175,10 @@ def find_part(
         n_in_set = float(doc_weights[spans["doc"][is_in_set]].sum())
         n_entities = float(doc_weights[gold["doc"]].sum())
         if docs_needed is not None and risk.n_docs > 0:
-            # So far it is a sum of weights. Divide it by the mean weight of a doc. If no doc
-            # counts, the mean isn't known, and it stays as if all docs had the weight 1.
+            # `docs_needed` gives a sum of weights. Divide it by the mean weight of a doc. If no doc
+            # counts, the mean is unknown, and the weight of a doc is taken to be 1.
             docs_needed = math.ceil(docs_needed * risk.n_docs / risk.weight)
-    return Part(
+    return PartThreshold(
         group="",
         label="",
         docs=risk.n_docs,
@@ -180,15 +194,9 @@ def find_part(
 def miss_risk(
     gold: ArrayXd, terms: Terms, delta: float | None, doc_weights: Floats1d | None
 ) -> Risk:
-    """The share of annotated entities that sets miss, as a function of the threshold. Docs without
-    entities don't count.
-
-    gold (ArrayXd): The annotated entities, as in `ScoredSpans`.
-    terms (Terms): `terms.by` says whether the share is of the entities of a doc or of docs.
-    delta (float | None): The highest probability that the promise fails. None: the promise holds
-        on average.
-    doc_weights (Floats1d | None): The weights of drawn docs.
-    """
+    """The share of annotated entities that sets miss, or of docs with a missed entity, depending on
+    `terms.by`. Docs without entities don't count. `delta` is the highest probability that the
+    promise fails; without it the promise holds on average. Shape of the weights: (D,)"""
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by, doc_weights=doc_weights)
     # The larger the set, the fewer entities it misses: the lowest threshold has the lowest risk.
     (lowest_risk,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
@@ -204,20 +212,15 @@ def miss_risk(
 
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
-    """The share of false alarms as a function of the threshold. A false alarm is a span of a set
-    that is wrong.
-
-    spans (ArrayXd): The spans, as in `ScoredSpans`.
-    n_docs (int): The number of docs.
-    delta (float): The highest probability that the promise fails.
-    """
+    """The share of spans in the sets of `n_docs` docs that are false alarms. `delta` is the highest
+    probability that the promise fails."""
     is_wrong = ~spans["found"]
     risks = conformal.false_alarm_risk(
         spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
     )
     find_threshold = partial(find_alarm_threshold, risks, n_docs, delta)
     # Each doc has the weight 1, so the sum of weights is the number of docs. Thresholds are tested
-    # from the first, the highest. If that fails, none can be chosen, so its risk is what counts.
+    # from the highest down. If the first fails, none can be chosen: its risk is the lowest.
     return Risk(
         n_docs=n_docs,
         weight=n_docs,
@@ -230,15 +233,9 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
 def find_miss_threshold(
     losses: conformal.Losses, delta: float | None, limit: float
 ) -> float | None:
-    """Find the highest threshold at which it can be promised that the miss rate of sets is at most
-    the limit. It is rounded down to four significant digits.
-
-    losses (conformal.Losses): What sets miss at each threshold.
-    delta (float | None): The highest probability that the promise fails. None: the promise holds
-        on average.
-    limit (float): The highest miss rate that is to be promised.
-    RETURNS (float | None): The threshold. None: even the lowest one misses too much.
-    """
+    """Find the highest threshold with which a miss rate of at most the limit can be promised,
+    rounded down to four significant digits. Returns None if sets miss too much even with the lowest
+    threshold. See `miss_risk` for `delta`."""
     threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
     if threshold is None:
         return None
@@ -253,16 +250,10 @@ def find_miss_threshold(
 
 
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
-    """Find the lowest threshold at which it can be promised that the share of false alarms is at
-    most the limit. The thresholds are tested one after another, from the highest down; the last one
-    before the first that fails is chosen (fixed sequence testing).
-
-    risks (Floats1d): The share of false alarms at each of `ALARM_THRESHOLDS`. Shape: (thresholds,)
-    n_docs (int): The number of docs.
-    delta (float): The highest probability that the promise fails.
-    limit (float): The highest share that is to be promised.
-    RETURNS (float | None): The threshold. None: even the highest one fails.
-    """
+    """Find the lowest threshold with which a share of false alarms of at most the limit can be
+    promised. `ALARM_THRESHOLDS` are tested from the highest down, and the last one before the first
+    failure is chosen (fixed sequence testing). Returns None if the highest one fails. Shape of the
+    risks: (thresholds,)"""
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
     if n_passed == 0:
@@ -271,15 +262,11 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """Find the lowest limit that can be promised. It is rounded up to a multiple of
-    1 / `STEPS_OF_LIMITS`.
-
-    find_threshold (FindThreshold): Finds the threshold that keeps a limit. If it finds one for a
-        limit, it finds one for each higher limit.
-    RETURNS (float | None): The limit. None if no limit below 1 can be promised.
-    """
-    # Bisection: the limit lies between `low`, which can't be promised, and `high`, which can be,
-    # unless it is still 1.
+    """Find the lowest limit that can be promised, rounded up to a multiple of 1 /
+    `STEPS_OF_LIMITS`. Returns None if no limit below 1 can be promised. If a limit can be, so can
+    each higher one."""
+    # Bisection: the limit lies between `low`, which can't be promised, and `high`, which can be
+    # promised unless it is still 1.
     low = 0.0
     high = 1.0
     while high - low > 1 / STEPS_OF_LIMITS:

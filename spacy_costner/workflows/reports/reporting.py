@@ -23,8 +23,8 @@ from ...metrics.shift import find_shift, in_random_order
 from ...pipeline.annotations import Confidence
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.scorers import compare_tags, cost_scores, entity_pairs, select_annotated
-from ..calibration.observed_rates import Observed, observe
-from ..calibration.tuning import TUNABLE, Point
+from ..calibration.observed_rates import ObservedMissRate, observe
+from ..calibration.tuning import TUNABLE, OperatingPoint
 from ..components import get_component
 from ..evaluation.predictions import DevPredictions, predict, predict_dev
 from ..evaluation.recurrence import units_of_docs
@@ -70,13 +70,14 @@ class Report(NamedTuple):
         fewer than `MIN_DOCS`.
     scores (dict[str, Any]): The scores that need costs or probabilities: see
         `scorers.cost_scores`.
-    curves (dict[str, list[Point]]): Precision and recall at each threshold and at each bias.
+    curves (dict[str, list[OperatingPoint]]): Precision and recall at each threshold and at each
+        bias.
     thresholds (list[ThresholdCounts]): The numbers of entities at each threshold.
     parameter (str | None): The parameter of the decoding that `tune` can change: "threshold" or
         "bias". None: the decoding has neither.
-    setting (Point): The value of this parameter now, with precision and recall. The value is NaN
-        if there is no parameter.
-    guarantee (list[Observed]): Promised and observed miss rates: see `observe`.
+    setting (OperatingPoint): The value of this parameter now, with precision and recall. The value
+        is NaN if there is no parameter.
+    guarantee (list[ObservedMissRate]): Promised and observed miss rates: see `observe`.
     promised (float | None): The miss rate that the pipeline promises. None: it promises none.
     shift (str): Whether the docs are like the calibration docs. Empty if there are none.
     cost (str): The registered name of the cost. Empty if the config has none; then each wrong tag
@@ -99,11 +100,11 @@ class Report(NamedTuple):
     labels: dict[str, PRFScore]
     levels: dict[str, PRFScore]
     scores: dict[str, Any]
-    curves: dict[str, list[Point]]
+    curves: dict[str, list[OperatingPoint]]
     thresholds: list[ThresholdCounts]
-    setting: Point
+    setting: OperatingPoint
     parameter: str | None
-    guarantee: list[Observed]
+    guarantee: list[ObservedMissRate]
     promised: float | None
     shift: str
     cost: str

@@ -13,7 +13,7 @@ from ...costs.label_tree import Tree
 from ...metrics import ScoreIntervals, bootstrap_intervals
 from ...pipeline.scorers import EntityPairs, compare_entities, count_by_label
 from ...tags import Entities
-from ..calibration.tuning import TUNABLE, Point, decode_at_all, find_point
+from ..calibration.tuning import TUNABLE, OperatingPoint, decode_at_all, find_point
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
@@ -62,17 +62,19 @@ def find_intervals(pairs_of_docs: EntityPairs, unit_of_doc: Ints1d) -> ScoreInte
     return bootstrap_intervals(counts_of_units)
 
 
-def find_curves(dev: DevPredictions) -> tuple[dict[str, list[Point]], list[ThresholdCounts]]:
+def find_curves(
+    dev: DevPredictions,
+) -> tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]:
     """Score the predictions of a model with each threshold and each bias that `tune` would try.
 
-    RETURNS (tuple[dict[str, list[Point]], list[ThresholdCounts]]): Precision and recall at each
-        value, by "threshold" and "bias"; and the numbers of entities at each threshold.
+    RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall at
+        each value, by "threshold" and "bias"; and the numbers of entities at each threshold.
     RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
     """
-    curves: dict[str, list[Point]] = {}
+    curves: dict[str, list[OperatingPoint]] = {}
     thresholds: list[ThresholdCounts] = []
     for parameter in TUNABLE:
-        points: list[Point] = []
+        points: list[OperatingPoint] = []
         # Each value that `tune` tries, and the entities that are predicted with it
         for value, decoded in decode_at_all([dev], parameter):
             points.append(find_point(value, [dev], decoded))
@@ -138,19 +140,19 @@ def count_entities(
     return EntityCounts(total, in_order_of_tree, levels)
 
 
-def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, Point]:
+def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, OperatingPoint]:
     """Find the parameter of a decoding that `tune` can change, and the present scores of the
     component as a point of its curve.
 
     decoding (dict[str, Any]): The settings of the decoding.
     total (PRFScore): The counts of the entities of the component.
-    RETURNS (tuple[str | None, Point]): The parameter, and its value with precision and recall. If
-        there is no such parameter, it is None and the value is NaN.
+    RETURNS (tuple[str | None, OperatingPoint]): The parameter, and its value with precision and
+        recall. If there is no such parameter, it is None and the value is NaN.
     """
     precision = 1.0  # As in the curves, it is 1 if nothing is predicted.
     if total.tp + total.fp > 0:
         precision = total.precision
     for parameter in TUNABLE:
         if parameter in decoding:
-            return parameter, Point(decoding[parameter], precision, total.recall)
-    return None, Point(math.nan, precision, total.recall)
+            return parameter, OperatingPoint(decoding[parameter], precision, total.recall)
+    return None, OperatingPoint(math.nan, precision, total.recall)
