@@ -9,34 +9,47 @@ from spacy.tokens import Doc, Span
 from ...pipeline.scorers import Entity
 
 MAX_TOKENS = 60
-"""Around a mistake its sentence is shown, or a part of it if it has more tokens."""
+"""An excerpt has the sentence of a mistake, or a part of it if it has more tokens."""
 
 MIN_TOKENS_AROUND = 10
-"""So many tokens are shown around a mistake, even if the mistake alone has `MAX_TOKENS`."""
+"""The lowest number of tokens around a mistake, even if the mistake alone has `MAX_TOKENS`."""
 
 
 class Mark(NamedTuple):
-    """An entity that is marked in a text."""
+    """An entity that is marked in a text.
 
-    start: int  # the first character of the entity in the text
-    end: int  # the character after its last one
+    start (int): The first character of the entity in the text.
+    end (int): The character after its last character.
+    label (str): The label.
+    state (str): "correct", "error" (part of the mistake that is shown) or "other" (part of another
+        mistake).
+    prob (float | None): The probability of the entity. None if it is unknown.
+    """
+
+    start: int
+    end: int
     label: str
-    state: str  # "correct", "error" (part of the shown mistake) or "other" (part of another one)
-    prob: float | None  # the probability of the entity; None if it isn't known
+    state: str
+    prob: float | None
 
 
 def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
-    """The extent of some entities together: the first token of any of them, and the one after the
-    last.
+    """The tokens from the first to the last entity.
 
-    sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted ones.
+    sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted entities.
+    RETURNS (tuple[int, int]): The first token, and the token after the last.
     """
     begins, ends, _ = zip(*chain.from_iterable(sides))
     return min(begins), max(ends)
 
 
 class Excerpt(NamedTuple):
-    """The text around a mistake, with all entities in it, not only those of the mistake."""
+    """The text around a mistake, with all entities in it, not only the entities of the mistake.
+
+    text (str): The text.
+    annotated (list[Mark]): All annotated entities in the text.
+    predicted (list[Mark]): All predicted entities in the text.
+    """
 
     text: str
     annotated: list[Mark]
@@ -50,15 +63,16 @@ def excerpt(
 ) -> Excerpt:
     """Cut out the text around a mistake, and mark the annotated and the predicted entities in it.
 
-    doc (Doc): The doc.
+    doc (Doc): The doc with the mistake.
     sides (Sequence[Mapping[Entity, float | None]]): All annotated and all predicted entities of
         the doc, with their probabilities.
     mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
+    RETURNS (Excerpt): The text and its entities.
     """
     mistake_begin, mistake_end = extent_of(mistake)
     begin, end = window(doc, mistake_begin, mistake_end)
     shown = doc[begin:end]
-    # There is an ellipsis where the text doesn't begin or end with a sentence.
+    # An ellipsis stands where the text doesn't begin or end with a sentence.
     mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     mark_after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     annotated, predicted = sides
@@ -79,14 +93,9 @@ def mark_entities(
     *,
     n_before: int,
 ) -> list[Mark]:
-    """Mark the entities of one side, annotated or predicted, in the part of a doc that is shown.
-
-    shown (Span): That part of the doc.
-    entities (Mapping[Entity, float | None]): The entities of this side, with their probabilities.
-    other_side (Container[Entity]): The entities of the other side. Correct ones are on both.
-    mistaken (Container[Entity]): The entities of this side that are part of the mistake.
-    n_before (int): How many characters the text has before the part of the doc.
-    """
+    """Mark the entities of one side, annotated or predicted, in the part of a doc that is shown. An
+    entity that is also on the other side is correct. `n_before` is the number of characters before
+    that part in the text of the excerpt."""
     marks: list[Mark] = []
     for entity, prob in entities.items():
         begin, end, label = entity
@@ -105,11 +114,12 @@ def mark_entities(
 
 
 def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
-    """Choose which part of a doc is shown around some tokens. It is their sentences (in a doc
-    without sentences, the doc) or, if these are too long, some tokens on each side.
+    """Choose the part of a doc that is shown around some tokens: their sentences (the whole doc if
+    it has no sentences) or, if these are too long, some tokens on each side.
 
-    begin, end (int): The first of the tokens, and the one after the last.
-    RETURNS (tuple[int, int]): The first token that is shown, and the one after the last.
+    doc (Doc): The doc.
+    begin, end (int): The first of the tokens, and the token after the last.
+    RETURNS (tuple[int, int]): The first token that is shown, and the token after the last.
     """
     sentences_begin = 0
     sentences_end = len(doc)

@@ -1,4 +1,4 @@
-"""What mistakes cost: the cost that the config of a component has, and its sums by label."""
+"""The cost of mistakes: the cost in the config of a component, and the confusion matrix by cost."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from ...types import Cost
 
 
 class Confusion(NamedTuple):
-    """What it costs that one label is predicted in place of another, summed over tokens.
+    """The confusion matrix of labels by cost, summed over tokens.
 
     labels (list[str]): The labels that have mistakes, then O.
     cost (Floats2d): The cost of each pair of labels, [gold, predicted]. The diagonal has the cost
@@ -27,17 +27,24 @@ class Confusion(NamedTuple):
 
 
 class ConfigCost(NamedTuple):
-    """What the config of a component says about the cost of mistakes."""
+    """The cost of mistakes in the config of a component.
 
-    cost: Cost  # the Hamming cost, if the config has no cost
-    tree: Tree | None  # the label tree, if the config has one
-    name: str  # the registered name of the cost; "" if the config has none
+    cost (Cost): The cost. The Hamming cost if the config has none.
+    tree (Tree | None): The label tree, if the config has one.
+    name (str): The registered name of the cost. Empty if the config has none.
+    """
+
+    cost: Cost
+    tree: Tree | None
+    name: str
 
 
 def find_cost(component: dict[str, Any]) -> ConfigCost:
-    """Make the cost and the label tree that the config of a component has: in its scorer or, if not
-    there, in its loss or else in its decoding.
+    """Make the cost and the label tree of the config of a component. They are looked up in its
+    scorer, then in its loss, then in its decoding.
 
+    component (dict[str, Any]): The block of the component in the config, interpolated.
+    RETURNS (ConfigCost): The cost and the tree.
     RAISES (ValueError): If a block of the config isn't a tree, or the cost can't be made.
     """
     blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
@@ -47,7 +54,7 @@ def find_cost(component: dict[str, Any]) -> ConfigCost:
         tree = make_tree(tree_source, "tree")
     cost_block = find_first(blocks, "cost")
     if cost_block is None:
-        # Without a cost, each wrong tag costs 1. That cost isn't in the config, and has no name.
+        # The default: each wrong tag costs 1.
         return ConfigCost(hamming_cost, tree, "")
     resolved = registry.resolve({"cost": cost_block})
     return ConfigCost(resolved["cost"], tree, cost_block["@misc"])
@@ -73,7 +80,8 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
 
     pairs (TagPairs): The gold and predicted tags of tokens.
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
-    order (Sequence[str]): All labels, in the order that the rows are to have.
+    order (Sequence[str]): All labels, in the order of the rows.
+    RETURNS (Confusion): The confusion matrix.
     """
     labels = [*pairs.tags.labels, OUTSIDE]
     # Costs and numbers of wrong tokens, [gold, predicted], in float64, as they are summed over all
@@ -81,7 +89,7 @@ def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]
     cost = pairs.over_labels(cost_table.astype("float64"))
     is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for each pair of different tags; shape: (K, K)
     n_wrong = pairs.over_labels(is_wrong)
-    # How many wrong tokens have a label as their predicted or gold one
+    # The number of wrong tokens whose gold or predicted label it is. Shape: (labels,)
     n_wrong_with_label = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)
     kept_indices: list[int] = []
     for label in order:

@@ -1,12 +1,8 @@
 """Evaluate a pipeline on a test corpus: scores, curves, mistakes, and what they cost.
 
-A mistake has two sides: annotated entities, and predicted entities that overlap them and are not
-the same. One side may be empty. In this file an entity is (begin, end, label): its first token, the
-one after its last, its label. `report` computes what the page shows; `cli/report.py` writes the
-page.
-
-`DevPredictions`, called `dev`, are docs with their annotated entities, and with the posterior of
-the model for them, from which probabilities and predicted entities come.
+`report` computes the content of the page; `cli/report.py` writes the page. `scores` has the counts
+and curves, `mistakes` and `excerpts` the mistakes in their sentences, `mistake_costs` the confusion
+matrix.
 """
 
 from collections.abc import Collection, Iterable
@@ -42,52 +38,53 @@ from .scores import (
 )
 
 MAX_LABELS = 15
-"""If there are more labels, only so many have a row of their own in a heat map."""
+"""The highest number of labels with a row in a heat map. Other labels are summed in one row."""
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
-"""How many false alarms a miss may cost, as readers of the page can choose."""
+"""The costs of a miss, in false alarms, that readers of the page can choose."""
 
 UNPREDICTABLE = (
     "annotated entities can't be predicted: they begin in one sentence or line and end in another "
     "(see sentence_boundaries)"
 )
-"""Follows the number of these entities on the page."""
+"""The text after the number of these entities on the page."""
 
 CONFIDENCE = Confidence(spans_key="report")
-"""Where the probabilities of predicted entities are written in the docs of the report."""
+"""The key of `doc.spans` for the probabilities of predicted entities in the docs of the report."""
 
 
 class Report(NamedTuple):
     """The evaluation of a pipeline on a corpus.
 
     pipeline, version (str): The name and the version of the pipeline.
-    facts (dict[str, str]): What the head of the page says of the corpus and the component.
-    docs, tokens (int): The number of docs that have annotation, and of annotated tokens.
+    facts (dict[str, str]): The facts about corpus and component at the top of the page.
+    docs, tokens (int): The number of annotated docs, and of annotated tokens.
     total (PRFScore): True positives, false positives and false negatives of all entities.
-    labels (dict[str, PRFScore]): Those of each label, or inner node of the label tree.
-    levels (dict[str, PRFScore]): Those of each level of the label tree.
     intervals (ScoreIntervals | None): The intervals of the scores over docs. None if there are
         fewer than `MIN_DOCS`.
+    labels (dict[str, PRFScore]): The counts by label, or inner node of the label tree.
+    levels (dict[str, PRFScore]): The counts by level of the label tree.
     scores (dict[str, Any]): The scores that need costs or probabilities: see
         `scorers.cost_scores`.
     curves (dict[str, list[OperatingPoint]]): Precision and recall at each threshold and at each
         bias.
     thresholds (list[ThresholdCounts]): The numbers of entities at each threshold.
-    parameter (str | None): The parameter of the decoding that `tune` can change: "threshold" or
-        "bias". None: the decoding has neither.
+    parameter (str | None): The parameter of the decoding that `tune` can change, "threshold" or
+        "bias". None if the decoding has neither.
     setting (OperatingPoint): The value of this parameter now, with precision and recall. The value
         is NaN if there is no parameter.
     guarantee (list[ObservedMissRate]): Promised and observed miss rates: see `observe`.
     promised (float | None): The miss rate that the pipeline promises. None: it promises none.
-    shift (str): Whether the docs are like the calibration docs. Empty if there are none.
-    cost (str): The registered name of the cost. Empty if the config has none; then each wrong tag
+    shift (str): The verdict whether the docs are like the calibration docs. Empty without
+        calibration docs.
+    cost (str): The registered name of the cost. Empty if the config has none: each wrong tag
         costs 1.
-    confusion (Confusion): What the confusion of labels costs.
-    kinds (dict[str, TotalsOfKind]): The totals of the mistakes of each of `KINDS`.
-    mistakes (list[Mistake]): The costliest mistakes. Of the same cost, those come first of which
-        the model is most confident.
+    confusion (Confusion): The confusion matrix of labels by cost.
+    kinds (dict[str, TotalsOfKind]): The totals of the mistakes of each of `MISTAKE_KINDS`.
+    mistakes (list[Mistake]): The costliest mistakes. If costs are equal, the most confident come
+        first.
     transitions (TransitionWeights): The transitions of the chain.
-    notes (list[str]): What may make the scores misleading.
+    notes (list[str]): Reasons why the scores may be misleading.
     """
 
     pipeline: str
@@ -127,15 +124,15 @@ def report(
     """Evaluate a pipeline on a corpus.
 
     nlp (Language): The trained pipeline. It is not modified.
-    examples (Iterable[Example]): The docs. They should be neither training docs nor docs used to
-        tune or calibrate.
+    examples (Iterable[Example]): Annotated test docs: neither training docs, nor docs used to tune
+        or calibrate.
     name (str): Name of the component.
     n_mistakes (int): Number of mistakes to show, costliest first.
     source (str): The path of the pipeline, shown on the page.
     corpus (str): The path of the docs, shown on the page.
-    RETURNS (Report): The results, of which the command makes a page.
-    RAISES (ValueError): If there is no such component, no annotated entity, or a label that
-        has no cost or is not in the label tree.
+    RETURNS (Report): The content of the page.
+    RAISES (ValueError): If the component is missing, no entity is annotated, or a label has no cost
+        or is not in the label tree.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
@@ -150,18 +147,17 @@ def report(
         examples,
         corpus or "the corpus",
         inner_nodes=inner_nodes,
-        must_share=False,  # without a common label there is a report, too, which says so
+        must_share=False,  # the report has a fact for it
     )
     dev = predict_dev(nlp, ner, examples)
-    # It warns if sentences or tokens are others than in the docs that the component was tuned or
-    # calibrated on.
+    # This warns if the docs have other sentences or tokens than the docs that the component was
+    # tuned or calibrated on.
     ner.compare_reading([eg.predicted for eg in dev.examples])
     # Before `predict` writes to the docs: see `DevPredictions.entropies`
     shift = shift_text(ner, dev)
     curves, thresholds = find_curves(dev)
 
-    # Scores. `predict` writes the entities to the docs, as the component predicts them with its own
-    # settings.
+    # Scores. `predict` writes the entities to the docs, decoded with the settings of the component.
     prediction = predict(ner, [eg.predicted for eg in dev.examples], dev.posterior, CONFIDENCE)
     settings = {"labels": ner.labels, "scheme": ner.cfg["scheme"]}
     scores = cost_scores(cost, tree, dev.examples, **settings, confidence=asdict(CONFIDENCE))
@@ -224,14 +220,9 @@ def report(
 def rare_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
-    """Collect the facts that only some reports have: that some entities can't be predicted, that a
-    miss rate is promised, and that annotation and component have no label in common.
-
-    ner (CostSensitiveNER): The component.
-    dev (DevPredictions): The docs.
-    annotated_labels (Collection[str]): The labels that their annotation has.
-    RETURNS (dict[str, str]): The text of each fact by its name.
-    """
+    """Collect the facts that only some reports have, by name: entities that can't be predicted, a
+    promised miss rate, no label in common. `annotated_labels` are the labels in the annotation of
+    the docs."""
     facts: dict[str, str] = {}
     # If docs are cut at sentences or lines, each piece is predicted by itself. So an entity with
     # tokens of two pieces can't be predicted.
@@ -250,7 +241,7 @@ def rare_facts(
 
 
 def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
-    """Say whether docs are like the calibration docs. The text is empty if the component has no
+    """The verdict whether docs are like the calibration docs. Empty if the component has no
     calibration docs."""
     calibration = ner.calibration_scores
     if calibration is None:
@@ -264,7 +255,7 @@ def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
 
 
 def decoding_text(name: str, decoding: dict[str, Any]) -> str:
-    """The registered name of a decoding, with its threshold or bias, and those of single labels."""
+    """The registered name of a decoding, with its threshold or bias, and the values of labels."""
     words = [name]
     for parameter in TUNABLE:
         if parameter in decoding:

@@ -1,4 +1,4 @@
-"""Count the entities of docs, and compute what scores a pipeline has, or would have."""
+"""Count the entities of docs, and compute the scores at all thresholds and biases."""
 
 import math
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ from ..calibration.tuning import TUNABLE, OperatingPoint, decode_at_all, find_po
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
-"""Scores have intervals if there are at least so many docs."""
+"""The lowest number of docs for which scores have intervals."""
 
 
 class EntityCounts(NamedTuple):
     """True positives, false positives and false negatives of entities.
 
-    total (PRFScore): Those of all entities.
-    labels (dict[str, PRFScore]): Those of each label. For an inner node of the label tree, the
+    total (PRFScore): The counts of all entities.
+    labels (dict[str, PRFScore]): The counts by label. For an inner node of the label tree, the
         entities of the labels below it count.
-    levels (dict[str, PRFScore]): Those of each level of the label tree, "level 1" at the top.
+    levels (dict[str, PRFScore]): The counts by level of the label tree, "level 1" at the top.
     """
 
     total: PRFScore
@@ -35,8 +35,14 @@ class EntityCounts(NamedTuple):
 
 
 class ThresholdCounts(NamedTuple):
-    """The numbers of entities if those with a probability above a threshold are predicted. The
-    script of the page relies on the order of these fields."""
+    """The numbers of entities if all entities with a probability above a threshold are predicted.
+    The script of the page relies on the order of the fields.
+
+    threshold (float): The threshold.
+    n_correct (int): The number of correct entities.
+    n_spurious (int): The number of false alarms.
+    n_missing (int): The number of missed entities.
+    """
 
     threshold: float
     n_correct: int
@@ -45,12 +51,12 @@ class ThresholdCounts(NamedTuple):
 
 
 def find_intervals(pairs_of_docs: EntityPairs, unit_of_doc: Ints1d) -> ScoreIntervals | None:
-    """The confidence intervals of the scores, by the bootstrap over docs: how much they would
-    differ on other docs like these. None if there are too few docs to say that.
+    """The confidence intervals of the scores, by the bootstrap over docs.
 
     pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
     unit_of_doc (Ints1d): The unit of each doc, as copies count as one doc: see `units_of_docs`.
         Shape: (docs,)
+    RETURNS (ScoreIntervals | None): The intervals. None if there are fewer units than `MIN_DOCS`.
     """
     n_units = len(set(unit_of_doc.tolist()))
     if n_units < MIN_DOCS:
@@ -67,6 +73,7 @@ def find_curves(
 ) -> tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]:
     """Score the predictions of a model with each threshold and each bias that `tune` would try.
 
+    dev (DevPredictions): The predictions.
     RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall at
         each value, by "threshold" and "bias"; and the numbers of entities at each threshold.
     RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
@@ -79,7 +86,7 @@ def find_curves(
         for value, decoded in decode_at_all([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
-                # `decoded` has the entities of each set of predictions. Here there is one: dev.
+                # `decoded` has the entities of each set of predictions. The only set is `dev`.
                 (entities,) = decoded
                 thresholds.append(count_at_threshold(value, dev, entities))
         curves[parameter] = points
@@ -89,8 +96,8 @@ def find_curves(
 def count_at_threshold(
     threshold: float, dev: DevPredictions, entities: Entities
 ) -> ThresholdCounts:
-    """Count the correct, spurious and missing entities, if `entities` are those that are predicted
-    at a threshold."""
+    """Count the correct, spurious and missing entities if `entities` are predicted at a
+    threshold."""
     n_correct = int(dev.is_correct(entities).sum())
     n_spurious = len(entities.begin) - n_correct
     n_missing = len(dev.gold.begin) - n_correct
@@ -98,7 +105,10 @@ def count_at_threshold(
 
 
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
-    """The labels of annotated entities."""
+    """The labels of the annotated entities.
+
+    pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
+    """
     annotated_labels: set[str] = set()
     for gold, _ in pairs_of_docs:
         for _, _, label in gold:
@@ -109,20 +119,21 @@ def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
 def count_entities(
     pairs_of_docs: EntityPairs, labels: Iterable[str], tree: Tree | None
 ) -> EntityCounts:
-    """Count the correct, spurious and missing entities of docs: all of them, and those by label and
-    by level of the label tree.
+    """Count the correct, spurious and missing entities of docs: in total, by label, and by level of
+    the label tree.
 
     pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
     labels (Iterable[str]): The labels of the component.
     tree (Tree | None): The label tree, if there is one.
-    RAISES (ValueError): If the tree can't be read, or lacks a label.
+    RETURNS (EntityCounts): The counts.
+    RAISES (ValueError): If the tree lacks a label.
     """
     by_label = count_by_label(pairs_of_docs)
     total = sum(by_label.values(), PRFScore())
     if tree is None:
         return EntityCounts(total, by_label, levels={})
-    # An inner node of the tree is only predicted, never annotated. It is right for an entity with
-    # any label below it, so its counts are those on its level of the tree.
+    # An inner node of the tree is only predicted, never annotated. It is correct for an entity with
+    # any label below it, so it has the counts of its level of the tree.
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
     levels: dict[str, PRFScore] = {}
     for level in range(1, tree.depth + 1):
@@ -141,13 +152,13 @@ def count_entities(
 
 
 def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, OperatingPoint]:
-    """Find the parameter of a decoding that `tune` can change, and the present scores of the
-    component as a point of its curve.
+    """Find the parameter of a decoding that `tune` can change, and the present operating point of
+    the component.
 
     decoding (dict[str, Any]): The settings of the decoding.
     total (PRFScore): The counts of the entities of the component.
     RETURNS (tuple[str | None, OperatingPoint]): The parameter, and its value with precision and
-        recall. If there is no such parameter, it is None and the value is NaN.
+        recall. If the decoding has none, the parameter is None and the value is NaN.
     """
     precision = 1.0  # As in the curves, it is 1 if nothing is predicted.
     if total.tp + total.fp > 0:
