@@ -34,7 +34,8 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints2d
 from spacy_costner.cli.tables import text_table
 from spacy_costner.readers import ReadOptions, read_docs
 from spacy_costner.workflows.components import get_component
-from spacy_costner.workflows.sampling.estimation import MIN_ENTITIES, MIN_OF_EACH, entity_keys
+from spacy_costner.workflows.sampling.drawn_counts import entity_keys
+from spacy_costner.workflows.sampling.estimation import MIN_ENTITIES, MIN_OF_EACH
 from spacy_costner.workflows.sampling.estimators import (
     Count,
     Interval,

@@ -32,7 +32,8 @@ from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, 
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
-from spacy_costner.workflows.calibration.guarantees import MIN_THRESHOLD, score_spans
+from spacy_costner.workflows.calibration.scored_spans import score_spans
+from spacy_costner.workflows.calibration.set_thresholds import MIN_THRESHOLD
 from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.evaluation.predictions import predict_dev
 

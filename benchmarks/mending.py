@@ -30,7 +30,8 @@ from spacy_costner.cli.tables import text_table
 from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
 from spacy_costner.readers import ReadOptions, as_spacy_applies, read_docs
-from spacy_costner.workflows.calibration.guarantees import MIN_THRESHOLD, score_spans
+from spacy_costner.workflows.calibration.scored_spans import score_spans
+from spacy_costner.workflows.calibration.set_thresholds import MIN_THRESHOLD
 from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.sampling.estimators import UNIFORM, draw_docs, drawing_probs
 from spacy_costner.workflows.sampling.expected_counts import expect_counts

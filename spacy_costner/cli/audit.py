@@ -34,7 +34,8 @@ from ..workflows.noisy_labels.auditing import (
     audit,
     suspect_to_task,
 )
-from ..workflows.reports.reporting import UNPREDICTABLE, excerpt
+from ..workflows.reports.excerpts import excerpt
+from ..workflows.reports.reporting import UNPREDICTABLE
 from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

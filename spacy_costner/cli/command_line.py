@@ -22,7 +22,7 @@ from ..docstrings import parameter_texts
 from ..readers import ReadOptions
 from ..readers.context import CONFLICTS
 from ..readers.schemes import SCHEME_NAMES
-from .output import OPTION_OF_PARAMETER, errors_shown
+from .output import OPTION_OF_PARAMETER, errors_shown, with_options
 
 ResultT = TypeVar("ResultT")
 
@@ -91,6 +91,10 @@ def command(
             name = name_of_option(declared)
             if name is not None:
                 option_of_parameter[declared.name] = name
+        # Docstrings name parameters, help texts their options.
+        for declared in options_of_function:
+            (option,) = declared.annotation.__metadata__
+            option.help = with_options(option.help, option_of_parameter)
 
         # `wraps` copies the signature of the body. Typer has to see the signature of the whole
         # command in its place.

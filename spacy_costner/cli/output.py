@@ -41,15 +41,25 @@ OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
 """The options of the command that is running, by the names of the parameters that they set, such as
 "train_path": "--train"."""
 
+COMMAND_OF_FUNCTION = {"draw": "`estimate --draw`", "suggest_first": "`suggest --start`"}
+"""The commands of functions that have another name."""
 
-def with_options(text: str) -> str:
-    """Replace the names of parameters in an error of `workflows` by the options of the command.
-    These names are in backticks, as in "expected no `vectors` with it", or at the beginning of the
-    error, as in "n_rows: expected at least 1"."""
-    options = OPTION_OF_PARAMETER.get()
+
+def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
+    """Replace the names of parameters in an error or a docstring of `workflows` by the options of
+    the command, and names of functions by commands. These names are in backticks, as in "expected
+    no `vectors` with it", or at the beginning of the error, as in "n_rows: expected at least 1".
+
+    text (str): The error, or the text of a parameter in a docstring.
+    options (Mapping[str, str] | None): The options by the names of their parameters. None: the
+        options of the command that is running.
+    """
+    if options is None:
+        options = OPTION_OF_PARAMETER.get()
 
     def replace(match: re.Match[str]) -> str:
-        return options.get(match[1], match[0])
+        name = match[1]
+        return options.get(name) or COMMAND_OF_FUNCTION.get(name, match[0])
 
     text = re.sub(r"`(\w+)`", replace, text)
     return re.sub(r"^(\w+)(?=: expected)", replace, text)

@@ -19,7 +19,8 @@ from ..pages.formatting import percent
 from ..pages.rendering import render
 from ..readers import ReadOptions
 from ..tags import OUTSIDE
-from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Confusion, Report, report
+from ..workflows.reports.mistake_costs import Confusion
+from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Report, report
 from . import plots
 from .command_line import command, reads_corpora
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load

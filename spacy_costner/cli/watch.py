@@ -19,7 +19,7 @@ from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
 from ..workflows.apply.annotating import annotate_rows, describe_error, find_sources, load_pipeline
-from ..workflows.calibration.watching import Watched, has_file_tokens, watch
+from ..workflows.calibration.watching import WatchResult, has_file_tokens, watch
 from ..workflows.components import get_component
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
@@ -33,7 +33,7 @@ ROWS_OF_PART = 10_000
 
 @command(watch, without=("in_order",))
 def watch_cli(
-    run: partial[Watched],  # `watch` with the options that `command` adds
+    run: partial[WatchResult],  # `watch` with the options that `command` adds
     model: ModelArg,
     inputs: Annotated[
         list[Path],
@@ -98,7 +98,7 @@ def watch_cli(
         raise typer.Exit(1)
 
 
-def watch_text(watched: Watched) -> str:
+def watch_text(watched: WatchResult) -> str:
     """Write the result for the terminal: a table of the tests, what was not tested or not read, and
     the scores to expect."""
     header = ["docs", "number", "calibration docs", "martingale", "alarm above", "alarm at"]

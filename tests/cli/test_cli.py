@@ -197,7 +197,7 @@ def test_tune_saves_the_bias_and_scores_that_it_prints(
     result = run("tune", model, corpus, "-o", tmp_path, "--parameter", "bias", "--recall", 0.3)
 
     assert result.exit_code == 0, result.output
-    (chosen,) = [line for line in result.output.splitlines() if "chosen" in line]
+    (chosen,) = [line for line in result.output.splitlines() if "<- chosen" in line]
     bias, _, _, f = chosen.split()[:4]  # the columns are bias, P, R, F
     nlp = spacy.load(tmp_path)
     performance = nlp.meta["performance"]

@@ -21,7 +21,7 @@ from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_ta
 from spacy_costner.cli.tune import N_ROWS, tuning_text
 from spacy_costner.progress import phase, phases_shown, progress
 from spacy_costner.training.lbfgs import AT_ONCE
-from spacy_costner.workflows.calibration.tuning import Point, Tuning
+from spacy_costner.workflows.calibration.tuning import OperatingPoint, Tuning
 from spacy_costner.workflows.fitting.fitting import fit
 
 from ..support.commands import run
@@ -159,6 +159,14 @@ def test_errors_name_the_options_of_the_command(error: str, shown: str) -> None:
     assert with_options(error) == error
 
 
+def test_errors_and_help_texts_name_commands() -> None:
+    """A function may have another name than its command, and a docstring names parameters."""
+    error = "expected texts, got docs that `draw` drew"
+    assert with_options(error) == "expected texts, got docs that `estimate --draw` drew"
+    help_text = run("guarantee", "--help").output
+    assert "Instead of --miss: highest share" in " ".join(help_text.split())
+
+
 def test_parameters_have_the_options_that_typer_makes() -> None:
     """Of a function and of the command itself, with names of their own and without."""
     shown: dict[str, str] = {}
@@ -267,14 +275,14 @@ def test_ten_rows_around_the_chosen_value_are_shown(best: int) -> None:
     """One of 99 thresholds is chosen, and is in the row `best` of the table. Its precision is 1 and
     its recall 0.5: F = 2 * 1 * 0.5 / (1 + 0.5) = 2 / 3. Those of the others are 0.5 and 0.25:
     F = 2 * 0.5 * 0.25 / (0.5 + 0.25) = 1 / 3."""
-    points = [Point(i / 100, precision=0.5, recall=0.25) for i in range(99)]
-    points[best] = Point(best / 100, precision=1.0, recall=0.5)
-    before = Point(float("nan"), precision=0.5, recall=0.25)
+    points = [OperatingPoint(i / 100, precision=0.5, recall=0.25) for i in range(99)]
+    points[best] = OperatingPoint(best / 100, precision=1.0, recall=0.5)
+    before = OperatingPoint(float("nan"), precision=0.5, recall=0.25)
     tuning = Tuning("threshold", points, points[best], before)
 
     *lines, last = tuning_text(tuning, show_all=False).splitlines()
 
-    assert last == "These docs chose it: expect less of new ones."
+    assert last == "The threshold was chosen on these docs: expect lower scores on new data."
     n_other_lines = 3  # a header, an empty line and the scores before and after
     assert len(lines) == N_ROWS + n_other_lines
     (chosen,) = [line for line in lines if "chosen" in line]

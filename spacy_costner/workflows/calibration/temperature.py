@@ -52,19 +52,30 @@ MIN_LIKELIHOOD = 1e-12
 
 
 class Calibration(NamedTuple):
-    """The result of a calibration."""
+    """The result of a calibration.
+
+    temperature (Temperature): The new temperature.
+    error_before (float): The expected calibration error with the old temperature.
+    error (float): The expected calibration error with the new temperature.
+    log_loss_before (float): The mean log loss of predicted entities with the old temperature, in
+        nats.
+    log_loss (float): The mean log loss with the new temperature, which minimises it.
+    reliability (list[dict[str, Any]]): The reliability diagram: see
+        `metrics.calibration.reliability`.
+    notes (Sequence[str]): Reasons why the result may be misleading.
+    """
 
     temperature: Temperature
-    error_before: float  # the expected calibration error with the old temperature
-    error: float  # the expected calibration error with the new temperature
-    log_loss_before: float  # the mean log loss of predicted entities with the old one, in nats
-    log_loss: float  # the log loss with the new temperature, which minimises it
-    reliability: list[dict[str, Any]]  # see `metrics.calibration.reliability`
-    notes: Sequence[str] = ()  # what may make the result misleading
+    error_before: float
+    error: float
+    log_loss_before: float
+    log_loss: float
+    reliability: list[dict[str, Any]]
+    notes: Sequence[str] = ()
 
     def as_text(self) -> str:
-        """Say what the temperature is, and how the calibration error changes. If the error rises,
-        the log loss is shown, too, as confidences are better nevertheless."""
+        """The temperature as text, and how the calibration error changes. If the error rises, the
+        log loss follows, as confidences are better nevertheless."""
         lines = [
             f"temperature {self.temperature.overall:.3f}: expected calibration error "
             f"{self.error_before:.4f} -> {self.error:.4f}"
@@ -79,11 +90,11 @@ class Calibration(NamedTuple):
 
 
 class JudgedEntities(NamedTuple):
-    """The entities that a model predicts for docs, and whether they are right.
+    """The entities that a model predicts for docs, and whether they are correct.
 
     posterior (Posterior): The posterior of the docs.
     entities (Entities): The E predicted entities.
-    is_correct (Array1d): Whether each of them is annotated. Shape: (E,)
+    is_correct (Array1d): Whether each entity is annotated. Shape: (E,)
     """
 
     posterior: Posterior
@@ -106,21 +117,21 @@ def calibrate(
 
     nlp (Language): The trained pipeline. Its weights and the predictions of Viterbi decoding
         don't change. Its config and the scores in its meta are updated.
-    examples (Iterable[Example]): The docs. They should not be training docs.
+    examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
     per_label (bool): Fit a temperature for each label.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. That is kept with the pipeline: `watch` reads in the same way.
+        file. This is saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
-    RAISES (ValueError): If there is no such component, the docs have no annotation or none of its
+    RAISES (ValueError): If the component is missing, the docs have no annotation or none of its
         labels, or no entity is predicted.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
     faults = find_faults(nlp, ner, examples, source)
     predictions = predict_dev(nlp, ner, examples)
-    # The pipeline keeps how these docs were made from texts, so that `watch` makes others alike.
+    # The pipeline records how these docs were read, so that `watch` reads docs in the same way.
     ner.set_reading(find_reading(nlp, name, examples, file_tokens=file_tokens))
     # One model has predicted all docs, so there is one set of predictions.
     calibration = calibrate_on([predictions], nlp, ner, source, per_label=per_label)
@@ -140,14 +151,14 @@ def calibrate_on(
     per_label: bool = False,
 ) -> Calibration:
     """Fit the temperature of a component on predictions, and set it. A guarantee of the component
-    is dropped. The scores of the docs are kept: `watch` compares other docs with them.
+    is dropped. The scores of the docs are saved: `watch` compares other docs with them.
 
-    predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
-        the model of each fold for the docs of the fold.
+    predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
+        predictions of the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
-    ner (CostSensitiveNER): The component.
-    source (str): The name of the docs.
-    per_label (bool): Whether each label gets a temperature of its own.
+    ner (CostSensitiveNER): The component to calibrate.
+    source (str): The name of the docs in the state of the component.
+    per_label (bool): Fit a temperature for each label.
     RETURNS (Calibration): The temperature, and the calibration error before and after.
     RAISES (ValueError): If no entity is predicted.
     """
@@ -188,11 +199,7 @@ def calibrate_on(
 
 
 def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
-    """The mean log loss of predicted entities, in nats.
-
-    probs (Floats1d): The probabilities of the entities. Shape: (E,)
-    is_correct (Array1d): Whether each entity is annotated. Shape: (E,)
-    """
+    """The mean log loss of predicted entities, in nats. Shapes: (E,)"""
     # The likelihood of what is true: that the entity is right, or that it is wrong
     likelihood = numpy.where(is_correct, probs, 1 - probs)
     log_likelihood = numpy.log(numpy.maximum(likelihood, MIN_LIKELIHOOD))
@@ -200,8 +207,8 @@ def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Make a sentence about each temperature that is at the edge of its range: the docs don't show
-    what it should be."""
+    """Make a sentence for each temperature at the edge of its range: its best value can't be found
+    on these docs."""
     value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
         value_of_name[f"temperature of {label}"] = value
@@ -218,7 +225,7 @@ def find_extremes(temperature: Temperature) -> list[str]:
 
 def predict_best(dev: DevPredictions) -> JudgedEntities:
     """Find the entities of the best path of each doc, and whether they are annotated. They are the
-    same at every temperature, as Viterbi decoding takes the scores that aren't divided by it."""
+    same at every temperature, as Viterbi decoding takes the undivided scores."""
     entities = dev.decode(make_viterbi())
     return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
 
@@ -231,7 +238,8 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
 
     judged_sets (Sequence[JudgedEntities]): The predicted entities of each model. All models have
         the same labels.
-    per_label (bool): Whether each label gets a temperature of its own.
+    per_label (bool): Fit a temperature for each label.
+    RETURNS (Temperature): The temperature.
     """
     labels = judged_sets[0].posterior.tags.labels
     # Near the minimum, differences of the loss are too small for float32.
@@ -274,12 +282,8 @@ def in_float64(posterior: Posterior) -> Posterior:
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
-    """Make a temperature.
-
-    logs (Floats1d): The logarithm of the overall temperature, alone or followed by those of the
-        labels. Shape: (1,) or (1 + labels,)
-    labels (Sequence[str]): The labels.
-    """
+    """Make a temperature of the logarithm of the overall temperature, alone or followed by the
+    logarithm for each label. Shape: (1,) or (1 + labels,)"""
     overall, *by_label = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, by_label)))
 
@@ -291,12 +295,8 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
         d loss / d log T = - sum_s (s / T) d loss / d (s / T)
 
     The sum is over all scores s that have the temperature T. The potentials of the posterior are
-    already divided by it: they are s / T.
-
-    judged (JudgedEntities): The entities, and the posterior at the temperatures.
-    RETURNS (tuple[float, Floats1d]): The loss; and its derivatives for the overall temperature,
-        then for that of each label. Shape: (1 + labels,)
-    """
+    already divided by it: they are s / T. The first derivative is for the overall temperature.
+    Shape: (1 + labels,)"""
     posterior, entities, is_correct = judged
     tags = posterior.tags
     # In a path, an entity may stand as several spans: with white space after it, or without. The

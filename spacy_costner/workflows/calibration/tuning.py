@@ -1,10 +1,10 @@
 """Choose a threshold or a bias on development docs. No retraining.
 
-The parameter that is tuned belongs to the decoding: the threshold is the least probability of a
+The parameter that is tuned belongs to the decoding: the threshold is the lowest probability of a
 predicted entity, the bias is added to the scores of all tags except O. Neither is learned in
 training. The posterior of all docs is computed once, and entities are decoded from it with each
-value of the parameter. A point is a value with its scores. A guarantee, such as a limit of missed
-entities, holds for one decoding only: it is dropped with another.
+value of the parameter. An operating point is a value with its precision and recall. A guarantee
+holds for one decoding only: it is dropped if the decoding changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +29,14 @@ from ..evaluation.valid_data import find_faults
 
 
 class Tunable(NamedTuple):
-    """A parameter that can be tuned."""
+    """A parameter that can be tuned.
 
-    decoding: str  # the registered name of the decoding that has it
-    values: Floats1d  # the values to try. Shape: (V,)
+    decoding (str): The registered name of the decoding that has the parameter.
+    values (Floats1d): The values to try. Shape: (V,)
+    """
+
+    decoding: str
+    values: Floats1d
 
 
 TUNABLE = {
@@ -44,21 +48,26 @@ TUNABLE = {
 """The parameters that can be tuned, by their names in the config. The steps are 0.01 and 0.25."""
 
 N_FOLDS = 5
-"""Into how many folds development docs are divided, to choose a value: see `choose_by_folds`."""
+"""The number of folds of the development docs: see `choose_by_folds`."""
 
 ROUNDING = 1e-12
-"""F scores that differ by less than this are equal but for rounding."""
+"""F scores that differ by less than this differ only by rounding."""
 
 
-class Point(NamedTuple):
-    """The scores with a value of a parameter. Precision is 1 if nothing is predicted."""
+class OperatingPoint(NamedTuple):
+    """The precision and recall with a value of a parameter.
 
-    value: float  # the value of the parameter
+    value (float): The value of the parameter.
+    precision (float): The precision, from 0 to 1. It is 1 if nothing is predicted.
+    recall (float): The recall, from 0 to 1.
+    """
+
+    value: float
     precision: float
     recall: float
 
     def f_score(self, beta: float = 1.0) -> float:
-        """The F-beta score of this precision and recall: see `metrics.f_beta`."""
+        """The F-beta score, from 0 to 1: see `metrics.f_beta`."""
         return float(f_beta(self.precision, self.recall, beta))
 
     @property
@@ -70,45 +79,45 @@ class Point(NamedTuple):
 class Tuning(NamedTuple):
     """The result of tuning.
 
-    parameter (str): What was tuned: "threshold" or "bias".
-    points (Sequence[Point]): The scores with each value.
-    chosen (Point): The point with the chosen value.
-    before (Point): The scores of the decoding that the component had before. Its value is NaN.
-    held_out (Point | None): The scores to expect of new docs: each fold is scored with the value
-        that the other folds choose. None if the aim isn't F, or there are too few texts.
-    is_set (bool): Whether the chosen value was set. It wasn't if the decoding that the component
-        had before is better: see `tune`.
-    notes (Sequence[str]): What may make the result misleading.
+    parameter (str): The parameter: "threshold" or "bias".
+    points (Sequence[OperatingPoint]): The scores with each value.
+    chosen (OperatingPoint): The scores with the chosen value.
+    before (OperatingPoint): The scores of the previous decoding. Its value is NaN.
+    held_out (OperatingPoint | None): The scores to expect on new data: each fold is scored with the
+        value that is best on the other folds. None if the aim isn't F, or there are too few texts.
+    is_set (bool): Whether the chosen value was set. False if the previous decoding is better: see
+        `tune`.
+    notes (Sequence[str]): Reasons why the result may be misleading.
     """
 
     parameter: str
-    points: Sequence[Point]
-    chosen: Point
-    before: Point
-    held_out: Point | None = None
+    points: Sequence[OperatingPoint]
+    chosen: OperatingPoint
+    before: OperatingPoint
+    held_out: OperatingPoint | None = None
     is_set: bool = True
     notes: Sequence[str] = ()
 
     def as_text(self) -> str:
-        """Say which value was chosen, and how the scores change with it, in percent."""
+        """The chosen value as text, and how the scores change with it, in percent."""
         changes: list[str] = []
         for name, before, after in zip("PRF", self.before.scores, self.chosen.scores):
             changes.append(f"{name} {100 * before:.2f} -> {100 * after:.2f}")
         lines = [f"{self.parameter} {self.chosen.value:g}: {', '.join(changes)}"]
         if self.held_out is None:
-            lines.append("These docs chose it: expect less of new ones.")
+            lines.append(
+                f"The {self.parameter} was chosen on these docs: expect lower scores on new data."
+            )
         else:
             scores_of_folds: list[str] = []
             for name, score in zip("PRF", self.held_out.scores):
                 scores_of_folds.append(f"{name} {100 * score:.2f}")
             lines.append(
-                f"These docs chose it. On {N_FOLDS} folds, with what the other docs choose: "
-                f"{', '.join(scores_of_folds)}"
+                f"The {self.parameter} was chosen on these docs. In {N_FOLDS}-fold "
+                f"cross-validation: {', '.join(scores_of_folds)}"
             )
         if not self.is_set:
-            lines.append(
-                f"The {self.parameter} wasn't set: the decoding before has a higher F here."
-            )
+            lines.append(f"The {self.parameter} wasn't set: the previous decoding has a higher F.")
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -125,26 +134,25 @@ def tune(
     file_tokens: bool = False,
     source: str = "development docs",
 ) -> Tuning:
-    """Choose the value of a parameter with the best scores on development docs, and set it. The
-    decoding stays as it is if you name no parameter, the aim is F-beta, and the chosen value is
-    worse.
+    """Choose the value of a parameter with the best scores on development docs, and set it. If you
+    set no `parameter`, the aim is F-beta, and the chosen value is worse, the decoding is kept.
 
     nlp (Language): The trained pipeline. Its config, its component and the scores in its meta are
-        updated. With another decoding its guarantee is dropped.
-    examples (Iterable[Example]): The docs. They should not be training docs.
+        updated. If the decoding changes, its guarantee is dropped.
+    examples (Iterable[Example]): Annotated development docs. They should not be training docs.
     name (str): Name of the component.
-    parameter (str | None): What to tune, "threshold" or "bias". Its decoding replaces that of the
-        component. Needed if the component's decoding has neither.
-    beta (float): Recall is so many times as important as precision.
+    parameter (str | None): Parameter to tune, "threshold" or "bias". The component gets the
+        decoding that has it. Needed if the component's decoding has neither.
+    beta (float): Weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
-        file. That is kept with the pipeline: `watch` reads in the same way.
+        file. This is saved with the pipeline, so that `watch` reads docs in the same way.
     source (str): The name of the docs in the meta: see `record_scores`.
-    RETURNS (Tuning): The scores at each value, and the value chosen.
-    RAISES (ValueError): If there is no such parameter or component, no entity in the docs or only
-        ones with other labels, no value with the required precision or recall, or both are
-        required.
+    RETURNS (Tuning): The scores with each value, and the chosen value.
+    RAISES (ValueError): If the component is missing or the parameter is unknown, the docs have no
+        entities or only entities with other labels, no value has the required precision or recall,
+        or both are required.
     """
     ner = get_component(nlp, name)
     examples = list(examples)
@@ -169,11 +177,15 @@ def tune(
 
 
 def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None = None) -> str:
-    """Choose the parameter to tune. It is the given one. If none is given, it is "threshold", also
-    if the component has Viterbi decoding. A decoding that can't be tuned isn't replaced unasked.
+    """Choose the parameter to tune. The default is "threshold", also for Viterbi decoding. A
+    decoding that can't be tuned is only replaced if a parameter is given.
 
-    RAISES (ValueError): If there is no such parameter, or none is given for a decoding that can't
-        be tuned.
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component of `nlp` to tune.
+    parameter (str | None): The parameter, if one is given.
+    RETURNS (str): The parameter.
+    RAISES (ValueError): If the parameter is unknown, or none is given for a decoding that can't be
+        tuned.
     """
     decoding = nlp.get_pipe_config(ner.name)["decoding"]["@misc"]
     if parameter is None and decoding in [tunable.decoding for tunable in TUNABLE.values()]:
@@ -198,20 +210,20 @@ def tune_on(
     recall: float | None = None,
     may_keep: bool = True,
 ) -> Tuning:
-    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept. With
-    another decoding a guarantee is dropped.
+    """Choose a value of a parameter by predictions, and set it, unless the decoding is kept. If the
+    decoding changes, a guarantee is dropped.
 
-    predictions (Sequence[DevPredictions]): Predictions for docs: of one model for all docs, or of
-        the model of each fold for the docs of the fold.
+    predictions (Sequence[DevPredictions]): The predictions of one model for all docs, or the
+        predictions of the model of each fold for the docs of the fold.
     nlp (Language): The pipeline of the component.
-    ner (CostSensitiveNER): The component.
-    parameter (str): What to tune, one of `TUNABLE`.
-    beta (float): Recall is so many times as important as precision.
+    ner (CostSensitiveNER): The component whose decoding is tuned.
+    parameter (str): The parameter to tune, one of `TUNABLE`.
+    beta (float): Weight of recall relative to precision.
     precision (float | None): Required precision: maximise recall instead of F-beta.
     recall (float | None): Required recall: maximise precision instead of F-beta.
     may_keep (bool): Keep the decoding of the component if the aim is F-beta, and its F-beta is
         higher than with the chosen value.
-    RETURNS (Tuning): The scores at each value, and the value chosen.
+    RETURNS (Tuning): The scores with each value, and the chosen value.
     RAISES (ValueError): If no annotated entity counts in scores (see `DevPredictions`), or no value
         can be chosen: see `choose_point`.
     """
@@ -238,7 +250,7 @@ def tune_on(
     notes = []
     if chosen_point in (points[0], points[-1]):
         notes.append(
-            f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: one outside of "
+            f"the {parameter}, {chosen_point.value:g}, is at the edge of its range: a value beyond "
             f"it, or no {parameter}, may be better"
         )
 
@@ -251,7 +263,7 @@ def tune_on(
     is_better_before = is_for_f and point_before.f_score(beta) > chosen_point.f_score(beta)
     is_set = not (may_keep and is_better_before)
     if is_set:
-        # The value was tried for all labels, so no label has a value of its own.
+        # The value was tried for all labels, so values of single labels are dropped.
         block = {"@misc": TUNABLE[parameter].decoding, parameter: chosen_point.value, "labels": {}}
         use_decoding(nlp, ner, block)
     return Tuning(
@@ -267,17 +279,12 @@ def tune_on(
 
 def choose_by_folds(
     values: Sequence[float], counts: Ints3d, fold_of_doc: Ints1d, beta: float = 1.0
-) -> tuple[int, Point]:
-    """Choose a value for the best F-beta by cross-validation. For each fold of the docs, the value
-    that is best on all other docs is found; the mean of these values is chosen. (If docs are few,
-    the value that is best on all of them is often best only by chance.)
-
-    values (Sequence[float]): The values, at equal distances.
-    counts (Ints3d): The counts of `count_by_doc` with each value. Shape: (values, docs, 3)
-    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
-    RETURNS (tuple[int, Point]): The index of the chosen value, and the held-out scores: each fold
-        counts with the value that is best on the other docs.
-    """
+) -> tuple[int, OperatingPoint]:
+    """Choose a value for the best F-beta by cross-validation: the mean of the values that are each
+    best on all docs outside of one fold. (If docs are few, the value that is best on all of them is
+    often best only by chance.) The values have equal distances. Returns the index of the chosen
+    value, and the held-out scores, for which each fold is scored with the value that is best on the
+    other docs. Shapes: counts of `count_by_doc` (values, docs, 3), folds (docs,)"""
     choices: list[int] = []  # the index of the value that is best without each fold
     held_out_counts = numpy.zeros(3, dtype="int64")  # correct, predicted and annotated entities
     for fold in range(N_FOLDS):
@@ -296,15 +303,9 @@ def choose_by_folds(
 
 
 def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entities]) -> Ints2d:
-    """Count the correct, predicted and annotated entities of each doc.
-
-    predictions (Sequence[DevPredictions]): The predictions of each model for its own docs: see
-        `tune_on`.
-    decoded (Sequence[Entities]): For each model the entities that were decoded from its
-        predictions.
-    RETURNS (Ints2d): A row of the three numbers for each doc: first the docs of the first model,
-        then those of the second, and so on. Shape: (docs of all models, 3)
-    """
+    """Count the correct, predicted and annotated entities of each doc. `predictions` has the docs
+    of each model (see `tune_on`), and `decoded` the entities that were decoded for them. Shape:
+    (docs of all models, 3)"""
     counts_of_models: list[Ints2d] = []
     for dev, predicted in zip(predictions, decoded):
         correct = predicted.select(dev.is_correct(predicted))
@@ -316,20 +317,16 @@ def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entiti
     return numpy.concatenate(counts_of_models)
 
 
-def find_points(values: Sequence[float], counts: Ints2d) -> list[Point]:
-    """Compute the scores with each value.
-
-    values (Sequence[float]): The values of the parameter.
-    counts (Ints2d): The numbers of correct, predicted and annotated entities with each value.
-        Shape: (values, 3)
-    """
-    points: list[Point] = []
+def find_points(values: Sequence[float], counts: Ints2d) -> list[OperatingPoint]:
+    """Compute the scores with each value from the numbers of correct, predicted and annotated
+    entities. Shape of the counts: (values, 3)"""
+    points: list[OperatingPoint] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
         precision = 1.0  # if no entity is predicted, none is wrong
         if n_predicted:
             precision = n_correct / n_predicted
-        recall = n_correct / max(n_gold, 1)  # all annotated entities may be in one fold
-        points.append(Point(value, precision, recall))
+        recall = n_correct / max(n_gold, 1)  # without one fold there may be none
+        points.append(OperatingPoint(value, precision, recall))
     return points
 
 
@@ -340,7 +337,7 @@ def decode_at_all(
 
     predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     parameter (str): One of `TUNABLE`.
-    YIELDS (tuple[float, Sequence[Entities]]): A value, and the entities that are decoded with it
+    YIELDS (tuple[float, Sequence[Entities]]): The value, and the entities that are decoded with it
         from the predictions of each model.
     RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
     """
@@ -358,18 +355,22 @@ def decode_at_all(
     for threshold in values:
         decoded: list[Entities] = []
         for dev, (entities, probs) in zip(predictions, likely):
-            # Entities below the threshold have a negative gain, and are not chosen.
+            # Entities below the threshold have a negative gain, so they aren't chosen.
             chosen_entities = without_overlap(entities, probs - threshold)
-            # As `dev.decode` does for a bias, leave out those that don't count in scores.
+            # As `dev.decode` does for a bias, leave out entities that don't count in scores.
             decoded.append(dev.select_counted(chosen_entities))
         yield threshold, decoded
 
 
 def find_point(
     value: float, predictions: Sequence[DevPredictions], decoded: Sequence[Entities]
-) -> Point:
-    """Make the point of one value of the parameter: the scores, over all docs, of the entities that
-    were decoded with it. See `count_by_doc` for the other arguments."""
+) -> OperatingPoint:
+    """Compute the scores with one value of the parameter, over all docs.
+
+    value (float): The value.
+    predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
+    decoded (Sequence[Entities]): The entities that were decoded for each model with this value.
+    """
     # The numbers of correct, predicted and annotated entities of all docs. Shape: (1, 3)
     counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)
     (point,) = find_points([value], counts)
@@ -377,20 +378,18 @@ def find_point(
 
 
 def choose_point(
-    points: Sequence[Point],
+    points: Sequence[OperatingPoint],
     beta: float = 1.0,
     precision: float | None = None,
     recall: float | None = None,
-) -> Point:
+) -> OperatingPoint:
     """Choose the point with the best F-beta. With a required precision, choose the point with the
-    best recall among those that have it, and the other way round. See `tune` for the arguments.
-
-    RAISES (ValueError): If no point has the required score, or both scores are required.
-    """
+    best recall among the points that have it, and vice versa. See `tune` for the arguments. Raises
+    a ValueError if no point has the required score, or both scores are required."""
     if precision is not None and recall is not None:
-        raise ValueError("precision, recall: expected only one of them, got both")
-    # Of several points with the best recall, the one with the highest precision is chosen, and the
-    # other way round.
+        raise ValueError("`precision`, `recall`: expected only one of them, got both")
+    # If several points have the best recall, choose the one with the highest precision, and vice
+    # versa.
     if precision is not None:
         sufficient = points_with(points, "precision", precision)
         return max(sufficient, key=lambda point: (point.recall, point.precision))
@@ -401,29 +400,22 @@ def choose_point(
 
 
 def points_with(
-    points: Sequence[Point], score: Literal["precision", "recall"], required: float
-) -> list[Point]:
-    """The points whose precision, or recall, is at least the required one.
-
-    RAISES (ValueError): If there is no such point.
-    """
+    points: Sequence[OperatingPoint], score: Literal["precision", "recall"], required: float
+) -> list[OperatingPoint]:
+    """The points whose precision, or recall, is at least `required`. Raises a ValueError if no
+    point has it."""
     highest_score = max(getattr(point, score) for point in points)
     if highest_score < required:
         raise ValueError(
-            f"{score}: expected {highest_score:.4f} or less, the highest value found, "
+            f"{score}: expected at most {highest_score:.4f}, the highest value on these docs, "
             f"got {required}"
         )
     return [point for point in points if getattr(point, score) >= required]
 
 
 def use_decoding(nlp: Language, ner: CostSensitiveNER, block: dict[str, Any]) -> None:
-    """Replace the decoding of a component, also in the config of the pipeline. A guarantee of the
-    component is dropped.
-
-    nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component.
-    block (dict[str, Any]): The block of the new decoding, as the config has it.
-    """
+    """Replace the decoding of a component, also in the config of the pipeline, by the decoding of a
+    block of a config. A guarantee of the component is dropped."""
     resolved = registry.resolve({"decoding": block})
     ner.set_decoding(resolved["decoding"])  # this drops the guarantee
     nlp.get_pipe_config(ner.name)["decoding"] = block

@@ -1,9 +1,9 @@
-"""Watch whether new texts are still like the calibration docs of a pipeline. No annotation is
+"""Test whether new texts are still like the calibration docs of a pipeline. No annotation is
 needed.
 
-The test is in `metrics/shift.py`. It compares the scores of new docs with those of the calibration
-docs. If docs have a key, such as "hospital", the docs with each value of the key are tested by
-themselves, against the calibration docs with the same value.
+The test is in `metrics/shift.py`. It compares the scores of new docs with the scores of the
+calibration docs. If docs have a key, such as "hospital", the docs with each value of the key are
+tested separately, against the calibration docs with the same value.
 """
 
 from collections import Counter
@@ -18,27 +18,32 @@ from ...pipeline.component import CostSensitiveNER, refuse_doc
 
 
 class ValueTest(NamedTuple):
-    """The test of the docs with one value of a key, or of all docs."""
+    """The test of the docs with one value of a key, or of all docs.
 
-    value: str | None  # the value; None: all docs are tested
-    n_calibration: int  # the number of calibration docs that they are compared with
-    shift: Shift  # the result; its `expected` scores are those of all docs, not only of these
+    value (str | None): The value. None: all docs are tested.
+    n_calibration (int): The number of calibration docs that the docs are compared with.
+    shift (Shift): The result. Its `expected` scores are for all docs, not only for these.
+    """
+
+    value: str | None
+    n_calibration: int
+    shift: Shift
 
     def as_dict(self) -> dict[str, Any]:
         """A summary of the test, for JSON."""
         return {"value": self.value, "calibration": self.n_calibration, **self.shift.summary}
 
 
-class Watched(NamedTuple):
+class WatchResult(NamedTuple):
     """The result of `watch`.
 
     n_docs (int): The number of docs.
     tests (Sequence[ValueTest]): The test of all docs or, with a key, a test for each value.
-    untested (Mapping[str, int]): How many docs have each value for which there are too few
-        calibration docs.
-    shift (Shift): The test of all docs, even if there is a key. It has the scores to expect.
-    n_failed (int): The number of texts that couldn't be read or predicted. The command counts
-        them.
+    untested (Mapping[str, int]): The number of docs by value, for values with too few calibration
+        docs.
+    shift (Shift): The test of all docs, with or without a key. It has the scores to expect.
+    n_failed (int): The number of texts that couldn't be read or predicted, if the caller of `watch`
+        counts them.
     """
 
     n_docs: int
@@ -53,7 +58,7 @@ class Watched(NamedTuple):
         return any(test.shift.alarm is not None for test in self.tests)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as a dictionary, which the command prints as JSON."""
+        """The result as a dictionary, for JSON."""
         return {
             "docs": self.n_docs,
             "failed": self.n_failed,
@@ -71,31 +76,31 @@ def watch(
     key: str | None = None,
     seed: int = 0,
     in_order: bool = False,
-) -> Watched:
-    """Test docs without labels, and compute the scores that are expected of them.
+) -> WatchResult:
+    """Test whether docs are like the calibration docs, and compute the scores to expect on them.
 
-    ner (CostSensitiveNER): The component.
+    ner (CostSensitiveNER): The component, with calibration docs.
     docs (Iterable[Doc]): Docs that the pipeline of the component has predicted.
     key (str | None): A key of `doc.user_data`. The docs with each of its values are tested against
-        the calibration docs with this value. The probability that any of these tests alarms falsely
-        is at most that of a single test.
+        the calibration docs with this value. The probability that any of these tests gives a false
+        alarm is at most the probability for a single test.
     seed (int): Seed of the random order and of ties.
-    in_order (bool): Whether to test docs in their order. That finds changes in the course of them,
-        too.
-    RETURNS (Watched): The tests, whether there is an alarm, and the scores to expect.
+    in_order (bool): Whether to test docs in their order, which also finds a change among them.
+        Otherwise the order is random.
+    RETURNS (WatchResult): The tests, whether there is an alarm, and the scores to expect.
     RAISES (ValueError): If the component has no scores of calibration docs, or none for the key, or
         writes no confidences; or if it hasn't predicted a doc.
     """
-    refuse_doc(docs)  # A single doc can be iterated over, too, but gives tokens.
-    # The expected numbers of entities of no docs yet. `shift` raises an error if the component has
-    # no calibration docs or no confidences.
+    refuse_doc(docs)  # A single doc is iterable, too, but its items are tokens.
+    # The expected numbers of entities, without any docs yet. `shift` raises an error if the
+    # component has no calibration docs or no confidences.
     counts = ner.shift([]).counts
     calibration = ner.calibration_scores
     confidence = ner.confidence
     assert calibration is not None and confidence is not None
     if key is not None and key not in calibration.keys:
         raise ValueError(
-            f"key: expected one with a value that {ENOUGH} calibration docs have, of "
+            f"key: expected a key with a value that {ENOUGH} calibration docs have, one of "
             f"{[*calibration.keys]}, got {key!r}"
         )
 
@@ -115,12 +120,8 @@ def watch(
             scores_by_value.setdefault(value, []).append(score)
 
     def test(pool: Mapping[str, Any], new_scores: list[float], level: float) -> Shift:
-        """Test new scores against the scores of some calibration docs.
-
-        pool (Mapping[str, Any]): The scores of the calibration docs: see `CalibrationScores.pool`.
-        new_scores (list[float]): The scores of the new docs, in their order.
-        level (float): The test alarms if its martingale is at least this: see `ALARM`.
-        """
+        """Test new scores, in their order, against a pool of scores (see `CalibrationScores.pool`).
+        There is an alarm if the martingale reaches the level: see `ALARM`."""
         ordered: Iterable[float] = new_scores
         if not in_order:
             ordered = in_random_order(new_scores, seed)
@@ -130,28 +131,31 @@ def watch(
     if key is None:
         n_calibration = len(calibration.scores)
         tests = [ValueTest(value=None, n_calibration=n_calibration, shift=test_of_all)]
-        return Watched(n_docs, tests, untested={}, shift=test_of_all)
+        return WatchResult(n_docs, tests, untested={}, shift=test_of_all)
 
     untested: Counter[str] = Counter()
     for value, scores_of_value in scores_by_value.items():
         if value not in calibration.keys[key]:
             untested[value] += len(scores_of_value)
     tested = [value for value in calibration.keys[key] if value in scores_by_value]
-    # The probabilities of a false alarm of several tests add up at most (Bonferroni). So each test
-    # needs more evidence to alarm.
+    # The probability of any false alarm is at most the sum over the tests (Bonferroni). So each
+    # test needs more evidence for an alarm.
     level = ALARM * len(tested)
     tests = []
     for value in tested:
         pool = calibration.pool(key, value)
         shift = test(pool, scores_by_value[value], level)
         tests.append(ValueTest(value, len(pool["scores"]), shift))
-    return Watched(n_docs, tests, untested=untested, shift=test_of_all)
+    return WatchResult(n_docs, tests, untested=untested, shift=test_of_all)
 
 
 def has_file_tokens(ner: CostSensitiveNER) -> bool:
     """Whether the calibration docs were read with the tokens and sentence starts of their file.
-    Other docs have to be read in the same way. An older pipeline, which doesn't say how they were
-    read, was calibrated on text."""
+    Other docs have to be read in the same way. A pipeline without this record was calibrated on
+    text.
+
+    ner (CostSensitiveNER): The component with the calibration docs.
+    """
     scores = ner.calibration_scores
     if scores is None or scores.reading is None:
         return False

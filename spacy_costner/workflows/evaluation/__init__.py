@@ -1,1 +1,1 @@
-"""Predictions for annotated docs, and whether these docs are valid evaluation data."""
+"""Predict annotated docs, and check whether they are valid evaluation data."""

@@ -1,10 +1,10 @@
-"""Predict annotated docs. Their posterior is computed once, and may then be decoded and scored in
+"""Predict annotated docs. Their posterior is computed once, and can then be decoded and scored in
 several ways.
 
-Two kinds of tokens don't count in scores: tokens without annotation, and tokens whose annotation an
-earlier component has set (they are preset). So an entity counts if all of its tokens count, unless
-the component learns its label but doesn't write it. `DevPredictions` keeps the posterior with what
-counts.
+Two kinds of tokens don't count in scores: tokens without annotation, and preset tokens, whose
+annotation was set by an earlier component. An entity counts if all of its tokens count, unless the
+component learns its label but doesn't write it. `DevPredictions` has the posterior, and the tokens
+and entities that count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,15 +35,15 @@ class DevPredictions(NamedTuple):
     """Annotated docs with their posterior.
 
     examples (list[Example]): The predicted docs as the component gets them, and the annotated docs.
-        If the component has a `spans_key`, the predicted docs have no entities, and those of the
-        annotated docs are its spans.
+        If the component has a `spans_key`, the predicted docs have no entities, and the entities of
+        the annotated docs are its spans.
     posterior (Posterior): The posterior of the tokens of all docs, concatenated.
     gold (Entities): The annotated entities that count. The label is -1 if the component doesn't
         have it.
     is_counted (Array1d): True for tokens that are annotated and have no preset. Shape: (N,)
     other_labels (Sequence[int]): Labels whose entities don't count, as the component learns but
         doesn't write them. Indices of its labels.
-    originals (Sequence[Example]): The predicted docs as the components before have left them, and
+    originals (Sequence[Example]): The predicted docs with the annotation of earlier components, and
         the annotated docs as they were read. Without a `spans_key` they are `examples`.
     """
 
@@ -55,7 +55,10 @@ class DevPredictions(NamedTuple):
     originals: Sequence[Example] = ()
 
     def with_temperature(self, temperature: Temperature) -> "DevPredictions":
-        """The same docs, with their posterior at another temperature."""
+        """The same docs, with their posterior at another temperature.
+
+        temperature (Temperature): The temperature.
+        """
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
@@ -67,7 +70,10 @@ class DevPredictions(NamedTuple):
         return entropies
 
     def decode(self, decoding: Decoding) -> Entities:
-        """Decode the posterior. Returns the predicted entities that count."""
+        """Decode the posterior. Returns the predicted entities that count.
+
+        decoding (Decoding): The decoding.
+        """
         decoded = decoding.decode(self.posterior, decoding.settings)
         return self.select_counted(decoded.entities)
 
@@ -79,20 +85,20 @@ class DevPredictions(NamedTuple):
     def are_counted(self, entities: Entities) -> Array1d:
         """True for entities of labels that count, whose tokens all count. Shape: (E,)"""
         # The number of ignored tokens before each token, and at the end the number of all of them.
-        # Shape: (N + 1,). All tokens of an entity count if this number is the same at its begin and
-        # at its end.
+        # Shape: (N + 1,). All tokens of an entity count if this number is equal at its begin and at
+        # its end.
         n_ignored_before = numpy.concatenate([[0], numpy.cumsum(~self.is_counted)])
         has_counted_tokens = n_ignored_before[entities.end] == n_ignored_before[entities.begin]
         return has_counted_tokens & ~numpy.isin(entities.label, self.other_labels)
 
     def doc_of_entity(self, entities: Entities) -> Ints1d:
-        """The doc of each entity, as its number in the batch. Shape: (E,)"""
+        """The index of the doc of each entity. Shape: (E,)"""
         doc_ends = numpy.cumsum(self.posterior.doc_lengths)
         # An entity is in the first doc that ends after its first token.
         return numpy.searchsorted(doc_ends, entities.begin, side="right")
 
     def count_in_docs(self, entities: Entities) -> Ints1d:
-        """The number of the entities in each doc. Shape: (B,)"""
+        """The number of entities in each doc. Shape: (B,)"""
         n_docs = len(self.posterior.doc_lengths)
         return numpy.bincount(self.doc_of_entity(entities), minlength=n_docs)
 
@@ -121,13 +127,14 @@ def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[
 def predict_dev(
     nlp: Language, ner: CostSensitiveNER, examples: Iterable[Example]
 ) -> DevPredictions:
-    """Compute the posterior of a component on copies of annotated docs, after the components before
-    it have run on them. Docs without tokens are left out.
+    """Run the earlier components of a pipeline on copies of annotated docs, and compute the
+    posterior of a component. Docs without tokens are left out.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component. If it has a `spans_key`, the entities of its docs are
-        the spans with its own labels.
-    examples (Iterable[Example]): The docs, with their annotation.
+    ner (CostSensitiveNER): A component of `nlp`. If it has a `spans_key`, the entities of its docs
+        are the spans with its own labels.
+    examples (Iterable[Example]): The annotated docs.
+    RETURNS (DevPredictions): The docs with their posterior.
     RAISES (ValueError): If no token is annotated, or spans of the component overlap: see
         `Annotation.as_entities`.
     """
@@ -159,7 +166,7 @@ def predict_dev(
 
 def with_spans_as_entities(ner: CostSensitiveNER, eg: Example) -> Example:
     """Make an example for a component with a `spans_key`, in which the spans of its key are the
-    entities of the annotated doc. The predicted doc loses its entities, as those of other
+    entities of the annotated doc. The predicted doc loses its entities, as entities of other
     components would count as presets."""
     doc = eg.predicted.copy()
     doc.set_ents([], default="missing")
@@ -181,8 +188,8 @@ def concatenate_posteriors(posteriors: Sequence[Posterior]) -> Posterior:
         is_space.append(posterior.is_space)
         doc_of_sequence.append(posterior.doc_of_sequence + n_docs)
         n_docs += len(posterior.doc_lengths)
-    # One model predicted all batches, so all have the same transitions, start and end. `scores` has
-    # those of the last batch.
+    # One model predicted all batches, so all have the same transitions, start and end: here the
+    # arrays of the last batch are kept.
     all_scores = scores._replace(
         emissions=numpy.concatenate(emissions), lengths=numpy.concatenate(lengths)
     )
@@ -203,9 +210,10 @@ def predict(
     """Decode docs with the decoding of a component, and write the entities to the docs: to
     `doc.ents` and, if the component has a `spans_key`, also to `doc.spans`.
 
-    ner (CostSensitiveNER): The component.
-    docs (Sequence[Doc]): The docs.
-    posterior (Posterior): Their posterior: that of the component, or of a model of the same labels.
+    ner (CostSensitiveNER): The component whose decoding is used.
+    docs (Sequence[Doc]): The docs to write to.
+    posterior (Posterior): The posterior of the docs, from the model of the component or another
+        model with the same labels.
     confidence (Confidence | None): Where to write the probabilities of the entities. None: nowhere.
     RETURNS (Prediction): The entities and their probabilities.
     """
@@ -221,12 +229,18 @@ def predict(
 
 
 def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> dict[str, Any]:
-    """Compute the scores that `nlp.evaluate` would return for annotated docs, but for the speed,
-    without computing their posterior again. The component decodes the posterior, and then the
-    components after it run."""
+    """Compute the scores that `nlp.evaluate` would return for annotated docs, except the speed,
+    without computing their posterior again. The component decodes the posterior, and then the later
+    components run.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component of `nlp` that predicted the docs.
+    dev (DevPredictions): The docs with their posterior.
+    RETURNS (dict[str, Any]): The scores by name, as JSON has them.
+    """
     docs = [eg.predicted.copy() for eg in dev.originals]
-    # As `CostSensitiveNER.predict` does, but without what scores don't need: the guaranteed set and
-    # the test for a shift. Spans under a key have probabilities even without a confidence.
+    # As in `CostSensitiveNER.predict`, but without the guaranteed set and the test for a shift,
+    # which scores don't need. Spans under a key have probabilities even without a confidence.
     prediction = make_prediction(
         ner.decode(dev.posterior),
         dev.posterior,
@@ -242,9 +256,13 @@ def evaluate_dev(nlp: Language, ner: CostSensitiveNER, dev: DevPredictions) -> d
 
 
 def turn_on_confidence(nlp: Language, ner: CostSensitiveNER) -> None:
-    """Have a component write the probabilities of its entities to `doc.spans`, under a key that no
-    other `cost_sensitive_ner` uses. Nothing changes if it does so already. The setting is also
-    written to the config of the pipeline."""
+    """Turn on the confidences of a component: it writes the probabilities of its entities to
+    `doc.spans`, under a key that no other `cost_sensitive_ner` uses. Nothing changes if they are on
+    already. The setting is also written to the config of the pipeline.
+
+    nlp (Language): The pipeline, whose config is updated.
+    ner (CostSensitiveNER): The component of `nlp`.
+    """
     taken_keys = set()
     for name, component in find_components(nlp).items():
         if name != ner.name and component.confidence is not None:
@@ -263,13 +281,14 @@ def record_scores(nlp: Language, scores: Mapping[str, Any], source: str, n_docs:
     """Write the scores of a pipeline that was changed after training to its meta. They replace the
     scores of training in `nlp.meta["performance"]`.
 
+    nlp (Language): The pipeline, whose meta is updated.
     scores (Mapping[str, Any]): The scores: see `evaluate_dev`.
     source (str): The name of the docs that were scored. It is written as "measured_on".
     n_docs (int): The number of these docs.
     """
     performance = nlp.meta.setdefault("performance", {})
-    # Write only the scores that spaCy would write: scores that are there already, and scores that
-    # have a weight in the config.
+    # Write only the scores that spaCy would write: scores that are in the meta already, and scores
+    # with a weight in the config.
     names = set(performance)
     names.update(nlp.config["training"].get("score_weights", {}))
     for name in sorted(names):

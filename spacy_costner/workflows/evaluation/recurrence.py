@@ -1,13 +1,12 @@
-"""Find texts that recur: in the training corpus and in docs that measure a component, or several
-times in one corpus.
+"""Find texts that recur: in the training corpus and in evaluation data, or several times in one
+corpus.
 
-Scores on docs that a component was trained on are too high. But in many corpora some texts recur by
-chance, such as datelines, and other docs from the same source have as many of them. How many, the
-training corpus itself shows: the share of its passages that are in it elsewhere, too (see
-`training.known_text`). If the component knows a larger share of the passages of docs, and chance
-doesn't explain the difference, a note says so.
+Scores on training docs are too high. But in many corpora some texts recur by chance, such as
+datelines, and other docs from the same source have as many of them. The training corpus shows how
+many: the share of its passages that recur in it (see `training.known_text`). There is a note if the
+component knows a significantly larger share of the passages of docs.
 
-Texts that recur in one corpus are no fault, as equal texts stay together where it is divided (see
+Texts that recur in one corpus do no harm, as equal texts stay together where it is divided (see
 `equal_texts`). But a corpus of copies is smaller than it looks. In natural corpora most different
 texts occur once, so there is a note if many occur more than once.
 """
@@ -29,15 +28,15 @@ from ...training.known_text import Recurring, passage_ids
 from ..corpora import corpus_path
 
 MAX_KNOWN_SHARE = 0.02
-"""A smaller share of known passages is never a fault. In GENIA and in CoNLL-2000 the share is below
-1 % by chance."""
+"""A share of known passages up to this counts as chance. In GENIA and in CoNLL-2000 the share is
+below 1 % by chance."""
 
 MAX_KNOWN_SHARE_OF_NEW = 0.25
 """If a component knows a larger share of the passages of docs, and not by chance, the docs are not
 new to it."""
 
 STANDARD_ERRORS = 3
-"""Shares that differ by fewer standard errors may be equal but for chance."""
+"""Shares that differ by fewer standard errors may differ by chance."""
 
 MAX_RECURRING_SHARE = 0.25
 """There is a note if a larger share of the different texts of a corpus occurs more than once. In
@@ -45,11 +44,11 @@ the Spanish corpus of CoNLL-2002, where articles are printed twice, it is 7 %.""
 
 
 class Recurrence(NamedTuple):
-    """How many texts recur.
+    """The number of texts that recur.
 
     n_recurring (int): The number of texts that recur.
     n_texts (int): The number of all texts.
-    place (str): Where they recur.
+    place (str): The corpus in which they recur.
     """
 
     n_recurring: int
@@ -62,7 +61,7 @@ class Recurrence(NamedTuple):
         return self.n_recurring / max(self.n_texts, 1)
 
     def as_text(self) -> str:
-        """Say how many texts recur. All commands say it in this sentence."""
+        """The number of texts that recur, as the sentence that all notes and errors have."""
         return (
             f"{self.n_recurring:,} of {self.n_texts:,} texts ({100 * self.share:.0f} %) recur in "
             f"{self.place}"
@@ -73,10 +72,10 @@ class KnownText(NamedTuple):
     """The text that a component knows, or would know after training.
 
     ids (set[int]): The hashes of its passages: see `passage_ids`.
-    recurring (Recurring): How many passages recur in the training corpus. It has no passages if
-        that isn't known.
-    path (str | None): The path of the training corpus, if it is known.
-    place (str): Where the text is.
+    recurring (Recurring): The number of passages that recur in the training corpus. It has no
+        passages if that number is unknown.
+    path (str | None): The path of the training corpus. None if it is unknown.
+    place (str): The corpus of the text, for sentences.
     """
 
     ids: set[int]
@@ -90,10 +89,11 @@ class KnownText(NamedTuple):
     ) -> "KnownText":
         """The text that a component knows.
 
-        nlp (Language): The pipeline, whose config names the training corpus.
-        ner (CostSensitiveNER): The component.
-        with_raw_text (bool): Whether it also knows the raw text that its vectors were learned from,
-            or only its training corpus.
+        nlp (Language): The pipeline, whose config has the path of the training corpus.
+        ner (CostSensitiveNER): The component of `nlp`.
+        with_raw_text (bool): Whether the raw text that the vectors were learned from counts as
+            known, too.
+        RETURNS (KnownText): The text.
         """
         path = corpus_path(nlp.config.interpolate(), "train_corpus")
         known = cls(set(ner.trained_on.tolist()), ner.recurring, path)
@@ -106,8 +106,12 @@ class KnownText(NamedTuple):
 
     @classmethod
     def of_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
-        """The text that a component would know if it were trained on docs. `path` is where they
-        were read from."""
+        """The text that a component would know if it were trained on docs.
+
+        docs (Iterable[Doc]): The docs.
+        path (str | None): The path that they were read from.
+        RETURNS (KnownText): The text.
+        """
         times_of_passage: Counter[int] = Counter()
         for doc in docs:
             times_of_passage.update(passage_ids(doc))
@@ -130,12 +134,12 @@ class KnownText(NamedTuple):
         return found.n_recurring > 0 and found.share >= 0.5
 
     def explains(self, found: Recurrence) -> bool:
-        """Whether so many passages are known by chance: not more than twice in a hundred, or not
-        many more than recur in the training corpus.
+        """Whether passages may be known by chance: their share is at most `MAX_KNOWN_SHARE`, or not
+        significantly larger than the share of passages that recur in the training corpus.
 
         Two shares are compared: p_1 = (r + 1) / (N + 2), Laplace's estimate of the share of the N
-        passages of the training corpus that recur, of which r were seen; and p_2, the share of the
-        n passages of docs that is known. The limit of p_2 is
+        passages of the training corpus that recur, if r recur; and p_2, the share of the n passages
+        of docs that are known. The limit of p_2 is
 
             p_1 + STANDARD_ERRORS sqrt(p_1 (1 - p_1) (1 / N + 1 / n))
         """
@@ -150,21 +154,24 @@ class KnownText(NamedTuple):
 
 
 def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[str]:
-    """Say which texts of docs recur, so that scores on them are misleading: in the training corpus,
+    """Note that texts of docs recur, so that scores on them are misleading: in the training corpus,
     or several times in the docs.
 
     known (KnownText): The text that the component knows.
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs to evaluate on.
     source (str): The path or the name of the docs.
-    RETURNS (list[str]): At most one sentence for each of both. If `source` is the path of the
-        training corpus, the first sentence says so.
+    RETURNS (list[str]): At most one sentence for the training corpus (see `note_known`), and one
+        for copies (see `note_copies`).
     """
     return note_known(known, docs, source) + note_copies(docs, source)
 
 
 def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
-    """Say that docs are the training corpus, or that too many of their texts are in it. See
-    `note_recurrence`."""
+    """Note that docs are the training corpus, or that too many of their texts are in it. See
+    `note_recurrence` for the arguments.
+
+    RETURNS (list[str]): One sentence, or none.
+    """
     found = known.find_in(docs)
     if is_training_corpus(known, found, source):
         in_itself = found._replace(place="it").as_text()
@@ -175,17 +182,19 @@ def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
 
 
 def is_training_corpus(known: KnownText, found: Recurrence, source: str) -> bool:
-    """Whether the path of docs is the path of the training corpus, and the files may still be the
-    same: if the training text is known, some of it was found in the docs. (A pipeline may have been
-    trained in another folder, where a relative path was another file.)"""
+    """Whether docs are the training corpus: the paths are the same and, if the training text is
+    known, some of it was found in the docs. (A pipeline may have been trained in another folder,
+    where a relative path was another file.)"""
     if known.path is None or not is_same_path(known.path, source):
         return False
     return not known.ids or found.n_recurring > 0
 
 
 def is_same_path(path: str | Path, other: str | Path) -> bool:
-    """Whether two paths are of the same file or folder, also if one of them is relative or a
-    link."""
+    """Whether two paths lead to the same file or folder, also if one of them is relative or a link.
+
+    path (str | Path), other (str | Path): The paths.
+    """
     return Path(path).resolve() == Path(other).resolve()
 
 
@@ -193,7 +202,7 @@ def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
     """Check that docs are new to a component.
 
     known (KnownText): The text that the component knows.
-    docs (Iterable[Doc]): The docs.
+    docs (Iterable[Doc]): The docs to evaluate on.
     source (str): The path or the name of the docs, for the error.
     RAISES (ValueError): If they are the training corpus, or if more than `MAX_KNOWN_SHARE_OF_NEW`
         of their passages are known, and not by chance.
@@ -209,11 +218,7 @@ def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
 
 def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
     """Count the different texts that occur more than once in docs. Texts without letters and digits
-    don't count.
-
-    RETURNS (Recurrence | None): The counts. None if so many may be equal by chance: see
-        `MAX_RECURRING_SHARE`.
-    """
+    don't count. Returns None if their share is at most `MAX_RECURRING_SHARE`."""
     ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
     _, times_of_text = numpy.unique(ids[ids != NO_TEXT], return_counts=True)
     n_recurring = int((times_of_text > 1).sum())
@@ -222,11 +227,11 @@ def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
 
 
 def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
-    """Say how many different texts occur more than once in docs. Empty if that may be by chance:
-    see `find_copies`.
+    """Note that many texts occur more than once in docs.
 
     docs (Iterable[Doc]): The docs.
-    source (str): Their path or name.
+    source (str): The path or the name of the docs.
+    RETURNS (list[str]): One sentence, or none if copies are few: see `find_copies`.
     """
     copies = find_copies(docs)
     if copies is None:
@@ -235,9 +240,13 @@ def note_copies(docs: Iterable[Doc], source: str) -> list[str]:
 
 
 def units_of_docs(docs: Sequence[Doc]) -> Ints1d:
-    """Number the units that docs are counted in where their number matters, as in the bootstrap: if
-    docs are copies of each other (see `find_copies`), a unit has all docs with equal texts.
-    Otherwise each doc is a unit. Shape: (docs,)"""
+    """Number the units in which docs are counted where their number matters, as in the bootstrap:
+    if many docs are copies (see `find_copies`), a unit has all docs with equal texts. Otherwise
+    each doc is a unit.
+
+    docs (Sequence[Doc]): The docs.
+    RETURNS (Ints1d): The number of the unit of each doc. Shape: (docs,)
+    """
     if find_copies(docs) is None:
         return numpy.arange(len(docs))
     return number_texts(docs)

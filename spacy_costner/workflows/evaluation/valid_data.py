@@ -1,5 +1,5 @@
-"""Check whether docs can measure a component: they are annotated with its labels, and it wasn't
-trained on them (see `recurrence`).
+"""Check whether docs are valid evaluation data for a component: annotated with its labels, and held
+out from training (see `recurrence`).
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from ...pipeline.component import CostSensitiveNER
 from .recurrence import KnownText, note_recurrence
 
 MAX_NAMED_LABELS = 10
-"""A note names at most so many labels."""
+"""The highest number of labels in a note."""
 
 
 def find_faults(
@@ -26,16 +26,16 @@ def find_faults(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Find out why scores of a component on docs may be misleading: the docs have labels that the
-    component doesn't know, or texts of them recur (see `note_recurrence`).
+    """Find the reasons why scores of a component on docs may be misleading: the docs have labels
+    that the component doesn't know, or some of their texts recur (see `note_recurrence`).
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component.
-    examples (Iterable[Example]): The docs.
+    ner (CostSensitiveNER): The component of `nlp` to be scored.
+    examples (Iterable[Example]): The annotated docs.
     source (str): The path or the name of the docs, for the sentences.
-    inner_nodes (Iterable[str]): Labels that the component predicts by a label tree.
-    must_share (bool): Whether it is an error if the component knows none of the labels.
-    RETURNS (list[str]): A sentence for each fault, recurring texts first. Empty if there is none.
+    inner_nodes (Iterable[str]): Inner nodes of a label tree, which the component may predict.
+    must_share (bool): Raise an error if the component knows none of the labels.
+    RETURNS (list[str]): A sentence for each reason, recurring texts first.
     RAISES (ValueError): If `must_share` is true, the docs have entities, and the component knows
         none of their labels.
     """
@@ -49,7 +49,10 @@ def find_faults(
 
 
 def is_fully_annotated(doc: Doc) -> bool:
-    """Whether no token of a doc lacks annotation. O is annotation, too."""
+    """Whether all tokens of a doc are annotated. O is annotation, too.
+
+    doc (Doc): The doc.
+    """
     return bool((doc.to_array("ENT_IOB") != ent_iob.MISSING).all())
 
 
@@ -62,9 +65,9 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Name the labels in the annotation of docs that a component doesn't know. It counts as knowing
-    those of all components that write to the same `spans_key`. See `find_faults` for the arguments
-    and the error.
+    """Find the labels in the annotation of docs that a component doesn't know. If several
+    components write to the same `spans_key`, each knows the labels of all. See `find_faults` for
+    the arguments and the error.
 
     RETURNS (list[str]): One sentence with the most frequent of these labels. Empty if the component
         knows all labels.
@@ -72,7 +75,7 @@ def find_unknown_labels(
     key = ner.annotation.spans_key
     known_labels = {*ner.labels, *inner_nodes}
     if key is not None:
-        # Several components may write to the same key, each of them spans of its own labels.
+        # Several components may write to the same key, each with its own labels.
         for _, pipe in nlp.pipeline:
             if isinstance(pipe, CostSensitiveNER) and pipe.annotation.spans_key == key:
                 known_labels.update(pipe.labels)

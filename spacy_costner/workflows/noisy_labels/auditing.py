@@ -39,17 +39,16 @@ from ..evaluation.recurrence import note_copies
 from ..executors import MakeExecutor
 from ..fitting.comparison import component_name
 from ..fitting.folds import Fold, hold_out
-from ..reports.reporting import (
+from ..reports.excerpts import extent_of, window
+from ..reports.mistake_costs import find_cost
+from ..reports.mistakes import (
     BOTH,
     BOUNDARY,
     LABEL,
     MISSING,
     SPURIOUS,
-    extent_of,
-    find_cost,
-    kind_of,
+    kind_of_mistake,
     list_entities,
-    window,
 )
 
 KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
@@ -546,8 +545,8 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
     suggested (Sequence[Entity]): The suggested entities of the place.
     annotated (Sequence[Entity]): Its annotated entities.
     """
-    # `kind_of` compares gold entities with predicted ones. Here the suggestion counts as gold.
-    kind = kind_of(suggested, annotated)
+    # `kind_of_mistake` compares gold with predicted entities. Here the suggestion counts as gold.
+    kind = kind_of_mistake(suggested, annotated)
     if kind == BOTH:
         return BOUNDARY
     return kind

@@ -23,49 +23,78 @@ from ...types import Constraints, Potentials
 from ..components import get_component, run_before
 
 HIDDEN = "hidden layer"
-"""Stands for what the hidden layer adds to a score, in the list of the features of a token."""
+"""The name of the term that the hidden layer adds to a score, in the list of features of a
+token."""
 
 
 class FeatureWeight(NamedTuple):
-    """The weight of a feature for a tag."""
+    """The weight of a feature for a tag.
+
+    feature (str): The name of the feature.
+    weight (float): The weight.
+    """
 
     feature: str
     weight: float
 
 
 class TagWeights(NamedTuple):
-    """The strongest features of a tag."""
+    """The strongest features of a tag.
+
+    tag (str): The tag.
+    in_favour (list[FeatureWeight]): The features with the highest weights.
+    against (list[FeatureWeight]): The features with the lowest weights.
+    """
 
     tag: str
-    in_favour: list[FeatureWeight]  # the highest weights
-    against: list[FeatureWeight]  # the lowest weights
+    in_favour: list[FeatureWeight]
+    against: list[FeatureWeight]
 
 
 class TransitionWeights(NamedTuple):
     """The weights of transitions between K tags, [from, to]. A weight is None if the tag scheme
-    forbids the transition."""
+    forbids the transition.
 
-    origins: list[str]  # the tags, and the start of a sequence
-    targets: list[str]  # the tags, and the end of a sequence
-    weights: list[list[float | None]]  # shape: (K + 1, K + 1)
+    origins (list[str]): The tags, and the start of a sequence.
+    targets (list[str]): The tags, and the end of a sequence.
+    weights (list[list[float | None]]): The weights. Shape: (K + 1, K + 1)
+    """
+
+    origins: list[str]
+    targets: list[str]
+    weights: list[list[float | None]]
 
 
 class TokenReason(NamedTuple):
-    """Why a token has its tag in the best path."""
+    """Why a token has its tag in the best path.
+
+    token (str): The text of the token.
+    tag (str): The tag.
+    score (float): The sum of the weights of all features, and of the terms of static vectors and
+        the hidden layer.
+    transition (float): The weight of the transition to the tag. At the last token, the weight of
+        the transition to the end is added.
+    features (list[FeatureWeight]): The features with the largest weights, positive or negative.
+    """
 
     token: str
     tag: str
-    score: float  # the sum over all features: of their weights, and of what vectors and layer add
-    transition: float  # the weight of the transition to the tag; at the last token, plus the end's
-    features: list[FeatureWeight]  # those that add most to the score or take most from it
+    score: float
+    transition: float
+    features: list[FeatureWeight]
 
 
 class Explanation(NamedTuple):
-    """The weights of a model, and the reasons for its prediction of a text."""
+    """The weights of a model, and the reasons for its prediction of a text.
+
+    tags (list[TagWeights]): The strongest features of each tag.
+    transitions (TransitionWeights): The weights of transitions.
+    tokens (list[TokenReason]): The reasons for the tag of each token. Empty without a text.
+    """
 
     tags: list[TagWeights]
     transitions: TransitionWeights
-    tokens: list[TokenReason]  # empty without a text
+    tokens: list[TokenReason]
 
 
 def explain(
@@ -83,7 +112,7 @@ def explain(
     n_features (int): Number of features to show per tag and token.
     RETURNS (Explanation): The strongest features of each tag, the transition weights, and the
         reasons for the tag of each token of the text.
-    RAISES (ValueError): If there is no such component, or its model has no sparse features or isn't
+    RAISES (ValueError): If the component is missing, or its model has no sparse features or isn't
         initialized.
     """
     ner = get_component(nlp, name)
@@ -110,13 +139,8 @@ def explain(
 def find_strongest(
     weights: Floats1d, feature_names: Sequence[str], n_features: int
 ) -> list[FeatureWeight]:
-    """Find the features with the highest weights above 0.
-
-    weights (Floats1d): The weight of each feature for a tag. Shape: (features,)
-    feature_names (Sequence[str]): The names of all features.
-    n_features (int): The highest number of features to find.
-    RETURNS (list[FeatureWeight]): The features, the highest weight first.
-    """
+    """Find the features with the highest weights above 0, the highest first. Shape of the weights:
+    (features,)"""
     strongest: list[FeatureWeight] = []
     for i in numpy.argsort(-weights, kind="stable")[:n_features]:
         if weights[i] > 0:
@@ -127,9 +151,10 @@ def find_strongest(
 def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> TransitionWeights:
     """Make the table of the weights of transitions, with None for forbidden ones.
 
-    tags (Tags): The tags of the model.
-    weights (SparseWeights | Potentials): The weights of a linear model, or the scores that any
-        model computes for a doc. The scores of transitions are the same for all docs.
+    tags (Tags): The K tags of the chain.
+    weights (SparseWeights | Potentials): The weights of a linear model, or the scores of any model
+        for a doc. The scores of transitions are the same for all docs.
+    RETURNS (TransitionWeights): The table.
     """
     table = transition_table(weights, dtype="float64")
     is_allowed = transition_table(tags.constraints, dtype="bool")
@@ -141,15 +166,9 @@ def transition_weights(tags: Tags, weights: SparseWeights | Potentials) -> Trans
 
 
 def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str) -> Array2d:
-    """Join transitions, start and end in one table, [from, to]. The start is the last row, and the
-    end is the last column. The cell where they meet is 0 or False, as no path goes from the start
-    directly to the end.
-
-    parts (SparseWeights | Potentials | Constraints): An object with `transitions`, `start` and
-        `end`: weights, scores, or whether a transition is allowed.
-    dtype (str): The type of the table.
-    RETURNS (Array2d): The table. Shape: (K + 1, K + 1)
-    """
+    """Join `transitions`, `start` and `end` in one table, [from, to]. The start is the last row,
+    and the end is the last column. The cell where they meet is 0 or False, as no path goes from the
+    start directly to the end. Shape: (K + 1, K + 1)"""
     transitions: Array2d = parts.transitions
     n_tags = len(transitions)
     table = numpy.zeros((n_tags + 1, n_tags + 1), dtype=dtype)
@@ -162,14 +181,9 @@ def transition_table(parts: SparseWeights | Potentials | Constraints, dtype: str
 def explain_tokens(
     ner: CostSensitiveNER, doc: Doc, feature_names: Sequence[str], n_features: int
 ) -> list[TokenReason]:
-    """Explain why each token of a doc has its tag in the best path. If the decoding of the
-    component isn't Viterbi, it may predict something else than this path.
-
-    ner (CostSensitiveNER): A component whose model is linear, or has a linear part.
-    doc (Doc): The doc.
-    feature_names (Sequence[str]): The names of all features of the model.
-    n_features (int): How many features to show for each token.
-    """
+    """Explain why each token of a doc has its tag in the best path, with up to `n_features`
+    features per token. If the decoding of the component isn't Viterbi, its prediction may differ
+    from this path."""
     if not len(doc):
         return []
     features_of_model, weights = linear_part(ner.model)
@@ -187,8 +201,8 @@ def explain_tokens(
     transitions[first] = weights.start[path[first]]
     transitions[last] += weights.end[path[last]]
 
-    # What static vectors and the hidden layer add to the scores, if the model has them. Each of
-    # these terms has a name. Shape: (N, terms, K)
+    # The terms that static vectors and the hidden layer add to the scores, if the model has them,
+    # and the name of each term. Shape: (N, terms, K)
     batch = find_features(ner.model, [doc])
     term_names = features_of_model.vector_names()
     terms = weights.score_vectors(batch)

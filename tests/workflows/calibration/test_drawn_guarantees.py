@@ -16,13 +16,9 @@ from spacy.training import Example
 from spacy_costner.metrics import conformal
 from spacy_costner.pipeline.promises import Terms
 from spacy_costner.workflows import draw, guarantee
-from spacy_costner.workflows.calibration.guarantees import (
-    MIN_THRESHOLD,
-    SCORED_SPAN,
-    draw_uniformly,
-    find_part,
-    score_spans,
-)
+from spacy_costner.workflows.calibration.calibration_docs import draw_uniformly
+from spacy_costner.workflows.calibration.scored_spans import SCORED_SPAN, score_spans
+from spacy_costner.workflows.calibration.set_thresholds import MIN_THRESHOLD, find_part
 from spacy_costner.workflows.sampling.drawing import Drawing, DrawnDoc, conformal_weights
 
 from ...support.commands import run
@@ -144,15 +140,15 @@ def test_the_miss_rate_of_the_earlier_promise_is_estimated(
     assert kept.limit == 0.3
     assert kept.miss_rate.value == pytest.approx(numpy.average(losses, weights=weights))
     assert kept.miss_rate.low <= kept.miss_rate.value <= kept.miss_rate.high
-    assert "promised 0.3, misses" in kept.as_text()
+    assert "promised to miss at most 0.3, and misses" in kept.as_text()
 
 
 def test_drawn_docs_are_refused_without_what_their_promise_needs(
     nlp: Language, answers: list[Example]
 ) -> None:
-    """It needs the option --drawn, all drawn docs, a limit of misses without a confidence, and the
+    """It needs `drawn`, all drawn docs, a limit of misses without a confidence, and the
     pipeline that the docs were drawn for. False alarms have a confidence by default."""
-    with pytest.raises(ValueError, match=r"docs that `estimate --draw` drew, .*: add `drawn`"):
+    with pytest.raises(ValueError, match=r"docs that `draw` drew, .*: set `drawn`"):
         guarantee(nlp, answers, miss=LIMIT)
     with pytest.raises(ValueError, match="expected all 80 drawings with the seed 1, got"):
         guarantee(nlp, answers[1:], miss=LIMIT, drawn=True)
@@ -219,7 +215,8 @@ def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:
 def test_the_command_makes_a_promise_and_measures_the_one_before(
     unsure: Path, nlp: Language, answers: list[Example], tmp_path: Path
 ) -> None:
-    """The second promise can't be kept. The message then says how well the first one is."""
+    """The second promise can't be kept. The message then says how well the first one is. It names
+    options."""
     path = tmp_path / "answers.jsonl"
     lines: list[str] = []
     for eg in answers:
@@ -235,4 +232,8 @@ def test_the_command_makes_a_promise_and_measures_the_one_before(
     again = run("guarantee", output, path, "--drawn", "--miss", 0.01, "-o", tmp_path / "again")
     assert again.exit_code == 1
     assert "0.01 takes about" in again.output
-    assert "The set of before, promised 0.2, misses" in again.output
+    assert "The previous set was promised to miss at most 0.2, and misses" in again.output
+    without = run("guarantee", unsure, path, "--miss", LIMIT, "-o", tmp_path / "without")
+    assert without.exit_code == 1
+    assert "got docs that `estimate --draw` drew" in without.output
+    assert "set --drawn" in without.output

@@ -23,12 +23,9 @@ from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers.documents import with_metadata
 from spacy_costner.tags import Entities
 from spacy_costner.workflows.apply.annotating import annotate
-from spacy_costner.workflows.calibration.guarantees import (
-    find_part,
-    guarantee,
-    score_spans,
-    thresholds_to_find,
-)
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.scored_spans import score_spans, thresholds_to_find
+from spacy_costner.workflows.calibration.set_thresholds import find_part
 from spacy_costner.workflows.calibration.temperature import calibrate
 from spacy_costner.workflows.calibration.tuning import tune
 from spacy_costner.workflows.evaluation.predictions import DevPredictions

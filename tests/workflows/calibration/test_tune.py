@@ -12,7 +12,7 @@ from spacy.training import Example
 from spacy_costner.workflows.calibration import tuning as tuning_module
 from spacy_costner.workflows.calibration.tuning import (
     TUNABLE,
-    Point,
+    OperatingPoint,
     choose_point,
     tune,
     use_decoding,
@@ -22,10 +22,10 @@ from spacy_costner.workflows.config.aims import parse_aim
 from ...support.pipelines import TEXTS, ents, examples, load
 
 POINTS = [
-    Point(0.1, precision=0.5, recall=0.9),
-    Point(0.3, precision=0.7, recall=0.7),
-    Point(0.5, precision=0.8, recall=0.7),
-    Point(0.9, precision=0.9, recall=0.2),
+    OperatingPoint(0.1, precision=0.5, recall=0.9),
+    OperatingPoint(0.3, precision=0.7, recall=0.7),
+    OperatingPoint(0.5, precision=0.8, recall=0.7),
+    OperatingPoint(0.9, precision=0.9, recall=0.2),
 ]
 
 
@@ -50,11 +50,11 @@ def test_the_point_that_is_best_for_the_aim_is_chosen(aim: Any, best_value: floa
 
 def test_f_scores_by_hand() -> None:
     """F1 is 2 P R / (P + R), and F2 is 5 P R / (4 P + R). Both are 0 if P or R is 0."""
-    point = Point(0.1, precision=0.5, recall=0.9)
+    point = OperatingPoint(0.1, precision=0.5, recall=0.9)
     assert point.f_score() == pytest.approx(2 * 0.5 * 0.9 / (0.5 + 0.9))
     assert point.f_score(beta=2) == pytest.approx(5 * 0.5 * 0.9 / (4 * 0.5 + 0.9))
-    assert Point(1.0, precision=1.0, recall=0.0).f_score() == 0.0
-    assert Point(1.0, precision=0.0, recall=0.0).f_score() == 0.0
+    assert OperatingPoint(1.0, precision=1.0, recall=0.0).f_score() == 0.0
+    assert OperatingPoint(1.0, precision=0.0, recall=0.0).f_score() == 0.0
 
 
 def test_aims_are_read_from_options() -> None:
@@ -72,11 +72,14 @@ def test_what_is_no_aim_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("aim", "message"),
     [
-        ({"precision": 0.95}, r"precision: expected 0\.9000 or less"),
-        ({"recall": 1.0}, r"recall: expected 0\.9000 or less, the highest value found, got 1"),
+        ({"precision": 0.95}, r"precision: expected at most 0\.9000"),
+        (
+            {"recall": 1.0},
+            r"recall: expected at most 0\.9000, the highest value on these docs, got 1",
+        ),
         (
             {"precision": 0.5, "recall": 0.5},
-            "precision, recall: expected only one of them, got both",
+            "`precision`, `recall`: expected only one of them, got both",
         ),
     ],
 )
@@ -164,7 +167,7 @@ def test_a_better_decoding_is_kept_unless_the_parameter_is_named(
     F is below that of the decoding before, the most probable path. It is set only if the user has
     named the threshold as the parameter to tune."""
 
-    def choose_highest(points: Sequence[Point], *aim: float | None) -> Point:
+    def choose_highest(points: Sequence[OperatingPoint], *aim: float | None) -> OperatingPoint:
         return points[-1]
 
     monkeypatch.setattr(tuning_module, "choose_point", choose_highest)

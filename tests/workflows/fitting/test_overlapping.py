@@ -31,7 +31,8 @@ from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.readers import ReadOptions, read_docs
-from spacy_costner.workflows.calibration.guarantees import guarantee, observe
+from spacy_costner.workflows.calibration.guarantees import guarantee
+from spacy_costner.workflows.calibration.observed_rates import observe
 from spacy_costner.workflows.calibration.temperature import calibrate
 from spacy_costner.workflows.calibration.tuning import tune
 from spacy_costner.workflows.calibration.watching import watch

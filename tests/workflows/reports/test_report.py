@@ -23,16 +23,9 @@ from spacy_costner.pages.formatting import cost_number, number, percent, probabi
 from spacy_costner.workflows.calibration.tuning import tune, use_decoding
 from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.reports.explanation import TransitionWeights
-from spacy_costner.workflows.reports.reporting import (
-    KINDS,
-    MAX_LABELS,
-    Confusion,
-    Mistake,
-    Report,
-    group_overlapping,
-    kind_of,
-    report,
-)
+from spacy_costner.workflows.reports.mistake_costs import Confusion
+from spacy_costner.workflows.reports.mistakes import MISTAKE_KINDS, Mistake, group_overlapping,
+kind_of_mistake from spacy_costner.workflows.reports.reporting import MAX_LABELS, Report, report
 
 from ...support.browser import Browser, needs_chromium
 from ...support.commands import run
@@ -190,7 +183,7 @@ def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None
         "wrong boundary": (1, 4),
         "label and boundary": (0, 0),
     }
-    assert list(corpus_report.kinds) == list(KINDS)
+    assert list(corpus_report.kinds) == list(MISTAKE_KINDS)
 
 
 def test_report_lists_the_costliest_mistakes_first(corpus_report: Report) -> None:
@@ -588,7 +581,8 @@ def test_entities_that_overlap_in_a_chain_are_a_group() -> None:
 
 
 def test_another_label_at_another_place_is_a_kind_of_its_own() -> None:
-    assert kind_of([(0, 2, "a")], [(1, 2, "b")]) == "label and boundary" == KINDS[-1]
+    kind = kind_of_mistake([(0, 2, "a")], [(1, 2, "b")])
+    assert kind == "label and boundary" == MISTAKE_KINDS[-1]
 
 
 def test_corpus_without_entities_is_refused() -> None:
@@ -820,7 +814,7 @@ def test_page_shows_the_transitions_of_a_dense_model() -> None:
 
 
 def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
-    rome = Mistake(0, KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
+    rome = Mistake(0, MISTAKE_KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
     html = page_without_figures(corpus_report._replace(mistakes=[rome]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
     assert "<dd>so\nRome</dd>" in html  # what is predicted: no entity

@@ -1,0 +1,160 @@
+"""Compare the promised miss rate with the miss rate that is observed on other annotated docs."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy
+from spacy.language import Language
+from spacy.training import Example
+
+from ...metrics import conformal
+from ...pipeline.annotations import group_of
+from ...pipeline.component import CostSensitiveNER
+from ..components import get_component
+from ..evaluation.recurrence import KnownText
+from ..sampling.drawing import Drawing, sample_of
+from ..sampling.estimation import MIN_OF_EACH, as_share
+from ..sampling.estimators import Count, Interval, estimate_ratio
+from .calibration_docs import have_entities, leave_out
+from .scored_spans import score_spans
+
+
+class KeptPromise(NamedTuple):
+    """The miss rate of an earlier promise on the texts that docs were drawn from.
+
+    limit (float): The highest miss rate that was promised.
+    miss_rate (Interval): The estimate of the miss rate, with its 95 % interval.
+    n_drawings_with_miss (int): The number of drawings of a doc with a missed entity.
+    """
+
+    limit: float
+    miss_rate: Interval
+    n_drawings_with_miss: int
+
+    def as_text(self) -> str:
+        """The miss rate as a sentence, with its interval if enough drawn docs have a miss."""
+        value, low, high = self.miss_rate
+        interval = f"95 % interval {low:.3g} to {high:.3g}"
+        if self.n_drawings_with_miss < MIN_OF_EACH:
+            interval = (
+                f"{self.n_drawings_with_miss} drawn docs with a miss, too few for an interval"
+            )
+        return (
+            f"The previous set was promised to miss at most {self.limit:g}, and misses "
+            f"{value:.3g} ({interval})"
+        )
+
+
+class ObservedMissRate(NamedTuple):
+    """A limit that can be promised, and the miss rate that was observed with its thresholds.
+
+    limit (float): The highest miss rate that can be promised.
+    miss_rate (float): The miss rate that was observed.
+    spans (float): The number of spans in the set per annotated entity.
+    """
+
+    limit: float
+    miss_rate: float
+    spans: float
+
+
+def measure_promise(
+    nlp: Language,
+    ner: CostSensitiveNER,
+    drawn_examples: Sequence[Example],
+    drawings: Sequence[Drawing],
+) -> KeptPromise | None:
+    """Estimate the miss rate of a component's present promise on the texts that docs were drawn
+    from: the mean miss rate of the texts with entities.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component of `nlp` with the promise.
+    drawn_examples (Sequence[Example]): The annotated docs that were drawn, each once.
+    drawings (Sequence[Drawing]): How each of them was drawn, and how often.
+    RETURNS (KeptPromise | None): The promised and the estimated miss rate. None if the component
+        promises no miss rate, or one for each label or group.
+    """
+    promise = ner.guarantee
+    if promise is None or promise.miss is None or promise.per_label or promise.by_group:
+        return None
+    scored_spans = score_spans(nlp, ner, drawn_examples, terms=promise)
+    # The set misses an entity if the highest threshold that finds the entity is lower than the
+    # threshold of the promise.
+    all_docs = ""  # the key of the only group, as the promise isn't by group
+    is_missed = scored_spans.gold["score"] < promise.groups[all_docs].threshold
+    n_docs = len(drawn_examples)
+    n_entities = numpy.bincount(scored_spans.gold["doc"], minlength=n_docs)
+    n_missed = numpy.bincount(scored_spans.gold["doc"], weights=is_missed, minlength=n_docs)
+    miss_rates = n_missed / numpy.maximum(n_entities, 1)  # shape: (docs,)
+    if promise.by == "any":
+        # The miss rate of a doc is 1 if any of its entities is missed.
+        miss_rates = numpy.ceil(miss_rates)
+    has_entities = (n_entities > 0).astype("float64")
+
+    # The sum of the miss rates of all texts, divided by the number of texts with entities. A doc
+    # that was drawn twice counts twice. A `Count` also has the numbers that the model expects,
+    # which can make the interval narrower. They aren't computed here: all are 0.
+    times = [drawing.times for drawing in drawings]
+    drawn_miss_rates = numpy.repeat(miss_rates, times)
+    drawn_has_entities = numpy.repeat(has_entities, times)
+    zeros = numpy.zeros(len(drawn_miss_rates))
+    sum_of_miss_rates = Count(drawn_miss_rates, expected=zeros, expected_total=0.0)
+    n_docs_with_entities = Count(drawn_has_entities, expected=zeros, expected_total=0.0)
+    mean_miss_rate = estimate_ratio(sum_of_miss_rates, n_docs_with_entities, sample_of(drawings))
+    n_drawings_with_miss = int((drawn_miss_rates > 0).sum())
+    return KeptPromise(promise.miss, as_share(mean_miss_rate), n_drawings_with_miss)
+
+
+def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[ObservedMissRate]:
+    """Compare the promise of a component with the miss rate of its sets on other annotated docs.
+
+    nlp (Language): The pipeline.
+    name (str): Name of the component.
+    examples (Iterable[Example]): Annotated docs, not the calibration docs.
+    RETURNS (list[ObservedMissRate]): The miss rate of the sets for each limit whose thresholds were
+        saved for all groups, ascending. Docs of other groups don't count. Empty if the component
+        promises no miss rate, or one for each label, or if no docs with entities count: see
+        `leave_out`.
+    RAISES (ValueError): If there is no such component.
+    """
+    ner = get_component(nlp, name)
+    promise = ner.guarantee
+    if promise is None or not promise.limits_misses or promise.per_label:
+        return []
+    # The threshold of each limit by group, and the limits that all groups have
+    thresholds_of_groups: dict[str | None, dict[float, float]] = {}
+    for name_of_group, thresholds in promise.groups.items():
+        threshold_of_limit: dict[float, float] = {}
+        for limit, threshold in thresholds.levels:
+            threshold_of_limit[limit] = threshold
+        thresholds_of_groups[name_of_group] = threshold_of_limit
+    limits = set.intersection(*map(set, thresholds_of_groups.values()))
+
+    # The docs of these groups, and the thresholds of each doc by limit
+    in_groups: list[Example] = []
+    for eg in examples:
+        if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
+            in_groups.append(eg)
+    known = KnownText.of_component(nlp, ner)
+    used_examples, counts = leave_out(ner, known, in_groups, promise.by_group)
+    if not have_entities(used_examples, counts):
+        return []
+    thresholds_of_docs: list[dict[float, float]] = []
+    for eg in used_examples:
+        group = group_of(eg.reference, promise.by_group)
+        thresholds_of_docs.append(thresholds_of_groups[group])
+
+    spans, gold, _ = score_spans(nlp, ner, used_examples, terms=promise)
+    observed = []
+    for limit in sorted(limits):
+        # Each doc has the threshold of its group. Shape: (D,)
+        doc_thresholds = numpy.asarray([levels[limit] for levels in thresholds_of_docs])
+        # `miss_losses` needs one threshold for all docs. It is 1 if the scores of each doc are
+        # divided by the threshold of the doc.
+        relative_scores = gold["score"] / doc_thresholds[gold["doc"]]
+        losses = conformal.miss_losses(relative_scores, gold["doc"], by=promise.by)
+        (miss_rate,) = losses.mean(numpy.asarray([1.0])).tolist()
+        is_in_set = spans["score"] >= doc_thresholds[spans["doc"]]
+        spans_per_entity = float(is_in_set.sum() / len(gold))
+        observed.append(ObservedMissRate(limit, miss_rate, spans=spans_per_entity))
+    return observed

@@ -1,0 +1,133 @@
+"""Cut out the text around a mistake, and mark the entities in it."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from spacy.tokens import Doc, Span
+
+from ...pipeline.scorers import Entity
+
+MAX_TOKENS = 60
+"""An excerpt has the sentence of a mistake, or a part of it if it has more tokens."""
+
+MIN_TOKENS_AROUND = 10
+"""The lowest number of tokens around a mistake, even if the mistake alone has `MAX_TOKENS`."""
+
+
+class Mark(NamedTuple):
+    """An entity that is marked in a text.
+
+    start (int): The first character of the entity in the text.
+    end (int): The character after its last character.
+    label (str): The label.
+    state (str): "correct", "error" (part of the mistake that is shown) or "other" (part of another
+        mistake).
+    prob (float | None): The probability of the entity. None if it is unknown.
+    """
+
+    start: int
+    end: int
+    label: str
+    state: str
+    prob: float | None
+
+
+def extent_of(sides: Iterable[Iterable[Entity]]) -> tuple[int, int]:
+    """The tokens from the first to the last entity.
+
+    sides (Iterable[Iterable[Entity]]): Lists of entities, such as annotated and predicted entities.
+    RETURNS (tuple[int, int]): The first token, and the token after the last.
+    """
+    begins, ends, _ = zip(*chain.from_iterable(sides))
+    return min(begins), max(ends)
+
+
+class Excerpt(NamedTuple):
+    """The text around a mistake, with all entities in it, not only the entities of the mistake.
+
+    text (str): The text.
+    annotated (list[Mark]): All annotated entities in the text.
+    predicted (list[Mark]): All predicted entities in the text.
+    """
+
+    text: str
+    annotated: list[Mark]
+    predicted: list[Mark]
+
+
+def excerpt(
+    doc: Doc,
+    sides: Sequence[Mapping[Entity, float | None]],
+    mistake: Sequence[Sequence[Entity]],
+) -> Excerpt:
+    """Cut out the text around a mistake, and mark the annotated and the predicted entities in it.
+
+    doc (Doc): The doc with the mistake.
+    sides (Sequence[Mapping[Entity, float | None]]): All annotated and all predicted entities of
+        the doc, with their probabilities.
+    mistake (Sequence[Sequence[Entity]]): The annotated and the predicted entities of the mistake.
+    RETURNS (Excerpt): The text and its entities.
+    """
+    mistake_begin, mistake_end = extent_of(mistake)
+    begin, end = window(doc, mistake_begin, mistake_end)
+    shown = doc[begin:end]
+    # An ellipsis stands where the text doesn't begin or end with a sentence.
+    mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
+    mark_after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
+    annotated, predicted = sides
+    annotated_mistake, predicted_mistake = mistake
+    n_before = len(mark_before)
+    return Excerpt(
+        text=mark_before + shown.text + mark_after,
+        annotated=mark_entities(shown, annotated, predicted, annotated_mistake, n_before=n_before),
+        predicted=mark_entities(shown, predicted, annotated, predicted_mistake, n_before=n_before),
+    )
+
+
+def mark_entities(
+    shown: Span,
+    entities: Mapping[Entity, float | None],
+    other_side: Container[Entity],
+    mistaken: Container[Entity],
+    *,
+    n_before: int,
+) -> list[Mark]:
+    """Mark the entities of one side, annotated or predicted, in the part of a doc that is shown. An
+    entity that is also on the other side is correct. `n_before` is the number of characters before
+    that part in the text of the excerpt."""
+    marks: list[Mark] = []
+    for entity, prob in entities.items():
+        begin, end, label = entity
+        if end <= shown.start or shown.end <= begin:
+            continue
+        state = "other"  # part of another mistake in the same text
+        if entity in other_side:
+            state = "correct"
+        elif entity in mistaken:
+            state = "error"
+        visible = shown.doc[max(begin, shown.start) : min(end, shown.end)]
+        start_char = n_before + visible.start_char - shown.start_char
+        end_char = n_before + visible.end_char - shown.start_char
+        marks.append(Mark(start_char, end_char, label, state, prob))
+    return marks
+
+
+def window(doc: Doc, begin: int, end: int) -> tuple[int, int]:
+    """Choose the part of a doc that is shown around some tokens: their sentences (the whole doc if
+    it has no sentences) or, if these are too long, some tokens on each side.
+
+    doc (Doc): The doc.
+    begin, end (int): The first of the tokens, and the token after the last.
+    RETURNS (tuple[int, int]): The first token that is shown, and the token after the last.
+    """
+    sentences_begin = 0
+    sentences_end = len(doc)
+    if doc.has_annotation("SENT_START"):
+        sentences_begin = doc[begin].sent.start
+        sentences_end = doc[end - 1].sent.end
+    if sentences_end - sentences_begin <= MAX_TOKENS:
+        return sentences_begin, sentences_end
+    n_around = max(MAX_TOKENS - (end - begin), MIN_TOKENS_AROUND)
+    n_on_each_side = n_around // 2
+    return max(begin - n_on_each_side, sentences_begin), min(end + n_on_each_side, sentences_end)

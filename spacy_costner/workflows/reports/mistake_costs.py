@@ -1,0 +1,101 @@
+"""The cost of mistakes: the cost in the config of a component, and the confusion matrix by cost."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.util import registry
+from thinc.types import Floats2d
+
+from ...costs.label_tree import Tree, make_tree
+from ...costs.tables import hamming_cost
+from ...pipeline.scorers import TagPairs
+from ...tags import OUTSIDE
+from ...types import Cost
+
+
+class Confusion(NamedTuple):
+    """The confusion matrix of labels by cost, summed over tokens.
+
+    labels (list[str]): The labels that have mistakes, then O.
+    cost (Floats2d): The cost of each pair of labels, [gold, predicted]. The diagonal has the cost
+        of wrong boundaries. Shape: (labels, labels)
+    """
+
+    labels: list[str]
+    cost: Floats2d
+
+
+class ConfigCost(NamedTuple):
+    """The cost of mistakes in the config of a component.
+
+    cost (Cost): The cost. The Hamming cost if the config has none.
+    tree (Tree | None): The label tree, if the config has one.
+    name (str): The registered name of the cost. Empty if the config has none.
+    """
+
+    cost: Cost
+    tree: Tree | None
+    name: str
+
+
+def find_cost(component: dict[str, Any]) -> ConfigCost:
+    """Make the cost and the label tree of the config of a component. They are looked up in its
+    scorer, then in its loss, then in its decoding.
+
+    component (dict[str, Any]): The block of the component in the config, interpolated.
+    RETURNS (ConfigCost): The cost and the tree.
+    RAISES (ValueError): If a block of the config isn't a tree, or the cost can't be made.
+    """
+    blocks = [component.get("scorer"), component.get("loss"), component.get("decoding")]
+    tree = None
+    tree_source = find_first(blocks, "tree")
+    if tree_source is not None:
+        tree = make_tree(tree_source, "tree")
+    cost_block = find_first(blocks, "cost")
+    if cost_block is None:
+        # The default: each wrong tag costs 1.
+        return ConfigCost(hamming_cost, tree, "")
+    resolved = registry.resolve({"cost": cost_block})
+    return ConfigCost(resolved["cost"], tree, cost_block["@misc"])
+
+
+def find_first(blocks: Iterable[Any], key: str) -> Any:
+    """Find the first value of a key in blocks of a config, or in blocks within them. Returns None
+    if no block has the key. Empty values don't count."""
+    for block in blocks:
+        if not isinstance(block, dict):  # the value of a setting, or None for a missing block
+            continue
+        if block.get(key):
+            return block[key]
+        value_within = find_first(block.values(), key)
+        if value_within is not None:
+            return value_within
+    return None
+
+
+def confusion_matrix(pairs: TagPairs, cost_table: Floats2d, order: Sequence[str]) -> Confusion:
+    """Sum the cost of tokens by their gold and predicted labels. Labels without mistakes are left
+    out.
+
+    pairs (TagPairs): The gold and predicted tags of tokens.
+    cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
+    order (Sequence[str]): All labels, in the order of the rows.
+    RETURNS (Confusion): The confusion matrix.
+    """
+    labels = [*pairs.tags.labels, OUTSIDE]
+    # Costs and numbers of wrong tokens, [gold, predicted], in float64, as they are summed over all
+    # tokens. Shape: (labels, labels)
+    cost = pairs.over_labels(cost_table.astype("float64"))
+    is_wrong = 1 - numpy.eye(len(pairs.tags))  # 1 for each pair of different tags; shape: (K, K)
+    n_wrong = pairs.over_labels(is_wrong)
+    # The number of wrong tokens whose gold or predicted label it is. Shape: (labels,)
+    n_wrong_with_label = n_wrong.sum(axis=0) + n_wrong.sum(axis=1)
+    kept_indices: list[int] = []
+    for label in order:
+        index = labels.index(label)
+        if n_wrong_with_label[index]:
+            kept_indices.append(index)
+    kept_indices.append(labels.index(OUTSIDE))
+    kept_labels = [labels[index] for index in kept_indices]
+    return Confusion(kept_labels, cost[numpy.ix_(kept_indices, kept_indices)])

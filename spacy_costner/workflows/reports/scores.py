@@ -1,0 +1,169 @@
+"""Count the entities of docs, and compute the scores at all thresholds and biases."""
+
+import math
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy
+from spacy.scorer import PRFScore
+from thinc.types import Ints1d
+
+from ...costs.label_tree import Tree
+from ...metrics import ScoreIntervals, bootstrap_intervals
+from ...pipeline.scorers import EntityPairs, compare_entities, count_by_label
+from ...tags import Entities
+from ..calibration.tuning import TUNABLE, OperatingPoint, decode_at_all, find_point
+from ..evaluation.predictions import DevPredictions
+
+MIN_DOCS = 30
+"""The lowest number of docs for which scores have intervals."""
+
+
+class EntityCounts(NamedTuple):
+    """True positives, false positives and false negatives of entities.
+
+    total (PRFScore): The counts of all entities.
+    labels (dict[str, PRFScore]): The counts by label. For an inner node of the label tree, the
+        entities of the labels below it count.
+    levels (dict[str, PRFScore]): The counts by level of the label tree, "level 1" at the top.
+    """
+
+    total: PRFScore
+    labels: dict[str, PRFScore]
+    levels: dict[str, PRFScore]
+
+
+class ThresholdCounts(NamedTuple):
+    """The numbers of entities if all entities with a probability above a threshold are predicted.
+    The script of the page relies on the order of the fields.
+
+    threshold (float): The threshold.
+    n_correct (int): The number of correct entities.
+    n_spurious (int): The number of false alarms.
+    n_missing (int): The number of missed entities.
+    """
+
+    threshold: float
+    n_correct: int
+    n_spurious: int
+    n_missing: int
+
+
+def find_intervals(pairs_of_docs: EntityPairs, unit_of_doc: Ints1d) -> ScoreIntervals | None:
+    """The confidence intervals of the scores, by the bootstrap over docs.
+
+    pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
+    unit_of_doc (Ints1d): The unit of each doc, as copies count as one doc: see `units_of_docs`.
+        Shape: (docs,)
+    RETURNS (ScoreIntervals | None): The intervals. None if there are fewer units than `MIN_DOCS`.
+    """
+    n_units = len(set(unit_of_doc.tolist()))
+    if n_units < MIN_DOCS:
+        return None
+    counts_of_units = numpy.zeros((n_units, 3))  # correct, wrong and missed entities
+    for (gold, predicted), unit in zip(pairs_of_docs, unit_of_doc):
+        counts = compare_entities(gold, predicted)
+        counts_of_units[unit] += (counts.tp, counts.fp, counts.fn)
+    return bootstrap_intervals(counts_of_units)
+
+
+def find_curves(
+    dev: DevPredictions,
+) -> tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]:
+    """Score the predictions of a model with each threshold and each bias that `tune` would try.
+
+    dev (DevPredictions): The predictions.
+    RETURNS (tuple[dict[str, list[OperatingPoint]], list[ThresholdCounts]]): Precision and recall at
+        each value, by "threshold" and "bias"; and the numbers of entities at each threshold.
+    RAISES (ValueError): If no annotated entity counts in scores: see `DevPredictions`.
+    """
+    curves: dict[str, list[OperatingPoint]] = {}
+    thresholds: list[ThresholdCounts] = []
+    for parameter in TUNABLE:
+        points: list[OperatingPoint] = []
+        # Each value that `tune` tries, and the entities that are predicted with it
+        for value, decoded in decode_at_all([dev], parameter):
+            points.append(find_point(value, [dev], decoded))
+            if parameter == "threshold":
+                # `decoded` has the entities of each set of predictions. The only set is `dev`.
+                (entities,) = decoded
+                thresholds.append(count_at_threshold(value, dev, entities))
+        curves[parameter] = points
+    return curves, thresholds
+
+
+def count_at_threshold(
+    threshold: float, dev: DevPredictions, entities: Entities
+) -> ThresholdCounts:
+    """Count the correct, spurious and missing entities if `entities` are predicted at a
+    threshold."""
+    n_correct = int(dev.is_correct(entities).sum())
+    n_spurious = len(entities.begin) - n_correct
+    n_missing = len(dev.gold.begin) - n_correct
+    return ThresholdCounts(threshold, n_correct, n_spurious, n_missing)
+
+
+def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
+    """The labels of the annotated entities.
+
+    pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
+    """
+    annotated_labels: set[str] = set()
+    for gold, _ in pairs_of_docs:
+        for _, _, label in gold:
+            annotated_labels.add(label)
+    return annotated_labels
+
+
+def count_entities(
+    pairs_of_docs: EntityPairs, labels: Iterable[str], tree: Tree | None
+) -> EntityCounts:
+    """Count the correct, spurious and missing entities of docs: in total, by label, and by level of
+    the label tree.
+
+    pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
+    labels (Iterable[str]): The labels of the component.
+    tree (Tree | None): The label tree, if there is one.
+    RETURNS (EntityCounts): The counts.
+    RAISES (ValueError): If the tree lacks a label.
+    """
+    by_label = count_by_label(pairs_of_docs)
+    total = sum(by_label.values(), PRFScore())
+    if tree is None:
+        return EntityCounts(total, by_label, levels={})
+    # An inner node of the tree is only predicted, never annotated. It is correct for an entity with
+    # any label below it, so it has the counts of its level of the tree.
+    inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
+    levels: dict[str, PRFScore] = {}
+    for level in range(1, tree.depth + 1):
+        # On a level, each label counts as its ancestor there.
+        by_ancestor = count_by_label(pairs_of_docs, partial(tree.ancestor, level=level))
+        levels[f"level {level}"] = sum(by_ancestor.values(), PRFScore())
+        for node in inner_nodes:
+            # The lineage of a node is the path from the top of the tree to it.
+            if len(tree.lineage(node)) == level:
+                by_label[node] = by_ancestor[node]
+    in_order_of_tree: dict[str, PRFScore] = {}
+    for label in tree.lineages:
+        if label in by_label:
+            in_order_of_tree[label] = by_label[label]
+    return EntityCounts(total, in_order_of_tree, levels)
+
+
+def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, OperatingPoint]:
+    """Find the parameter of a decoding that `tune` can change, and the present operating point of
+    the component.
+
+    decoding (dict[str, Any]): The settings of the decoding.
+    total (PRFScore): The counts of the entities of the component.
+    RETURNS (tuple[str | None, OperatingPoint]): The parameter, and its value with precision and
+        recall. If the decoding has none, the parameter is None and the value is NaN.
+    """
+    precision = 1.0  # As in the curves, it is 1 if nothing is predicted.
+    if total.tp + total.fp > 0:
+        precision = total.precision
+    for parameter in TUNABLE:
+        if parameter in decoding:
+            return parameter, OperatingPoint(decoding[parameter], precision, total.recall)
+    return None, OperatingPoint(math.nan, precision, total.recall)
