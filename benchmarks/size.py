@@ -35,7 +35,8 @@ from spacy_costner.workflows.calibration.temperature import predict_best
 from spacy_costner.workflows.config.initial_config import init
 from spacy_costner.workflows.corpora import find_corpora
 from spacy_costner.workflows.evaluation.predictions import predict_dev
-from spacy_costner.workflows.fitting.fitting import Fitted, fit
+from spacy_costner.workflows.fitting.fitted import Fitted
+from spacy_costner.workflows.fitting.fitting import fit
 
 ONE_PASS = None
 TWO_PASSES = {"LOWER": 1}

@@ -9,7 +9,8 @@ from spacy.cli._util import import_code
 from typer import Argument, Option
 
 from ..readers import ReadOptions
-from ..workflows.config.checks import ERROR, WARNING, Check, check
+from ..workflows.config.checks import Check, check
+from ..workflows.config.findings import ERROR, WARNING
 from .command_line import reads_corpora
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result

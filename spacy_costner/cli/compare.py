@@ -14,7 +14,8 @@ from typer import Argument, BadParameter, Option
 
 from ..readers import ReadOptions
 from ..workflows.executors import Ended, Failed, ray_cluster
-from ..workflows.fitting.comparison import UNTRAINED, ComparedLoss, Finished, compare, read_seeds
+from ..workflows.fitting.comparison import compare, read_seeds
+from ..workflows.fitting.variant_scores import UNTRAINED, ComparedLoss, Finished
 from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

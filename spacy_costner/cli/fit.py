@@ -13,7 +13,9 @@ from tqdm import tqdm
 from typer import Argument, Option
 
 from ..readers import CorpusSummary, ReadOptions
-from ..workflows.fitting.fitting import Fitted, fit, ignore_corpus
+from ..workflows.fitting.corpus_reports import ignore_corpus
+from ..workflows.fitting.fitted import Fitted
+from ..workflows.fitting.fitting import fit
 from .command_line import command, reads_corpora, words_of_command
 from .options import CodeOption, read_overrides
 from .output import (

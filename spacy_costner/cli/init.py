@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from ..files.saving import save_text
 from ..readers import ReadOptions
-from ..workflows.config.initial_config import init, refuse_existing
+from ..workflows.config.init_options import refuse_existing
+from ..workflows.config.initial_config import init
 from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 

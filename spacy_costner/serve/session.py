@@ -35,8 +35,8 @@ from ..workflows.components import get_component, run_before
 from ..workflows.config.initial_config import init
 from ..workflows.corpora import find_corpora
 from ..workflows.evaluation.predictions import predict
-from ..workflows.fitting.fitting import save_trained
 from ..workflows.fitting.linear_training import load_linear, prepare, train_linear
+from ..workflows.fitting.pipeline_training import save_trained
 from ..workflows.sampling.expected_counts import expect_counts
 from ..workflows.sampling.suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
 from ..workflows.vectors import DIR_VECTORS

@@ -35,8 +35,9 @@ from spacy_costner.workflows.evaluation.recurrence import (
     note_known,
     note_recurrence,
 )
-from spacy_costner.workflows.fitting.comparison import Finished, compare, summarise
+from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.variant_scores import Finished, summarise
 from spacy_costner.workflows.noisy_labels.auditing import audit, cross_fit
 from spacy_costner.workflows.noisy_labels.distillation import distill
 from spacy_costner.workflows.reports.reporting import report

@@ -7,11 +7,9 @@ import spacy
 
 from spacy_costner.workflows.apply.annotating import annotate
 from spacy_costner.workflows.components import get_component
-from spacy_costner.workflows.config.initial_config import (
-    TrainingCorpus,
-    choose_groups,
-    parse_losses,
-)
+from spacy_costner.workflows.config.corpus_statistics import TrainingCorpus
+from spacy_costner.workflows.config.label_groups import choose_groups
+from spacy_costner.workflows.config.loss_blocks import parse_losses
 from spacy_costner.workflows.fitting.comparison import read_seeds
 
 

@@ -22,7 +22,7 @@ from spacy_costner.losses.perceptron import make_perceptron
 from spacy_costner.losses.schedule import make_schedule
 from spacy_costner.losses.zscore import make_zscore
 from spacy_costner.types import Loss, Progress
-from spacy_costner.workflows.config.initial_config import build_loss
+from spacy_costner.workflows.config.loss_blocks import build_loss
 
 from ..support.config import REQUIRED, declared, resolve
 

@@ -16,7 +16,7 @@ from thinc.api import Config
 
 from spacy_costner.sparse import AdaGrad
 from spacy_costner.workflows.config.unknown_settings import check_settings
-from spacy_costner.workflows.fitting.comparison import change_config
+from spacy_costner.workflows.fitting.variants import change_config
 
 from ..support.experiment import make_corpus
 from ..support.slow import slow_but

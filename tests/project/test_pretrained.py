@@ -15,7 +15,7 @@ from spacy.tokens import DocBin
 from spacy.util import is_package
 from thinc.api import Config
 
-from spacy_costner.workflows.fitting.comparison import change_config
+from spacy_costner.workflows.fitting.variants import change_config
 
 from ..support.config import fragment
 from ..support.pipelines import TEXTS, TRAIN, ents, examples

@@ -19,8 +19,8 @@ from spacy_costner.features import Template
 from spacy_costner.features.template import KINDS
 from spacy_costner.features.words import TEXT_FLAGS
 from spacy_costner.ml import build_sparse_crf
-from spacy_costner.workflows.config.initial_config import make_loss
-from spacy_costner.workflows.fitting.comparison import change_config
+from spacy_costner.workflows.config.loss_blocks import make_loss
+from spacy_costner.workflows.fitting.variants import change_config
 
 from ..support.commands import run_spacy
 from ..support.config import declared, fragment

@@ -14,7 +14,7 @@ from spacy.training.initialize import init_nlp
 from spacy.util import load_config
 from thinc.api import Adam, Config, fix_random_seed
 
-from spacy_costner.workflows.fitting.comparison import change_config
+from spacy_costner.workflows.fitting.variants import change_config
 from spacy_costner.workflows.noisy_labels.distillation import distill
 
 from ..support.commands import run

@@ -15,7 +15,7 @@ from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training import online, pieces
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.segmentations import Segmentations
-from spacy_costner.workflows.fitting.comparison import change_config
+from spacy_costner.workflows.fitting.variants import change_config
 
 from .config import FEATURES
 from .experiment import Experiment

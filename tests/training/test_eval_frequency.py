@@ -16,8 +16,9 @@ from thinc.api import Config
 from spacy_costner.training import eval_frequency
 from spacy_costner.training.eval_frequency import CALLBACK, Evaluations, read_evaluations
 from spacy_costner.workflows.config.checks import check
-from spacy_costner.workflows.fitting.comparison import change_config, compare
+from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.variants import change_config
 
 from ..support.commands import run
 from ..support.experiment import CONFIG, Experiment

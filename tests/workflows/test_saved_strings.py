@@ -14,7 +14,8 @@ from spacy.tokens import Doc, DocBin
 from spacy.vectors import Vectors
 
 from spacy_costner.ml import linear_part
-from spacy_costner.workflows.fitting.fitting import Fitted, fit
+from spacy_costner.workflows.fitting.fitted import Fitted
+from spacy_costner.workflows.fitting.fitting import fit
 from spacy_costner.workflows.saved_strings import save_pipeline
 
 from ..support.commands import run

@@ -37,8 +37,8 @@ from ...tags import Entities, Tags
 from ..calibration.temperature import fit_temperature, predict_best
 from ..evaluation.recurrence import note_copies
 from ..executors import MakeExecutor
-from ..fitting.comparison import component_name
 from ..fitting.folds import Fold, hold_out
+from ..fitting.variants import component_name
 from ..reports.excerpts import extent_of, window
 from ..reports.mistake_costs import find_cost
 from ..reports.mistakes import (

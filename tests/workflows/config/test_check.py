@@ -10,7 +10,8 @@ import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
-from spacy_costner.workflows.config.checks import NO_DEV, Check, Finding, check, check_corpora
+from spacy_costner.workflows.config.checks import NO_DEV, Check, check, check_corpora
+from spacy_costner.workflows.config.findings import Finding
 
 from ...support.commands import run
 from ...support.experiment import CONFIG, make_corpus

@@ -23,13 +23,10 @@ from thinc.api import Config
 
 from spacy_costner.cli import costner
 from spacy_costner.docstrings import parameter_texts
-from spacy_costner.workflows.config.initial_config import (
-    build_loss,
-    find_name,
-    init,
-    parse_losses,
-    read_comments,
-)
+from spacy_costner.workflows.config.blocks import find_name
+from spacy_costner.workflows.config.config_template import read_comments
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.config.loss_blocks import build_loss, parse_losses
 from spacy_costner.workflows.corpora import FEW_SENTENCES
 
 from ...support.commands import run

@@ -9,7 +9,7 @@ from spacy.util import load_config, registry
 from thinc.api import Config
 
 from spacy_costner.workflows.config.unknown_settings import check_overrides, check_settings
-from spacy_costner.workflows.fitting.comparison import make_variants
+from spacy_costner.workflows.fitting.variants import make_variants
 
 from ...support.commands import run
 from ...support.experiment import Experiment

@@ -211,7 +211,7 @@ def test_fit_refuses_other_labels_before_training(
     train_path = save_sentences(tmp_path / "train.spacy", range(40))
     dev_path = save_sentences(tmp_path / "dev.spacy", range(40, 60), PER="A", LOC="B")
     # A call of None would be another error: training must not begin.
-    monkeypatch.setattr("spacy_costner.workflows.fitting.fitting.train_linear", None)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.pipeline_training.train_linear", None)
 
     with pytest.raises(ValueError, match=r"one of \['LOC', 'PER'\], got \['A', 'B'\]"):
         fit(None, tmp_path / "out", lang="xx", train_path=train_path, dev_path=dev_path)

@@ -22,19 +22,12 @@ from spacy_costner.costs.tables import HAMMING
 from spacy_costner.files.saving import as_json
 from spacy_costner.pipeline.scorers import DocCounts
 from spacy_costner.workflows.executors import Done, Failed
-from spacy_costner.workflows.fitting.comparison import (
-    ComparedLoss,
-    Finished,
-    Measure,
-    Variant,
-    change_config,
-    compare,
-    key_of_training,
-    make_variants,
-    run_variant,
-    summarise,
-)
-from spacy_costner.workflows.fitting.fitting import fit, train_pipeline
+from spacy_costner.workflows.fitting.any_training import train_pipeline
+from spacy_costner.workflows.fitting.comparison import compare
+from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.variant_runs import key_of_training, run_variant
+from spacy_costner.workflows.fitting.variant_scores import ComparedLoss, Finished, summarise
+from spacy_costner.workflows.fitting.variants import Measure, Variant, change_config, make_variants
 
 from ...support.experiment import SHORT, Experiment, make_experiment
 from ...support.fitting import sparse_config
@@ -317,7 +310,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         bars.append(tqdm(**settings, file=StringIO()))
         return bars[-1]
 
-    monkeypatch.setattr("spacy_costner.workflows.fitting.fitting.progress", record)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.any_training.progress", record)
     log = StringIO()
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config

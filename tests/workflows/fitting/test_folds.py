@@ -17,7 +17,7 @@ from spacy.util import load_config
 from spacy_costner.workflows.calibration.temperature import calibrate_on
 from spacy_costner.workflows.calibration.tuning import tune_on
 from spacy_costner.workflows.evaluation.predictions import predict_dev
-from spacy_costner.workflows.fitting.fitting import HELD_OUT, N_FOLDS
+from spacy_costner.workflows.fitting.fitted import HELD_OUT, N_FOLDS
 
 from ...support.commands import run
 from ...support.pipelines import examples, load

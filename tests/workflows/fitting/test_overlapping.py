@@ -36,7 +36,9 @@ from spacy_costner.workflows.calibration.observed_rates import observe
 from spacy_costner.workflows.calibration.temperature import calibrate
 from spacy_costner.workflows.calibration.tuning import tune
 from spacy_costner.workflows.calibration.watching import watch
-from spacy_costner.workflows.config.initial_config import choose_groups, init, measure_corpus
+from spacy_costner.workflows.config.corpus_statistics import measure_corpus
+from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.config.label_groups import choose_groups
 from spacy_costner.workflows.evaluation.predictions import evaluate_dev, predict_dev
 from spacy_costner.workflows.reports.reporting import report
 from spacy_costner.workflows.sampling.suggestions import suggest

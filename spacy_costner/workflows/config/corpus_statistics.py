@@ -1,0 +1,126 @@
+"""The statistics of a training corpus that a config depends on."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import spacy
+from spacy.attrs import NORM
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from ...readers import DEFAULTS, KeptDocs, ReadOptions, read_docs
+from ..corpora import FEW_SENTENCES, count_sentences
+
+SPACY_EMBED_ROWS = 5000
+"""How many rows the tables of word forms have in spaCy's own configs."""
+
+
+@dataclass(frozen=True)
+class TrainingCorpus:
+    """The properties of a training corpus that the config depends on. The defaults stand for an
+    unknown corpus, which is taken to be large."""
+
+    doc_lengths: Sequence[int] = ()  # in tokens
+    n_sentences: float = math.inf
+    n_word_forms: int = SPACY_EMBED_ROWS
+    label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans of each label
+    overlaps: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The number of pairs of spans that overlap, by the labels of both. A DRUG that overlaps a DOSE
+    is counted twice: at ("DRUG", "DOSE") and at ("DOSE", "DRUG")."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the corpus has so few sentences that a linear model is trained on all of them at
+        once, by L-BFGS."""
+        return self.n_sentences < FEW_SENTENCES
+
+
+def measure_corpus(
+    path: Path | None,
+    lang: str = "en",
+    spans_key: str | None = None,
+    reading: ReadOptions = DEFAULTS,
+    kept: KeptDocs | None = None,
+) -> TrainingCorpus:
+    """Measure a training corpus.
+
+    path (Path | None): The corpus, in any format. None: there is no corpus.
+    lang (str): Code of the language.
+    spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
+        `doc.ents` are counted.
+    reading (ReadOptions): How to read the corpus.
+    kept (KeptDocs | None): See `init`.
+    RAISES (ValueError): If the corpus can't be read, or has no such spans.
+    """
+    if path is None:
+        return TrainingCorpus()
+    doc_lengths: list[int] = []
+    label_counts: Counter[str] = Counter()
+    overlaps: Counter[tuple[str, str]] = Counter()
+    n_sentences = 0
+    word_forms: set[int] = set()  # the hashes of the norms of tokens
+    filled_keys: set[str] = set()  # the keys of `doc.spans` that have spans in any doc
+    options = replace(reading, spans_key=spans_key)
+    read: Callable[[Language, Path, ReadOptions], Iterable[Doc]]
+    read = read_docs if kept is None else kept.read
+    for doc in read(spacy.blank(lang), path, options):
+        doc_lengths.append(len(doc))
+        n_sentences += count_sentences(doc)
+        word_forms.update(doc.to_array(NORM).tolist())
+        for key, group in doc.spans.items():
+            if len(group):
+                filled_keys.add(key)
+        spans = doc.ents
+        if spans_key is not None:
+            # A group of `doc.spans` may have a span several times, and in any order.
+            spans = sorted(set(doc.spans.get(spans_key, ())))
+        label_counts.update(span.label_ for span in spans)
+        count_overlaps(spans, overlaps)
+    if not label_counts:
+        message = no_spans_message(len(doc_lengths), spans_key, filled_keys)
+        raise ValueError(f"{path}: {message}")
+    return TrainingCorpus(
+        doc_lengths=doc_lengths,
+        n_sentences=n_sentences,
+        n_word_forms=len(word_forms),
+        label_counts=label_counts,
+        overlaps=overlaps,
+    )
+
+
+def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
+    """The message of the error that a corpus has no spans.
+
+    n_docs (int): The number of docs.
+    spans_key (str | None): The key of `doc.spans` that has no spans in any doc. None: `doc.ents`
+        is empty in all docs.
+    filled_keys (Iterable[str]): The keys of `doc.spans` that have spans in any doc.
+    """
+    if spans_key is not None:
+        return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
+    # Entities that overlap can't be in `doc.ents`. They may be in a group of `doc.spans`.
+    key = min(filled_keys, default="sc")  # "sc" is the default of spaCy's SpanCategorizer
+    return (
+        f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
+        f"config with `costner init --spans-key {key}`, and train with it"
+    )
+
+
+def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
+    """Count the pairs of spans of a doc that overlap, by their labels.
+
+    spans (Sequence[Span]): The spans of the doc, sorted.
+    overlaps (Counter[tuple[str, str]]): The counter to which the pairs are added: see
+        `TrainingCorpus`.
+    """
+    for i, span in enumerate(spans):
+        for later_span in spans[i + 1 :]:
+            if later_span.start >= span.end:
+                break  # Spans are sorted, so all that follow begin even later.
+            overlaps[span.label_, later_span.label_] += 1
+            # A pair of two labels is counted in both orders.
+            if later_span.label_ != span.label_:
+                overlaps[later_span.label_, span.label_] += 1

@@ -1,0 +1,158 @@
+"""What mistakes cost: the block of the cost, and the label tree."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spacy.util import registry
+from thinc.api import Config
+
+from ...costs.cost_matrix import make_matrix
+from ...costs.label_tree import make_tree
+from ...costs.tables import HAMMING
+from ...files.saving import save_text
+from ...tags import OUTSIDE, Tags
+from .blocks import Block, find_name
+
+MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
+"""The kinds of mistakes whose costs are options."""
+
+
+HIGH_COST_OF_MISSES = {
+    "@misc": "spacy_costner.PrecisionRecallCost.v1",
+    "miss": 2.0,
+    "false_alarm": 1.0,
+    "wrong_label": 1.0,
+    "wrong_boundary": 1.0,
+}
+"""The cost in training on few sentences, where models would otherwise miss too many entities."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What mistakes cost. If several arguments of `init` give a cost, the costs are added.
+
+    blocks (Mapping[str, Block]): The block of each given cost, by what it was given as: "tree",
+        "matrix", "tags" or "mistakes".
+    files (Mapping[str, str]): The files of costs, by their names in the block [paths] of the
+        config: "tree" and "costs".
+    mistakes (Mapping[str, float]): The given costs of kinds of mistakes: see `MISTAKES`.
+    """
+
+    blocks: Mapping[str, Block]
+    files: Mapping[str, str]
+    mistakes: Mapping[str, float]
+
+    def block(self, aim: str) -> Block | None:
+        """The block of the cost of the config. None if no cost is given and the aim needs none.
+
+        aim (str): What should be best: see `init`.
+        """
+        if len(self.blocks) > 1:
+            return {"@misc": "spacy_costner.SumCost.v1", "costs": dict(self.blocks)}
+        if len(self.blocks) == 1:
+            (block,) = self.blocks.values()
+            return block
+        if aim == "cost":
+            return HAMMING  # Every wrong tag costs 1.
+        return None
+
+
+def given_costs(**cost_of_mistake: float | None) -> dict[str, float]:
+    """Leave out the kinds of mistakes without a cost, None: those that the user hasn't given."""
+    costs: dict[str, float] = {}
+    for mistake, cost in cost_of_mistake.items():
+        if cost is not None:
+            costs[mistake] = cost
+    return costs
+
+
+def choose_costs(
+    tree_path: Path | None, cost: str | None, mistake_costs: Mapping[str, float]
+) -> Costs:
+    """Make the block of each given cost.
+
+    tree_path (Path | None): The file of the label tree.
+    cost (str | None): The name of a registered cost, or a CSV file: see `init`.
+    mistake_costs (Mapping[str, float]): The given costs of kinds of mistakes.
+    RETURNS (Costs): The blocks and their files.
+    RAISES (ValueError): If there is no such cost.
+    """
+    blocks: dict[str, Block] = {}
+    files: dict[str, str] = {}
+    if tree_path is not None:
+        files["tree"] = str(tree_path)
+        blocks["tree"] = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "${paths.tree}"}
+    if cost is not None and Path(cost).is_file():
+        files["costs"] = str(Path(cost))
+        blocks["matrix"] = {"@misc": "spacy_costner.MatrixCost.v1", "matrix": "${paths.costs}"}
+    elif cost is not None:
+        name = find_name("Cost", cost, other_choices=["a CSV file"])
+        blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
+    if mistake_costs:
+        # A kind of mistake without a given cost costs 1. But if this cost is added to another one,
+        # such a kind adds nothing.
+        default_cost = 0.0 if blocks else 1.0
+        block: Block = {"@misc": "spacy_costner.PrecisionRecallCost.v1"}
+        for mistake in MISTAKES:
+            block[mistake] = mistake_costs.get(mistake, default_cost)
+        blocks["mistakes"] = block
+    return Costs(blocks, files, mistake_costs)
+
+
+def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
+    """Write a label tree of two levels to a JSON file. The part of a label before the separator is
+    the node above it: with "_", LOC_city and LOC_river are below LOC. A label that lacks the
+    separator, or that begins with it, is on the first level itself.
+
+    path (Path): The file.
+    labels (Sequence[str]): The labels.
+    separator (str): The separator.
+    RAISES (ValueError): If no label has the separator.
+    """
+    if not separator or not any(separator in label for label in labels):
+        raise ValueError(
+            f"`tree_by_prefix`: expected a separator in labels, got {separator!r} for "
+            f"{', '.join(labels)}"
+        )
+    tree: dict[str, Any] = {}
+    for label in labels:
+        prefix, _, _ = label.partition(separator)
+        if not prefix:  # The label begins with the separator.
+            prefix = label
+        children = tree.setdefault(prefix, {})
+        if label != prefix:
+            children[label] = {}
+    save_text(path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+
+
+def find_highest_cost(
+    cost: Block, files: Mapping[str, str], label_counts: Mapping[str, int]
+) -> float:
+    """The highest cost that a mistake at one token can have.
+
+    cost (Block): The block of the cost.
+    files (Mapping[str, str]): The files of the cost: see `Costs`.
+    label_counts (Mapping[str, int]): The labels of the corpus are the keys. Without a corpus, the
+        labels are those that the files of the cost name.
+    RAISES (ValueError): If a file can't be read, or lacks a label.
+    """
+    labels = list(label_counts)
+    if not labels and "costs" in files:
+        matrix = make_matrix(files["costs"], "spacy_costner.MatrixCost: matrix")
+        labels = list(matrix.rows)
+    elif not labels and "tree" in files:
+        tree = make_tree(files["tree"], "spacy_costner.HierarchicalCost: tree")
+        labels = list(tree.lineages)
+    # A matrix also has a row for "O", which is not a label.
+    labels = [label for label in labels if label != OUTSIDE]
+    if not labels:
+        labels = ["label"]  # Costs without files are the same for all labels, so any name will do.
+    # The block refers to its files by variables such as ${paths.tree}.
+    config = Config({"paths": dict(files), "cost": cost}).interpolate()
+    resolved = registry.resolve({"cost": config["cost"]})
+    make_table = resolved["cost"]  # A cost is a function that makes the table of a tag set.
+    cost_table = make_table(Tags(labels))
+    return float(cost_table.max())

@@ -1,0 +1,183 @@
+"""Check the docs of a corpus: their texts, their sentences and their entities."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from spacy.attrs import ENT_IOB
+from spacy.tokens import Span
+from spacy.training import Example
+from thinc.types import Array1d
+
+from ...annotation import iob as ent_iob
+from ...pipeline.component import CostSensitiveNER
+from .findings import ERROR, WARNING, Finding, place_in_doc
+
+LONG = 500
+"""A doc with so many tokens can't be a single sentence."""
+
+
+MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
+"""A word with UTF-8 that was read as Latin-1 or Windows-1252 ("Ã©" for "é"), or with the character
+that stands for bytes that can't be read."""
+
+
+INVISIBLE = re.compile(r"\S*[\xad\u200b\u2060\ufeff]\S*")
+"""A word with a soft hyphen, a zero-width space, a word joiner or a byte order mark. (Zero-width
+joiners are allowed, as some scripts need them.)"""
+
+
+CONTRADICTION = "docs with the same words have different entities"
+
+
+OTHER_LABELS = "entities of labels that the component doesn't have: they count as O"
+
+
+MISALIGNED = "entities don't begin and end with tokens: their tokens count as missing values"
+
+
+ONE_SENTENCE = (
+    f"docs of {LONG} tokens or more are one sentence. `spacy convert` doesn't know separators of "
+    "white space, and joins the sentences: use `costner convert`"
+)
+
+
+CROSSING = (
+    "entities cross a sentence start or line break (sentence_boundaries): they are learned, but "
+    "can't be predicted if the pipeline cuts docs there"
+)
+
+
+class Problem(NamedTuple):
+    """A problem of a single doc."""
+
+    severity: str  # "error" or "warning"
+    message: str  # what the problem is, and its effect
+    text: str = ""  # the text with the problem, such as an entity
+
+
+class AnnotatedDoc(NamedTuple):
+    """A doc whose tokens are all annotated."""
+
+    number: int  # the index of the doc in its corpus
+    ents: set[tuple[str, str, int]]  # the text, the label and the first token of each entity
+
+
+def check_docs(
+    corpus: str, examples: Sequence[Example], ner: CostSensitiveNER, labels: Sequence[str]
+) -> Iterator[Finding]:
+    """Check each doc of a corpus by itself (`check_doc`). Then compare docs: those with the same
+    words must have the same entities. Finally check the corpus as a whole: at least one of its
+    tokens must be annotated as O.
+
+    YIELDS (Finding): A finding for each problem of each doc. `join_findings` joins those that are
+        alike.
+    """
+    first_doc_with_words: dict[tuple[str, ...], AnnotatedDoc] = {}
+    has_outside = False
+    for i, eg in enumerate(examples):
+        doc = eg.reference
+        iob = doc.to_array(ENT_IOB)
+        problems = list(check_doc(eg, ner, labels))
+        is_annotated = (iob != ent_iob.MISSING).all()
+        if len(doc) and is_annotated:
+            words = tuple(token.text for token in doc)
+            ents = {(ent.text, ent.label_, ent.start) for ent in doc.ents}
+            first_doc = first_doc_with_words.setdefault(words, AnnotatedDoc(i, ents))
+            if ents != first_doc.ents:
+                only_in_this_doc = sorted(ents - first_doc.ents)
+                only_in_first_doc = sorted(first_doc.ents - ents)
+                text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
+                problems.append(Problem(WARNING, CONTRADICTION, text))
+        for severity, message, text in problems:
+            yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
+        if (iob == ent_iob.OUTSIDE).any():
+            has_outside = True
+    if not has_outside:
+        severity = ERROR if corpus == "train" else WARNING
+        message = "no token is annotated as O: the model can't learn what is not an entity"
+        yield Finding(severity, corpus, message)
+
+
+def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
+    """Find what is wrong with a doc: its text, its sentences, and its entities.
+
+    eg (Example): The doc, as the reference of an example.
+    ner (CostSensitiveNER): The component.
+    labels (Sequence[str]): The labels of the component.
+    YIELDS (Problem): The problems.
+    """
+    doc = eg.reference
+    if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
+        yield Problem(WARNING, "docs without annotation of entities: they are not used")
+    has_sentences = doc.has_annotation("SENT_START", require_complete=True)
+    if len(doc) >= LONG and has_sentences:
+        # spaCy's value for the start of a sentence is 1. The first token is left out: it starts a
+        # sentence in every doc.
+        starts_sentence = doc.to_array("SENT_START")[1:] == 1
+        if not starts_sentence.any():
+            yield Problem(WARNING, ONE_SENTENCE)
+    misread = MOJIBAKE.search(doc.text)
+    if misread is not None:
+        message = "texts were read in another encoding than their own (mojibake)"
+        yield Problem(WARNING, message, repr(misread[0]))
+    invisible = INVISIBLE.search(doc.text)
+    if invisible is not None:
+        message = "texts have characters that can't be seen, which make other words of their words"
+        yield Problem(WARNING, message, ascii(invisible[0]))
+    yield from check_entities(eg, ner, labels)
+
+
+def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
+    """Find the annotated entities of a doc that a component can't learn, can't predict, or learns
+    with a change.
+
+    eg (Example): The doc.
+    ner (CostSensitiveNER): The component.
+    labels (Sequence[str]): The labels of the component.
+    """
+    doc = eg.reference
+    has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
+    # The spans that annotators have rejected, as (begin, end, label)
+    rejected_spans = doc.spans.get(ner.annotation.incorrect_spans_key or "", ())
+    rejected = {(span.start, span.end, span.label_) for span in rejected_spans}
+    borders = ner.annotation.find_training_borders([eg])
+    for ent in doc.ents:
+        text = f"{ent.text!r} {ent.label_}"
+        # Most docs have no border. Then the entity needn't be aligned, which takes time.
+        if borders.any() and crosses_border(eg, ent, borders):
+            yield Problem(WARNING, CROSSING, text)
+        # A rejected span without a label rejects all labels.
+        if rejected & {(ent.start, ent.end, ""), (ent.start, ent.end, ent.label_)}:
+            message = "entities are among the incorrect spans: their docs are not used"
+            yield Problem(ERROR, message, text)
+        if ent.label_ not in labels:
+            yield Problem(WARNING, OTHER_LABELS, text)
+        if all(token.is_space for token in ent):
+            yield Problem(WARNING, "entities are only whitespace: they are not used", text)
+        elif ent[0].is_space or ent[-1].is_space:
+            yield Problem(WARNING, "entities begin or end with whitespace: it is removed", text)
+        elif not any(map(str.isalnum, ent.text)):
+            yield Problem(WARNING, "entities without a letter or digit", text)
+        if not has_same_tokens and not eg.get_aligned_spans_y2x([ent]):
+            yield Problem(WARNING, MISALIGNED, text)
+
+
+def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
+    """Whether an entity can't be predicted, as a part of it is in one sequence of the chain and a
+    part in the next. White space at its ends doesn't count.
+
+    eg (Example): The doc. The chain is cut in the predicted doc.
+    ent (Span): An entity of the annotated doc.
+    borders (Array1d): True for the first token of each sequence of the predicted doc. Shape: (T,)
+    """
+    for span in eg.get_aligned_spans_y2x([ent]):
+        words = [token.i for token in span if not token.is_space]
+        if not words:
+            continue
+        # A sequence may begin at the first word of the entity, but not at a later one.
+        after_first_word = words[0] + 1
+        after_last_word = words[-1] + 1
+        if borders[after_first_word:after_last_word].any():
+            return True
+    return False

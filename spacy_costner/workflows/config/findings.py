@@ -1,0 +1,56 @@
+"""What `check` finds: problems, with the docs that have them."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spacy.tokens import Doc
+
+from ...annotation.tokens import first_words
+
+ERROR = "error"
+
+
+WARNING = "warning"
+
+
+class DocPlace(NamedTuple):
+    """A doc with a problem."""
+
+    doc: int  # the index of the doc in its corpus
+    words: str  # the first words of the doc
+    text: str  # the text with the problem, such as an entity; empty if it is the whole doc
+
+
+class Finding(NamedTuple):
+    """A problem in data or config."""
+
+    severity: str  # "error" or "warning"
+    corpus: str  # "train" or "dev", or "config"
+    message: str  # what the problem is, and its effect
+    places: Sequence[DocPlace] = ()  # the docs where it was found
+
+
+def join_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Join all findings of the same problem, so that it is shown once with all docs where it was
+    found. Errors come first."""
+    places_of_problem: dict[tuple[str, str, str], list[DocPlace]] = {}
+    for severity, corpus, message, places in findings:
+        places_of_problem.setdefault((severity, corpus, message), []).extend(places)
+    errors: list[Finding] = []
+    warnings: list[Finding] = []
+    for (severity, corpus, message), places in places_of_problem.items():
+        finding = Finding(severity, corpus, message, places)
+        if severity == ERROR:
+            errors.append(finding)
+        else:
+            warnings.append(finding)
+    return errors + warnings
+
+
+def place_in_doc(number: int, doc: Doc, text: str = "") -> DocPlace:
+    """Make the place of a problem.
+
+    number (int): The index of the doc in its corpus.
+    text (str): The text with the problem.
+    """
+    return DocPlace(number, first_words(doc), text)

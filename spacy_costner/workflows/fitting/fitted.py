@@ -1,0 +1,181 @@
+"""The result of `fit`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spacy.language import Language
+
+from ...features import VectorCoverage
+from ...ml import first_pass_of, linear_part
+from ...pipeline.component import CostSensitiveNER
+from ...readers import CorpusSummary
+from ...training.online import INTERRUPTED, Trained
+from ..calibration.temperature import Calibration
+from ..calibration.tuning import Tuning
+from ..vectors import LearnedVectors
+
+N_FOLDS = 4
+"""Into how many folds the training docs are divided, if there is no development corpus."""
+
+
+HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
+"""What the held-out docs are called where scores name the docs that they were measured on."""
+
+
+DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
+"""The scores that are shown. In `nlp.evaluate` their names end with these letters: "ents_f"."""
+
+
+STOPPED_MESSAGE = """
+Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
+again. To go on from this model, name it in initialize.after_init: spacy_costner.start_from.v1."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A pipeline that was trained and saved.
+
+    path (Path): The folder with the pipeline.
+    outcomes (Mapping[str, Trained]): How training ended for each component, by its name.
+    scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning;
+        without one, those of no docs. Empty if evaluation was interrupted.
+    nlp (Language): The pipeline.
+    ners (Sequence[CostSensitiveNER]): The components that were trained. They are several if these
+        share a `spans_key`.
+    has_dev (bool): Whether there is a development corpus.
+    calibration (Calibration | None): The result of the calibration. None: it isn't calibrated.
+    tuning (Tuning | None): The result of tuning. None: it isn't tuned.
+    held_out (dict[str, Any] | None): The scores on the held-out docs, before calibration and
+        tuning. None: no docs were held out.
+    notes (Sequence[str]): What may make the scores on the development corpus misleading, and
+        whether training docs are copies of each other.
+    learned (LearnedVectors | None): The vectors that were learned from raw text, if there is any.
+    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read, and what they have.
+    """
+
+    path: Path
+    outcomes: Mapping[str, Trained]
+    scores: dict[str, Any]
+    nlp: Language
+    ners: Sequence[CostSensitiveNER]
+    has_dev: bool
+    calibration: Calibration | None = None
+    tuning: Tuning | None = None
+    held_out: dict[str, Any] | None = None
+    notes: Sequence[str] = ()
+    learned: LearnedVectors | None = None
+    corpora: Mapping[str, CorpusSummary] = field(default_factory=dict)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether training or evaluation was interrupted."""
+        # Even without a development corpus there are scores: see `scores`.
+        if not self.scores:
+            return True
+        return any(outcome.reason == INTERRUPTED for outcome in self.outcomes.values())
+
+    @property
+    def n_weights(self) -> int:
+        """The number of weights of all components. Those of first passes and hidden layers don't
+        count."""
+        n_weights = 0
+        for ner in self.ners:
+            _, weights = linear_part(ner.model)
+            n_weights += weights.rows.size
+        return n_weights
+
+    @property
+    def vector_coverage(self) -> VectorCoverage | None:
+        """How many words of the training docs have a static vector. None if the model has no static
+        vectors as inputs."""
+        # All components were trained on the same docs, so the first one stands for all.
+        features, _ = linear_part(self.ners[0].model)
+        return features.vector_coverage
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the saved pipeline in bytes."""
+        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+
+    def training_text(self) -> str:
+        """Say how training ended, with a line for each component."""
+        lines: list[str] = []
+        for name, outcome in self.outcomes.items():
+            line = outcome.as_text()
+            if len(self.ners) > 1:
+                line = f"{name}: {line}"
+            lines.append(line)
+        return "\n".join(lines)
+
+    def scores_text(self) -> str:
+        """Say which scores the pipeline had before calibration and tuning, and on which docs."""
+        source = "dev"
+        scores: dict[str, Any] | None = self.scores
+        if not self.has_dev:
+            source = HELD_OUT
+            scores = self.held_out
+        if scores is None:
+            return "not evaluated: there is no development corpus"
+        prefix = score_prefix(self.ners[0])  # Several components have the same `spans_key`.
+        score_texts: list[str] = []
+        for letter, word in DEV_SCORES.items():
+            score = scores.get(f"{prefix}_{letter}")
+            if score is not None:
+                score_texts.append(f"{word} {100 * score:.2f}")
+        if not score_texts:
+            return f"{source}: not scored"
+        return f"{source}: {', '.join(score_texts)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The results as a dictionary, which the command prints as JSON."""
+        coverage = self.vector_coverage
+        return {
+            "path": self.path,
+            "training": self.training_text(),
+            "weights": self.n_weights,
+            "vectors": None if coverage is None else coverage._asdict(),
+            "raw_text": self.learned,
+            "bytes": self.n_bytes,
+            "scores": self.scores,
+            "calibration": self.calibration,
+            "tuning": self.tuning,
+            "held_out": self.held_out,
+            "notes": self.notes,
+            "corpora": {name: corpus._asdict() for name, corpus in self.corpora.items()},
+        }
+
+    def as_text(self) -> str:
+        """Say how training ended, which scores there are, and what calibration and tuning have
+        changed."""
+        weights = f"{self.n_weights:,} weights"
+        if any(first_pass_of(ner.model) for ner in self.ners):
+            weights += ", two passes (features.document)"
+        lines: list[str] = []
+        if self.learned is not None:
+            summary, *other_lines = self.learned.summary()
+            lines += [f"raw text and training corpus: {summary}", *other_lines]
+        lines += [self.training_text(), weights]
+        coverage = self.vector_coverage
+        if coverage is not None:
+            lines.append(f"training docs: {coverage.as_text()}")
+            # The vectors are saved with the pipeline, and may be most of its bytes.
+            lines.append(f"pipeline with its vectors: {self.n_bytes / 1e6:.1f} MB")
+        lines.append(self.scores_text())
+        if self.calibration is not None:
+            lines.append(self.calibration.as_text())
+        if self.tuning is not None:
+            lines.append(self.tuning.as_text())
+        lines += [f"note: {note}" for note in self.notes]
+        text = "\n".join(lines)
+        if self.is_interrupted:
+            text += STOPPED_MESSAGE
+        return text
+
+
+def score_prefix(ner: CostSensitiveNER) -> str:
+    """What the names of the scores of a component begin with in the result of `nlp.evaluate`:
+    "ents" or, if it has a `spans_key`, "spans_KEY"."""
+    spans_key = ner.annotation.spans_key
+    return "ents" if spans_key is None else f"spans_{spans_key}"

@@ -1,0 +1,158 @@
+"""Calibrate and tune a trained pipeline.
+
+This takes predictions for docs that the model was not trained on. These docs are the development
+corpus. Without one, the training docs are divided into folds, and each fold is predicted by a model
+that was trained on the others: its docs are held out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from spacy.language import Language
+from spacy.scorer import Scorer
+from spacy.training import Example
+
+from ...files.saving import as_json
+from ...pipeline.component import CostSensitiveNER
+from ...pipeline.reading import find_reading
+from ...readers import copy_without_annotation
+from ..calibration.temperature import calibrate_on
+from ..calibration.tuning import check_parameter, tune_on
+from ..evaluation.predictions import (
+    DevPredictions,
+    evaluate_dev,
+    predict,
+    predict_dev,
+    record_scores,
+    replace_predicted,
+)
+from .fitted import HELD_OUT, N_FOLDS, Fitted
+from .folds import hold_out
+
+
+def improve(
+    fitted: Fitted,
+    dev: Sequence[Example],
+    examples: Iterable[Example],
+    *,
+    calibrate: bool,
+    aim: Mapping[str, float] | None,
+    n_seeds: int,
+    file_tokens: bool,
+    dev_source: str,
+) -> Fitted:
+    """Calibrate and tune a trained pipeline, and record its new scores. This takes predictions for
+    the development docs or, without these, for held-out training docs.
+
+    The component also keeps how these docs were read (`Reading`: with which tokens and sentence
+    starts), so that it can warn when it is given docs that were read otherwise.
+
+    fitted (Fitted): The pipeline, which is changed in place, and how it was trained.
+    dev (Sequence[Example]): The development docs; empty without a development corpus.
+    examples (Iterable[Example]): The training docs, which may be divided into folds.
+    calibrate (bool): Whether to calibrate.
+    aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
+    n_seeds (int): How often the models of folds are trained.
+    file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
+    dev_source (str): The name of the development docs, with which the scores are recorded.
+    RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
+        the scores on these.
+    RAISES (ValueError): If it can't be calibrated or tuned on these docs: see `calibrate_on`,
+        `check_parameter` and `tune_on`. It may be changed by then.
+    """
+    nlp = fitted.nlp
+    (ner,) = fitted.ners  # `check_options` refuses several
+    parameter = ""  # the setting of the decoding that is tuned
+    if aim is not None:
+        # This is checked first, as models of folds may have to be trained below.
+        parameter = check_parameter(nlp, ner)
+
+    # Predict docs that the model was not trained on: the development docs, or the docs of each fold
+    # by a model of the others.
+    if fitted.has_dev:
+        source = dev_source
+        predictions = [predict_dev(nlp, ner, dev)]
+        reading = find_reading(nlp, ner.name, dev, file_tokens=file_tokens)
+    else:
+        source = HELD_OUT
+        # A doc without tokens has nothing to predict.
+        nonempty = [eg for eg in examples if len(eg.predicted)]
+        predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
+        fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
+        # Models of folds predict docs without sentence starts, whatever the corpus has: see
+        # `hold_out`.
+        bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
+        reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
+    ner.set_reading(reading)
+
+    if calibrate:
+        calibration = calibrate_on(predictions, nlp, ner, source)
+        fitted = replace(fitted, calibration=calibration)
+        temperature = calibration.temperature
+        predictions = [predicted.with_temperature(temperature) for predicted in predictions]
+    if aim is not None:
+        tuning = tune_on(
+            predictions,
+            nlp,
+            ner,
+            parameter,
+            precision=aim.get("precision"),
+            recall=aim.get("recall"),
+        )
+        fitted = replace(fitted, tuning=tuning)
+
+    # Record the scores with the new temperature and decoding.
+    if fitted.has_dev:
+        scores = evaluate_dev(nlp, ner, predictions[0])
+        n_docs = len(dev)
+    else:
+        scores = score_predictions(nlp, ner, predictions)
+        n_docs = sum(len(predicted.examples) for predicted in predictions)
+    record_scores(nlp, scores, source, n_docs)
+    return fitted
+
+
+def predict_held_out(
+    nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
+) -> list[DevPredictions]:
+    """Predict training docs by models that were not trained on them. The docs are divided into
+    `N_FOLDS` folds, and a model is trained for each fold on the docs of the others.
+
+    nlp (Language): The pipeline. The models are trained with its config.
+    ner (CostSensitiveNER): The component, for its labels.
+    examples (Sequence[Example]): The training docs. None of them may be empty.
+    n_seeds (int): The number of models for each fold, whose weights are averaged.
+    RETURNS (list[DevPredictions]): The predictions of each fold.
+    RAISES (ValueError): See `hold_out`.
+    """
+    folds = hold_out(
+        nlp.config,
+        examples,
+        ner.labels,
+        n_folds=N_FOLDS,
+        n_seeds=n_seeds,
+        desc="held-out folds",
+    )
+    return [fold.dev for fold in folds]
+
+
+def score_predictions(
+    nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
+) -> dict[str, Any]:
+    """Score predictions for held-out docs. The probabilities are those of the models of the folds,
+    and the component decodes entities from them. The docs are not changed.
+
+    nlp (Language): The pipeline, which says what is scored.
+    ner (CostSensitiveNER): The component.
+    predictions (Sequence[DevPredictions]): The predictions of each fold.
+    RETURNS (dict[str, Any]): The scores. The components after this one don't run for them.
+    """
+    examples: list[Example] = []
+    for predictions_of_fold in predictions:
+        # `predict` writes entities to docs, so it gets copies.
+        docs = [eg.predicted.copy() for eg in predictions_of_fold.examples]
+        predict(ner, docs, predictions_of_fold.posterior, ner.confidence)
+        examples += replace_predicted(predictions_of_fold.examples, docs)
+    scores = Scorer(nlp).score(examples)
+    return dict(as_json(scores))

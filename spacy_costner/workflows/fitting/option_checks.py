@@ -1,0 +1,93 @@
+"""Whether the options of `fit` go together and fit the config."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spacy.language import Language
+from spacy.util import dot_to_object
+
+from ...ml import linear_part
+from ...pipeline.component import CostSensitiveNER
+from ..corpora import Corpus
+from .folds import SEEN_BY_START
+
+
+def check_options(
+    nlp: Language,
+    ners: Sequence[CostSensitiveNER],
+    dev_corpus: Corpus | None,
+    *,
+    is_improved: bool,
+    file_tokens: bool,
+    has_cache: bool,
+    n_seeds: int,
+) -> None:
+    """Check, before anything is trained, that the options of `fit` go together and fit the config.
+
+    nlp (Language): The pipeline.
+    ners (Sequence[CostSensitiveNER]): The components to train.
+    dev_corpus (Corpus | None): The development corpus, if there is one.
+    is_improved (bool): Whether the pipeline is to be calibrated or tuned.
+    file_tokens (bool): Whether development docs have the tokens of their file.
+    has_cache (bool): Whether `fit` has a cache.
+    n_seeds (int): How often the components are trained.
+    RAISES (ValueError): If they don't fit.
+    """
+    if len(ners) > 1 and (is_improved or has_cache):
+        raise ValueError(
+            "fit: `calibrate`, `tune`, `cache`: expected one component to train, got "
+            f"{[ner.name for ner in ners]}: `costner calibrate` and `costner tune` take one by its "
+            "--name"
+        )
+    if file_tokens and dev_corpus is None:
+        raise ValueError(
+            "fit: `file_tokens`: expected a development corpus with it, got none: docs that are "
+            "held out of the training corpus are read as for training"
+        )
+    needs_folds = is_improved and dev_corpus is None
+    # This callback may start training from another model, which may have seen all training docs:
+    # then the docs of a fold would not be new to the model of the other folds.
+    if needs_folds and nlp.config["initialize"]["after_init"] is not None:
+        raise ValueError(f"fit: initialize.after_init: {SEEN_BY_START}")
+    if needs_folds and has_cache:
+        raise ValueError(
+            "fit: paths.dev: expected a development corpus with `cache` and `calibrate` or "
+            "`tune`, got none: docs of the training corpus can't be held out"
+        )
+    if has_cache:
+        check_cache(nlp, ners[0], n_seeds)
+
+
+def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
+    """Check that no setting prevents a cache. With a cache, docs are read twice and not kept.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component to train.
+    n_seeds (int): How often it is trained.
+    RAISES (ValueError): If a setting doesn't go with that.
+    """
+    features, _ = linear_part(ner.model)
+    corpus_name = nlp.config["training"]["train_corpus"]
+    corpus = dot_to_object(nlp.config.interpolate(), corpus_name)
+    component = f"components.{ner.name}"
+    if n_seeds > 1 and features.template.hidden_window is not None:
+        raise ValueError(
+            "fit: `n_seeds`: expected 1 with `cache` and a hidden layer "
+            f"({component}.model.hidden), got {n_seeds}: the layer would be trained after all of "
+            "them, on docs in memory"
+        )
+    # The first three need docs, or the whole corpus at once. The others change the docs each time
+    # that they are read.
+    refused: dict[str, Any] = {
+        f"{component}.incorrect_spans_key": ner.annotation.incorrect_spans_key,
+        f"{component}.model.features.bigrams": features.template.bigrams,
+        f"{component}.model.features.document": features.template.document,
+        f"{corpus_name}.augmenter": corpus.get("augmenter"),
+        f"{corpus_name}.shuffle": corpus.get("shuffle"),
+    }
+    for setting, value in refused.items():
+        if value:
+            raise ValueError(
+                f"fit: {setting}: expected none with `cache`, which reads docs twice and doesn't "
+                f"keep them, got {value}"
+            )

@@ -1,0 +1,135 @@
+"""Train the components of a pipeline, and save it as `spacy train` does."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from spacy.language import Language
+from spacy.pipeline import Sentencizer
+from spacy.training import Example
+from spacy.training.loop import create_before_to_disk_callback, update_meta
+from spacy.vocab import Vocab
+
+from ...pipeline.component import CostSensitiveNER
+from ...pipeline.reading import lacks_sentence_starts
+from ...readers import KeptDocs
+from ...training.online import INTERRUPTED, Trained
+from ..saved_strings import save_pipeline
+from .fitted import score_prefix
+from .linear_training import LinearPipeline, ignore_epoch, train_linear
+
+
+def vocab_of_kept(kept: KeptDocs, overrides: Mapping[str, Any]) -> Vocab | bool:
+    """The vocab of docs that were read by `init`, for the pipeline that is trained on them. True:
+    the pipeline gets a new vocab, as there are no such docs, or as it may read them otherwise: a
+    setting of its block [nlp] is overridden, such as the tokenizer."""
+    if kept.nlp is None or any(name.startswith("nlp.") for name in overrides):
+        return True
+    return kept.nlp.vocab
+
+
+def note_sentence_starts(
+    nlp: Language,
+    ners: Sequence[CostSensitiveNER],
+    dev: Sequence[Example],
+    source: str,
+    scores: Mapping[str, Any],
+) -> list[str]:
+    """Say how good a pipeline would be with spaCy's sentencizer before it. That is only of interest
+    if its chain is cut at sentence starts, and only the annotation of the docs has some. The
+    pipeline is then evaluated again, with those of the sentencizer.
+
+    nlp (Language): The pipeline.
+    ners (Sequence[CostSensitiveNER]): The components that were trained.
+    dev (Sequence[Example]): The docs.
+    source (str): The name of the docs.
+    scores (Mapping[str, Any]): The scores of the pipeline on the docs without sentence starts.
+    RETURNS (list[str]): One sentence with F without and with a sentencizer, or nothing.
+    """
+    first_ner = ners[0]
+    uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
+    if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
+        return []
+    # Sentence starts of the annotation would promise more: no component finds just these.
+    sentencizer = Sentencizer()
+    dev_with_starts = [Example(sentencizer(eg.predicted.copy()), eg.reference) for eg in dev]
+    name_of_f = f"{score_prefix(first_ner)}_f"
+    f = scores.get(name_of_f)
+    f_with_starts = nlp.evaluate(dev_with_starts).get(name_of_f)
+    if f is None or f_with_starts is None:
+        return []
+    return [
+        f"{source}: F {100 * f:.2f} without sentence starts, as no component before "
+        f"{first_ner.name} sets them, and {100 * f_with_starts:.2f} with those of spaCy's "
+        "sentencizer"
+    ]
+
+
+def train_components(
+    linear: LinearPipeline,
+    ners: Sequence[CostSensitiveNER],
+    examples: Iterable[Example],
+    path: Path,
+    *,
+    n_seeds: int,
+    cache: Path | None,
+) -> dict[str, Trained]:
+    """Train the components of a pipeline, one after another.
+
+    linear (LinearPipeline): The pipeline and its settings of training.
+    ners (Sequence[CostSensitiveNER]): The components to train.
+    examples (Iterable[Example]): The training docs.
+    path (Path): The folder for the pipeline. It is only used if there is a cache.
+    n_seeds (int): How often each component is trained. The weights are averaged.
+    cache (Path | None): Folder for features and targets. With a cache training takes long, so the
+        pipeline is saved after each epoch.
+    RETURNS (dict[str, Trained]): How training ended for each component. If Ctrl-C stops a
+        component, it is the last one.
+    """
+    nlp, _, training = linear
+
+    def save_unfinished(trained: Trained) -> None:
+        """Save the pipeline as it is after an epoch, without scores."""
+        (ner,) = ners  # A cache is for one component: see `check_options`.
+        # As in `spacy train`, the averages of the weights are saved, not the weights.
+        with nlp.use_params(training["optimizer"].averages or {}):
+            losses = {ner.name: trained.value}
+            save_trained(path, nlp, training, scores={}, losses=losses)
+
+    outcomes: dict[str, Trained] = {}
+    for ner in ners:
+        outcome = train_linear(
+            linear._replace(ner=ner),
+            examples,
+            n_seeds=n_seeds,
+            cache=cache,
+            on_epoch=ignore_epoch if cache is None else save_unfinished,
+        )
+        outcomes[ner.name] = outcome
+        if outcome.reason == INTERRUPTED:
+            break
+    return outcomes
+
+
+def save_trained(
+    path: Path,
+    nlp: Language,
+    training: Mapping[str, Any],
+    scores: Mapping[str, Any],
+    losses: Mapping[str, float],
+) -> None:
+    """Save a pipeline as `spacy train` does. Its meta has the scores, and the losses that are
+    finite numbers.
+
+    path (Path): The folder.
+    nlp (Language): The pipeline.
+    training (Mapping[str, Any]): The settings of the block [training].
+    scores (Mapping[str, Any]): The scores; empty if it wasn't evaluated.
+    losses (Mapping[str, float]): The loss of each component.
+    """
+    # JSON has no infinity.
+    finite_losses = {name: loss for name, loss in losses.items() if isfinite(loss)}
+    update_meta(dict(training), nlp, {"other_scores": scores, "losses": finite_losses})
+    before_to_disk = create_before_to_disk_callback(training["before_to_disk"])
+    save_pipeline(path, before_to_disk(nlp))

@@ -1,0 +1,190 @@
+"""Train and evaluate variants, each in its own folder, where a later run finds it."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy
+import spacy
+import srsly
+from spacy.cli._util import setup_gpu
+from spacy.util import registry
+from thinc.api import Config
+
+from ...files.saving import replace_folder
+from ...pipeline.scorers import DocCounts, count_docs, select_annotated
+from ...progress import phase
+from ...readers import examples_to_measure, make_reader
+from ..components import get_component
+from ..evaluation.recurrence import KnownText, note_recurrence, units_of_docs
+from ..executors import (
+    Ended,
+    Failed,
+    MakeExecutor,
+    Run,
+    fingerprint,
+    import_once,
+    remembered,
+    run_all,
+)
+from .any_training import train_pipeline
+from .variant_scores import Finished
+from .variants import Variant
+
+
+class Predicted(NamedTuple):
+    """The predictions of a variant for the test corpus.
+
+    counts (list[list[float]]): The columns of `DocCounts`, each with a number for each doc.
+    units (list[int]): The unit of each doc. Docs that are copies of each other are one unit of the
+        bootstrap: see `units_of_docs`.
+    notes (list[str]): Which texts of the docs recur: see `note_recurrence`.
+    """
+
+    counts: list[list[float]]
+    units: list[int]
+    notes: list[str]
+
+
+def train_variants(
+    variants: Sequence[Variant],
+    *,
+    use_gpu: int,
+    code_path: Path | None,
+    make_executor: MakeExecutor | None,
+    on_end: Callable[[str, Ended], None] | None,
+) -> list[Finished]:
+    """Train and score all variants.
+
+    variants (Sequence[Variant]): The variants.
+    use_gpu (int): GPU ID or -1 for CPU.
+    code_path (Path | None): Python file with registered functions to be imported.
+    make_executor (MakeExecutor | None): Makes the executor that trains them.
+    on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
+    RETURNS (list[Finished]): The results, in the order of the variants.
+    RAISES (ValueError): If a variant fails. It is raised after all others are finished.
+    """
+    variant_of_run = {f"{variant.loss}, seed {variant.seed}": variant for variant in variants}
+    runs: list[Run] = []
+    for name, variant in variant_of_run.items():
+        arguments = {"variant": variant, "use_gpu": use_gpu, "code_path": code_path}
+        runs.append(Run(name, run_variant, arguments))
+    finished_variants: dict[str, Finished] = {}
+    failures: list[str] = []
+    for run, ended in run_all(runs, make_executor):
+        if isinstance(ended, Failed):
+            failures.append(f"{run.name}: {ended.reason}")
+            log_failure(variant_of_run[run.name], ended)
+        else:
+            finished_variants[run.name] = ended.value
+        if on_end is not None:
+            on_end(run.name, ended)
+    if failures:
+        summary = f"compare: {len(failures)} of {len(runs)} failed"
+        raise ValueError("\n".join([summary, *failures]))
+    return [finished_variants[name] for name in variant_of_run]
+
+
+def log_failure(variant: Variant, failed: Failed) -> None:
+    """Add the traceback of a variant to its log."""
+    variant.path.mkdir(parents=True, exist_ok=True)
+    with (variant.path / "log.txt").open("a", encoding="utf8") as log:
+        log.write(failed.trace)
+
+
+def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = None) -> Finished:
+    """Train and score a variant. This is what a worker does. What an earlier run has left in the
+    folder of the variant is not done again."""
+    import_once(code_path)
+    setup_gpu(use_gpu, silent=True)
+    path = variant.path
+    trained_key = key_of_training(variant.config, code_path)
+    predicted_key = fingerprint(trained_key, asdict(variant.measure), Predicted._fields)
+    seconds = remembered(
+        path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
+    )
+    predicted = Predicted(
+        *remembered(path / "counts.json", predicted_key, lambda: count_predictions(variant))
+    )
+
+    # spaCy also evaluates the model after the first step, and that may be the best model. The saved
+    # component says how many updates it had. If gradients are accumulated, several are one step.
+    component_settings = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
+    n_updates = component_settings["progress"]["steps"]
+    updates_per_step = variant.config["training"].get("accumulate_gradient", 1)
+    n_steps = n_updates // updates_per_step
+    columns = [numpy.asarray(column) for column in predicted.counts]
+    return Finished(
+        loss=variant.loss,
+        seed=variant.seed,
+        seconds=seconds,
+        counts=DocCounts(*columns),
+        is_trained=n_steps >= 2,
+        units=predicted.units,
+        notes=predicted.notes,
+    )
+
+
+def key_of_training(config: Config, code_path: Path | None) -> str:
+    """The fingerprint of what a trained pipeline depends on: the config, the files that it names,
+    and the Python file with registered functions. `fingerprint` reads any file whose path it is
+    given."""
+    if code_path is None:
+        return fingerprint(config)
+    return fingerprint(config, str(code_path))
+
+
+def train_variant(variant: Variant, use_gpu: int) -> float:
+    """Train the pipeline of a variant, and save it in the folder of the variant. An older pipeline
+    there is kept until the new one is complete.
+
+    RETURNS (float): How many seconds training took.
+    """
+    # Remove what an interrupted training may have left.
+    unfinished = variant.path / "training"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    variant.config.to_disk(variant.path / "config.cfg")
+    begin = perf_counter()
+    log_file = (variant.path / "log.txt").open("w", encoding="utf8")
+    with log_file as log, phase(f"{variant.loss}, seed {variant.seed}"):
+        trained_path = train_pipeline(variant.config, unfinished, log, use_gpu=use_gpu)
+    seconds = perf_counter() - begin
+    # The note that an older pipeline is trained is removed before that pipeline is replaced. So the
+    # note never counts for the new pipeline, even if this process is killed in between.
+    (variant.path / "trained.json").unlink(missing_ok=True)
+    replace_folder(trained_path, variant.path / "model-best")
+    shutil.rmtree(unfinished)
+    return seconds
+
+
+def count_predictions(variant: Variant) -> Predicted:
+    """Predict the test corpus with the trained pipeline of a variant, and count its correct and
+    wrong predictions in each doc.
+
+    variant (Variant): The variant. Its `path` is the folder where it was trained.
+    RETURNS (Predicted): The counts, as lists, which can be saved as JSON.
+    """
+    nlp = spacy.load(variant.path / "model-best")
+    measure = variant.measure
+    reader = make_reader(Path(measure.test_path), **measure.reading)
+    examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
+    known = KnownText.of_component(nlp, get_component(nlp, measure.component))
+    notes = note_recurrence(known, [eg.reference for eg in examples], measure.test_path)
+    unpredicted_docs = [eg.predicted for eg in examples]
+    for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):
+        eg.predicted = predicted_doc
+
+    # The config has the cost as a block. `resolve` makes objects of the blocks of a dictionary.
+    cost = registry.resolve({"cost": measure.cost})["cost"]
+    labels = nlp.pipe_labels.get(measure.component, ())
+    counts = count_docs(examples, cost, labels=labels, scheme=measure.scheme)
+    annotated = [eg.reference for eg in select_annotated(examples)]  # the docs of the counts
+    return Predicted(
+        counts=[column.tolist() for column in counts],
+        units=units_of_docs(annotated).tolist(),
+        notes=notes,
+    )

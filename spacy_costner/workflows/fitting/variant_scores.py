@@ -1,0 +1,182 @@
+"""The scores of variants, and the significance of their differences (paired bootstrap over docs)."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import NamedTuple
+
+import numpy
+from thinc.types import FloatsXd
+
+from ...metrics import Difference, f_score, paired_differences, precision, ratio, recall
+from ...pipeline.scorers import DocCounts
+
+UNTRAINED = "the best model was not trained past the first step"
+"""Says why a loss has no scores."""
+
+
+class Finished(NamedTuple):
+    """A variant that is trained and evaluated."""
+
+    loss: str  # see `Variant`
+    seed: int
+    seconds: float  # how long training took
+    counts: DocCounts  # the counts of its predictions on the test corpus
+    is_trained: bool = True  # whether the best model was trained past the first step
+    units: Sequence[int] = ()  # the unit of each test doc: see `Predicted`
+    notes: Sequence[str] = ()  # which texts of the test corpus recur
+
+    def columns(self) -> FloatsXd:
+        """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
+        are those of `DocCounts` (entities that are correct, wrong and missed; the cost; the
+        tokens), then 1 if all entities of the doc are correct and 0 otherwise, then 1 for the doc
+        itself. Shape: (D, C)"""
+        is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
+        columns = [*self.counts, is_exact, numpy.ones_like(is_exact)]
+        return numpy.stack(columns, axis=-1).astype("float64")
+
+    def f_score(self) -> float:
+        """The F score on all test docs."""
+        return float(scores_of(self.columns().sum(axis=0))["ents_f"])
+
+
+class ScoredLoss(NamedTuple):
+    """The scores of a loss. The keys are the names of scores: see `scores_of`."""
+
+    by_seed: dict[str, list[float]]  # the score of each seed
+    differences: dict[str, Difference]  # the difference from the first loss that has scores
+
+
+class ComparedLoss(NamedTuple):
+    """A row of the result: a loss with its scores. It has no scores if the best model of any seed
+    is untrained.
+
+    loss (str): The name of the loss, and the values of settings: see `Variant`.
+    seconds (float): The mean training time.
+    scores (dict[str, float]): The scores, averaged over seeds: see `scores_of`.
+    by_seed (dict[str, list[float]]): The scores of each seed.
+    differences (dict[str, Difference]): How each score differs from that of the first loss. Empty
+        for the first loss, and if one of the two has no scores.
+    untrained (list[int]): The seeds whose best model was not trained past the first step.
+    notes (Sequence[str]): What may make the scores misleading: which texts of the test corpus
+        recur.
+    """
+
+    loss: str
+    seconds: float
+    scores: dict[str, float]
+    by_seed: dict[str, list[float]]
+    differences: dict[str, Difference]
+    untrained: list[int]
+    notes: Sequence[str] = ()
+
+
+def summarise(finished: Sequence[Finished], *, n_samples: int = 10_000) -> list[ComparedLoss]:
+    """Average the scores of each loss over its seeds, and compare each loss with the first one.
+
+    The bootstrap draws samples of docs, the same docs for all variants. Docs that are copies of
+    each other are drawn together. The score of a sample is the mean over seeds, to which the spread
+    over seeds is added: see `paired_differences`. A loss gets no scores if one of its models was
+    not trained past the first step. If that is the first loss, there are no differences.
+
+    finished (Sequence[Finished]): The results of all variants. All losses have the same seeds.
+    n_samples (int): Number of bootstrap samples.
+    RETURNS (list[ComparedLoss]): A row for each loss, in the order of its first variant.
+    RAISES (ValueError): If no test doc is annotated.
+    """
+    runs_of_loss: dict[str, list[Finished]] = {}
+    for run in finished:
+        runs_of_loss.setdefault(run.loss, []).append(run)
+    trained_runs: dict[str, list[Finished]] = {}
+    for loss, runs in runs_of_loss.items():
+        if all(run.is_trained for run in runs):
+            trained_runs[loss] = runs
+    scored_losses = score_losses(trained_runs, n_samples)
+    first_loss = finished[0].loss
+
+    rows: list[ComparedLoss] = []
+    for loss, runs in runs_of_loss.items():
+        scores_by_seed: dict[str, list[float]] = {}
+        differences: dict[str, Difference] = {}
+        if loss in scored_losses:
+            scores_by_seed = scored_losses[loss].by_seed
+            if loss != first_loss and first_loss in scored_losses:
+                differences = scored_losses[loss].differences
+        rows.append(
+            ComparedLoss(
+                loss,
+                seconds=mean(run.seconds for run in runs),
+                scores={name: float(numpy.mean(row)) for name, row in scores_by_seed.items()},
+                by_seed=scores_by_seed,
+                differences=differences,
+                untrained=[run.seed for run in runs if not run.is_trained],
+                notes=list(dict.fromkeys(note for run in runs for note in run.notes)),
+            )
+        )
+    return rows
+
+
+def score_losses(
+    runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
+) -> dict[str, ScoredLoss]:
+    """Score each loss with each seed, and compute the differences of each from the first of these
+    losses.
+
+    runs_of_loss (Mapping[str, Sequence[Finished]]): The trained variants of each loss, one for each
+        seed.
+    n_samples (int): Number of bootstrap samples.
+    RETURNS (dict[str, ScoredLoss]): The scores by loss.
+    RAISES (ValueError): If no test doc is annotated.
+    """
+    if not runs_of_loss:
+        return {}
+    # Shape of the counts of a loss: (S, D, C), for seeds, docs and what is counted
+    counts_of_losses: list[FloatsXd] = []
+    for runs in runs_of_loss.values():
+        counts_of_losses.append(numpy.stack([run.columns() for run in runs]))
+    counts = numpy.stack(counts_of_losses)  # shape: (L, S, D, C), for L losses
+    n_docs = counts.shape[2]
+    if n_docs == 0:
+        raise ValueError("compare: test: expected docs with annotated entities, got none")
+    scores = scores_of(counts.sum(axis=2))  # shape of each score: (L, S)
+
+    def stack_scores(sums: FloatsXd) -> FloatsXd:
+        """Stack all scores in one array. Shapes: (..., C) to (scores, ...)"""
+        return numpy.stack(list(scores_of(sums).values()))
+
+    # For each score a list of the differences of all losses from the first one
+    counts_of_units = counts
+    units = next(iter(runs_of_loss.values()))[0].units  # All variants have the same test docs.
+    if units:
+        # Sum the counts of the docs of each unit. Shapes for U units: (U, L, S, C), (L, S, U, C)
+        by_doc = numpy.moveaxis(counts, 2, 0)
+        by_unit = numpy.zeros((max(units) + 1, *by_doc.shape[1:]))
+        numpy.add.at(by_unit, numpy.asarray(units), by_doc)
+        counts_of_units = numpy.moveaxis(by_unit, 0, 2)
+    differences = paired_differences(
+        counts_of_units, stack_scores, n_samples=n_samples, with_seeds=True
+    )
+    scored_losses: dict[str, ScoredLoss] = {}
+    for i, loss in enumerate(runs_of_loss):
+        by_seed = {name: array[i].tolist() for name, array in scores.items()}
+        from_first = {name: losses[i] for name, losses in zip(scores, differences)}
+        scored_losses[loss] = ScoredLoss(by_seed, from_first)
+    return scored_losses
+
+
+def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
+    """Compute scores: F, precision and recall of entities, the mean cost of a token, and the share
+    of docs whose predicted entities are exactly the annotated ones. A score is 0 if its denominator
+    is 0.
+
+    sums (FloatsXd): The counts of `Finished.columns`, summed over docs. Shape: (..., C)
+    RETURNS (dict[str, FloatsXd]): The scores, by the names that spaCy and the cost scorer give
+        them. Shape: (...)
+    """
+    tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
+    return {
+        "ents_f": f_score(tp, fp, fn),
+        "ents_p": precision(tp, fp),
+        "ents_r": recall(tp, fn),
+        "ents_cost": ratio(total_cost, n_tokens),
+        "ents_sent_acc": ratio(n_exact, n_docs),
+    }
