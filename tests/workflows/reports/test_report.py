@@ -24,8 +24,13 @@ from spacy_costner.workflows.calibration.tuning import tune, use_decoding
 from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.reports.explanation import TransitionWeights
 from spacy_costner.workflows.reports.mistake_costs import Confusion
-from spacy_costner.workflows.reports.mistakes import MISTAKE_KINDS, Mistake, group_overlapping,
-kind_of_mistake from spacy_costner.workflows.reports.reporting import MAX_LABELS, Report, report
+from spacy_costner.workflows.reports.mistakes import (
+    MISTAKE_KINDS,
+    Mistake,
+    group_overlapping,
+    kind_of_mistake,
+)
+from spacy_costner.workflows.reports.reporting import MAX_LABELS, Report, report
 
 from ...support.browser import Browser, needs_chromium
 from ...support.commands import run
