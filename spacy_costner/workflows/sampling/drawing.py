@@ -451,5 +451,6 @@ def is_same_number(number: float, other: float) -> bool:
     """Whether two expected numbers of entities differ only by rounding.
 
     number (float), other (float): The numbers.
+    RETURNS (bool): Whether they do.
     """
     return abs(number - other) <= ROUNDING * max(number, other, 1.0)

@@ -367,10 +367,18 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
 
 def text_without_space(doc: Doc) -> str:
-    """The text of a doc without white space. Docs with the same words have the same one."""
+    """The text of a doc without white space. Docs with the same words have the same one.
+
+    doc (Doc): The doc.
+    RETURNS (str): The text.
+    """
     return without_space(doc.text)
 
 
 def without_space(text: str) -> str:
-    """A text without white space."""
+    """Remove the white space of a text.
+
+    text (str): The text.
+    RETURNS (str): The text without white space.
+    """
     return "".join(text.split())

@@ -265,7 +265,10 @@ def test_few_drawings_are_refused(nlp: Language) -> None:
     [
         ({"pipeline": "0" * 16}, "expected the pipeline that the docs were drawn for"),
         ({"texts": "0" * 16}, "expected the 200 texts that the docs were drawn from"),
-        ({"expected": "1.5"}, "which expects 1.5 entities in the texts, got a pipeline that expects"),
+        (
+            {"expected": "1.5"},
+            "which expects 1.5 entities in the texts, got a pipeline that expects",
+        ),
         ({"probability": "often"}, "probability: expected the value of `draw`"),
         ({"probability": True}, "probability: expected the value of `draw`, got True"),
         ({"probability": 2}, "probability: expected a number above 0 and at most 1, got 2"),
