@@ -66,8 +66,8 @@ def find_unknown_labels(
     inner_nodes: Iterable[str] = (),
     must_share: bool = True,
 ) -> list[str]:
-    """Find the labels in the annotation of docs that a component doesn't know. If several components
-    write to the same `spans_key`, each knows the labels of all.
+    """Find the labels in the annotation of docs that a component doesn't know. If several
+    components write to the same `spans_key`, each knows the labels of all.
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to be scored.
