@@ -112,7 +112,9 @@ class Drawing:
             # A boolean is an integer for Python, and `int` cuts off the fraction of a number.
             is_cut = isinstance(value, float) and converted != value and value_type is int
             if converted is None or isinstance(value, bool) or is_cut:
-                raise ValueError(f"{name}: expected the value of `draw`, got {shown(value)}")
+                raise ValueError(
+                    f"{name}: expected the value that `draw` wrote, got {shown(value)}"
+                )
             values[name] = converted
         if not 0 < values["probability"] <= 1:  # NaN is refused, too.
             raise ValueError(
@@ -172,7 +174,7 @@ class SessionDrawing:
         for name, least in (("addition", OF_LABEL_STUDIO), ("added", 0)):
             if type(saved.get(name)) is not int or saved[name] < least:
                 raise ValueError(
-                    f"{name}: expected the value of `serve`, got {shown(saved.get(name))}"
+                    f"{name}: expected the value that `serve` wrote, got {shown(saved.get(name))}"
                 )
         return cls(drawn_by=SERVE, addition=saved["addition"], added=saved["added"])
 

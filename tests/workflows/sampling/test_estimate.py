@@ -269,16 +269,16 @@ def test_few_drawings_are_refused(nlp: Language) -> None:
             {"expected": "1.5"},
             "which expects 1.5 entities in the texts, got a pipeline that expects",
         ),
-        ({"probability": "often"}, "probability: expected the value of `draw`"),
-        ({"probability": True}, "probability: expected the value of `draw`, got True"),
+        ({"probability": "often"}, "probability: expected the value that `draw` wrote"),
+        ({"probability": True}, "probability: expected the value that `draw` wrote, got True"),
         ({"probability": 2}, "probability: expected a number above 0 and at most 1, got 2"),
         ({"probability": "0.0"}, "probability: expected a number above 0 and at most 1, got '0.0'"),
         ({"probability": "nan"}, "probability: expected a number above 0 and at most 1, got 'nan'"),
         ({"times": 0}, "times: expected a number of at least 1, got 0"),
-        ({"times": 1.5}, "times: expected the value of `draw`, got 1.5"),
-        ({"times": True}, "times: expected the value of `draw`, got True"),
+        ({"times": 1.5}, "times: expected the value that `draw` wrote, got 1.5"),
+        ({"times": True}, "times: expected the value that `draw` wrote, got True"),
         ({"doc": -1}, "doc: expected a number of at least 0, got -1"),
-        ({"docs": float("inf")}, "docs: expected the value of `draw`, got inf"),
+        ({"docs": float("inf")}, "docs: expected the value that `draw` wrote, got inf"),
         ({"expected": "inf"}, "expected: expected a number of at least 0, got 'inf'"),
         ({"drawings": 61}, "expected all 61 drawings with the seed 1, got 60"),
         ({"chosen_by": "suggest"}, "got docs that `suggest` chose"),
@@ -478,8 +478,8 @@ def test_other_answers_of_a_session_are_refused(nlp: Language, store: Annotation
     negative.user_data |= {**measured[0].user_data, "added": -7}
     for answers, message in (
         ([*measured, *others], "expected only evaluation texts of a session of `serve`"),
-        ([changed, *measured[1:]], "added: expected the value of `serve`, got '7'"),
-        ([negative, *measured[1:]], "added: expected the value of `serve`, got -7"),
+        ([changed, *measured[1:]], "added: expected the value that `serve` wrote, got '7'"),
+        ([negative, *measured[1:]], "added: expected the value that `serve` wrote, got -7"),
         (measured[1:], "expected at least 30 drawn docs, got 29"),
     ):
         with pytest.raises(ValueError, match=message):
