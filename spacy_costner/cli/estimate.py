@@ -22,7 +22,7 @@ from ..readers.task_docs import NOT_ACCEPTED
 from ..serve.store import MEASURE_FILE, TEXTS_FILE
 from ..workflows.config.loading import load_pipeline
 from ..workflows.sampling.drawing import DrawnDoc, draw
-from ..workflows.sampling.estimation import Estimate, LabelEstimate, Measure, estimate
+from ..workflows.sampling.estimation import Estimate, LabelEstimate, MeasureEstimate, estimate
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result
@@ -232,7 +232,7 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
         return [[label, "entities", "0", docs_interval, model_alone, "-"]]
     rows: list[Sequence[Any]] = []
     for name in MEASURES:
-        measure: Measure = getattr(estimate_of_label, name)
+        measure: MeasureEstimate = getattr(estimate_of_label, name)
         if measure.estimate is None or measure.annotated_alone is None:
             continue
         write = as_count if name == "entities" else as_percent

@@ -22,7 +22,7 @@ from ..metrics import f_beta
 from ..metrics.calibration import wilson_interval
 from ..validation import require
 from ..workflows.reports.explanation import TransitionWeights
-from ..workflows.sampling.estimation import Estimate, Measure
+from ..workflows.sampling.estimation import Estimate, MeasureEstimate
 
 COLOURS = {
     "ink": "#1c2733",
@@ -617,8 +617,8 @@ def draw_estimates(result: Estimate) -> Any:
     result (Estimate): The estimates.
     """
     # The rows: a label, a measure of it, and the number that is 100 %
-    counts: list[tuple[str, Measure, float]] = []
-    scores: list[tuple[str, Measure, float]] = []
+    counts: list[tuple[str, MeasureEstimate, float]] = []
+    scores: list[tuple[str, MeasureEstimate, float]] = []
     for label in result.labels:
         if label.entities.estimate is not None:
             counts.append((label.label, label.entities, label.entities.estimate.value))
@@ -641,13 +641,13 @@ def draw_estimates(result: Estimate) -> Any:
         return figure
 
 
-def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
+def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) -> None:
     """Draw an estimate with its interval in a row, and a cross for what the model alone says. Below
     them is the interval of the annotated docs alone.
 
     axes (Any): The axes to draw on.
     y (int): The index of the row. The lines of row 0 make the legend.
-    measure (Measure): The estimate.
+    measure (MeasureEstimate): The estimate.
     factor (float): All numbers are multiplied by this.
     """
     estimated = measure.estimate

@@ -28,7 +28,7 @@ import numpy
 from ..files.saving import clear, save_text
 from ..readers import Task
 from ..readers.files import SURROGATE, FilePlace, Values, encodable, read_values, shown
-from ..workflows.sampling.drawing import OF_LABEL_STUDIO, SERVE, Measuring
+from ..workflows.sampling.drawing import OF_LABEL_STUDIO, SERVE, SessionDrawing
 from ..workflows.sampling.suggestions import without_space
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 
@@ -261,7 +261,7 @@ class AnnotationStore:
             if key in self.texts:
                 addition_number = self.texts[key].addition_number
             n_texts = self.n_texts_of_addition[addition_number]  # 0 for `OF_LABEL_STUDIO`
-            drawing = Measuring(drawn_by=SERVE, addition=addition_number, added=n_texts)
+            drawing = SessionDrawing(drawn_by=SERVE, addition=addition_number, added=n_texts)
             meta = {**meta, **drawing.to_dict()}
         extra = {"answer": LEFT_OUT if is_left_out else ACCEPTED, "meta": meta}
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)

@@ -155,6 +155,7 @@ def have_entities(used_examples: Sequence[Example], counts: Mapping[str, int]) -
 
     used_examples (Sequence[Example]): The docs that are kept: see `leave_out`.
     counts (Mapping[str, int]): The number of docs of each kind: see `leave_out`.
+    RETURNS (bool): Whether one has.
     """
     return len(used_examples) > counts["docs without entities"]
 

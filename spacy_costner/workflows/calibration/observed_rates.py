@@ -115,7 +115,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
         saved for all groups, ascending. Docs of other groups don't count. Empty if the component
         promises no miss rate, or one for each label, or if no docs with entities count: see
         `leave_out`.
-    RAISES (ValueError): If there is no such component.
+    RAISES (ValueError): If the component is missing.
     """
     ner = get_component(nlp, name)
     promise = ner.guarantee

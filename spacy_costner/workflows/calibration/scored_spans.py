@@ -123,8 +123,8 @@ def thresholds_to_find(
     dev: DevPredictions, wanted: Entities, spans: Entities, scores: Floats1d, terms: Terms
 ) -> Floats1d:
     """Find the highest threshold at which the set finds each of E wanted entities: 0 for an entity
-    that no set finds. The set has those of S spans whose score is at least the threshold. Scores
-    are above 0. Shapes: scores (S,), thresholds (E,)"""
+    that no set finds. Of S spans, the set has the spans whose score is at least the threshold.
+    Scores are above 0. Shapes: scores (S,), thresholds (E,)"""
     # The numbered units of entities and spans: see `find_units`. The units of the wanted entities
     # come first, then the units of the spans.
     owners, units = find_units(dev, concatenate_entities(wanted, spans), terms)
@@ -165,7 +165,7 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
         return owners, tokens
     # The number of a unit is the index of (label, token) in a flattened array of the shape (labels,
     # tokens). The label is -1 if the model doesn't have it, so 1 is added. The indices of inner
-    # nodes of the label tree follow those of the labels. All inner nodes count as one label.
+    # nodes of the label tree follow the indices of the labels. All inner nodes count as one label.
     n_tokens = len(dev.is_counted)  # shape: (N,)
     labels = numpy.minimum(entities.label, len(dev.posterior.tags.labels))
     units = (labels[owners] + 1) * n_tokens + tokens

@@ -225,7 +225,11 @@ def find_extremes(temperature: Temperature) -> list[str]:
 
 def predict_best(dev: DevPredictions) -> JudgedEntities:
     """Find the entities of the best path of each doc, and whether they are annotated. They are the
-    same at every temperature, as Viterbi decoding takes the undivided scores."""
+    same at every temperature, as Viterbi decoding takes the undivided scores.
+
+    dev (DevPredictions): The docs with their posterior.
+    RETURNS (JudgedEntities): The entities.
+    """
     entities = dev.decode(make_viterbi())
     return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
 

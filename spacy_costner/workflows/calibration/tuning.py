@@ -370,6 +370,7 @@ def find_point(
     value (float): The value.
     predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     decoded (Sequence[Entities]): The entities that were decoded for each model with this value.
+    RETURNS (OperatingPoint): The scores.
     """
     # The numbers of correct, predicted and annotated entities of all docs. Shape: (1, 3)
     counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)

@@ -155,6 +155,7 @@ def has_file_tokens(ner: CostSensitiveNER) -> bool:
     text.
 
     ner (CostSensitiveNER): The component with the calibration docs.
+    RETURNS (bool): Whether they were.
     """
     scores = ner.calibration_scores
     if scores is None or scores.reading is None:

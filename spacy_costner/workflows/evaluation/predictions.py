@@ -78,7 +78,7 @@ class DevPredictions(NamedTuple):
         return self.select_counted(decoded.entities)
 
     def select_counted(self, entities: Entities) -> Entities:
-        """Remove white space from the ends of entities, and leave out those that don't count."""
+        """Remove white space from the ends of entities, and leave out entities that don't count."""
         trimmed = entities.trim(self.posterior.is_space)
         return trimmed.select(self.are_counted(trimmed))
 
@@ -120,7 +120,12 @@ class DevPredictions(NamedTuple):
 
 
 def replace_predicted(examples: Iterable[Example], docs: Iterable[Doc]) -> list[Example]:
-    """Make examples with the annotation of other examples, and with these predicted docs."""
+    """Replace the predicted docs of examples.
+
+    examples (Iterable[Example]): The examples, whose annotated docs are kept.
+    docs (Iterable[Doc]): The new predicted docs, in the same order.
+    RETURNS (list[Example]): The new examples.
+    """
     return [Example(doc, eg.reference) for eg, doc in zip(examples, docs)]
 
 

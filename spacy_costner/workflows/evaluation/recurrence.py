@@ -167,9 +167,11 @@ def note_recurrence(known: KnownText, docs: Sequence[Doc], source: str) -> list[
 
 
 def note_known(known: KnownText, docs: Iterable[Doc], source: str) -> list[str]:
-    """Note that docs are the training corpus, or that too many of their texts are in it. See
-    `note_recurrence` for the arguments.
+    """Note that docs are the training corpus, or that too many of their texts are in it.
 
+    known (KnownText): The text that the component knows.
+    docs (Iterable[Doc]): The docs to evaluate on.
+    source (str): The path or the name of the docs.
     RETURNS (list[str]): One sentence, or none.
     """
     found = known.find_in(docs)
@@ -194,6 +196,7 @@ def is_same_path(path: str | Path, other: str | Path) -> bool:
     """Whether two paths lead to the same file or folder, also if one of them is relative or a link.
 
     path (str | Path), other (str | Path): The paths.
+    RETURNS (bool): Whether they do.
     """
     return Path(path).resolve() == Path(other).resolve()
 

@@ -52,6 +52,7 @@ def is_fully_annotated(doc: Doc) -> bool:
     """Whether all tokens of a doc are annotated. O is annotation, too.
 
     doc (Doc): The doc.
+    RETURNS (bool): Whether they are.
     """
     return bool((doc.to_array("ENT_IOB") != ent_iob.MISSING).all())
 
@@ -66,11 +67,18 @@ def find_unknown_labels(
     must_share: bool = True,
 ) -> list[str]:
     """Find the labels in the annotation of docs that a component doesn't know. If several
-    components write to the same `spans_key`, each knows the labels of all. See `find_faults` for
-    the arguments and the error.
+    components write to the same `spans_key`, each knows the labels of all.
 
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component of `nlp` to be scored.
+    examples (Iterable[Example]): The annotated docs.
+    source (str): The path or the name of the docs, for the sentence.
+    inner_nodes (Iterable[str]): Inner nodes of a label tree, which the component may predict.
+    must_share (bool): Raise an error if the component knows none of the labels.
     RETURNS (list[str]): One sentence with the most frequent of these labels. Empty if the component
         knows all labels.
+    RAISES (ValueError): If `must_share` is true, the docs have entities, and the component knows
+        none of their labels.
     """
     key = ner.annotation.spans_key
     known_labels = {*ner.labels, *inner_nodes}

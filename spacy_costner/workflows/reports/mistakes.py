@@ -266,6 +266,7 @@ def kind_of_mistake(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
 
     gold (Sequence[Entity]): Its annotated entities.
     predicted (Sequence[Entity]): Its predicted entities.
+    RETURNS (str): The kind.
     """
     if not predicted:
         return MISSING

@@ -105,9 +105,10 @@ def count_at_threshold(
 
 
 def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
-    """The labels of the annotated entities.
+    """Collect the labels of the annotated entities.
 
     pairs_of_docs (EntityPairs): The annotated and the predicted entities of each doc.
+    RETURNS (set[str]): The labels.
     """
     annotated_labels: set[str] = set()
     for gold, _ in pairs_of_docs:
@@ -124,7 +125,7 @@ def count_entities(
 
     pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
     labels (Iterable[str]): The labels of the component.
-    tree (Tree | None): The label tree, if there is one.
+    tree (Tree | None): The label tree of the config, if it has one.
     RETURNS (EntityCounts): The counts.
     RAISES (ValueError): If the tree lacks a label.
     """

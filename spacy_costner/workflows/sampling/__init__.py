@@ -1,1 +1,1 @@
-"""Choose docs to annotate, and estimate from a random sample."""
+"""Choose docs to annotate, and estimate counts and scores from a random sample."""

@@ -1,9 +1,8 @@
 """Choose items that have high values and differ from each other.
 
-The value of an item is divided among its features. The more of the chosen items have a feature, the
-less its share of the value counts in the next item. So an item that is like those chosen before
-counts less. `suggest` chooses docs in this way, so that people don't annotate the same thing again
-and again.
+The value of an item is divided among its features. The more chosen items have a feature, the less
+its share of the value counts in the next item. So an item similar to chosen items counts less.
+`suggest` chooses docs in this way, so that people don't annotate the same thing again and again.
 """
 
 import heapq
@@ -15,7 +14,7 @@ from thinc.types import Floats1d, Ints1d
 
 
 class Shares(NamedTuple):
-    """The features of an item, and the share of the value of the item that each feature has.
+    """The features of an item, and the share of each feature in the value of the item.
 
     features (Ints1d): The features, each once. Shape: (F,)
     shares (Floats1d): The shares of the features, whose sum is 1. Shape: (F,)
@@ -32,7 +31,7 @@ def make_shares(features: Ints1d, weights: Floats1d, least: float = 0.0) -> Shar
     features (Ints1d): The features of the item. A feature may occur several times. Shape: (N,)
     weights (Floats1d): The weight of each occurrence. Shape: (N,)
     least (float): Features are left out if their sum is at most this part of the largest sum.
-    RETURNS (Shares): The shares. There are none if no sum is above 0.
+    RETURNS (Shares): The shares. Empty if no sum is above 0.
     """
     distinct_features, index_in_distinct = numpy.unique(features, return_inverse=True)
     # The sum of the weights of each feature. Shape: (distinct features,)
@@ -50,11 +49,11 @@ def choose_diverse(
         gain_i = value_i sum_f share_if decay^(number of chosen items with the feature f)
 
     The gain of an item never rises as more items are chosen. So an old gain is an upper bound, and
-    only the item that is first by its old gain has to be computed again ("lazy greedy").
+    only the gain of the item with the highest bound is computed again ("lazy greedy").
 
     values (Floats1d): The value of each item, at least 0. Shape: (items,)
     shares (Sequence[Shares]): The features of each item.
-    n (int): How many items to choose. If there are fewer, all are chosen.
+    n (int): The number of items to choose. If there are fewer, all are chosen.
     decay (float): For each chosen item with a feature, the share of that feature is multiplied by
         this.
     RETURNS (list[int]): The indices of the chosen items, in the order in which they were chosen.

@@ -1,9 +1,9 @@
-"""Draw docs at random, to be annotated: `estimate` and `guarantee` measure with them.
+"""Draw docs at random to be annotated for `estimate` and `guarantee`.
 
 Each drawing takes one doc, with replacement, so the same doc may be drawn twice. People annotate
-the drawn docs as tasks. An estimate is only valid if docs were drawn at random, and if none is left
-out later. So the task of a doc says how the doc was drawn, for which pipeline and from which texts,
-and this is checked when the annotated docs are read.
+the drawn docs as tasks. An estimate is only valid if docs were drawn at random and none is left out
+later. So the task of a doc has a record of its drawing, of the pipeline and of the texts, which is
+checked when the annotated docs are read.
 """
 
 from collections import Counter
@@ -28,13 +28,14 @@ from .expected_counts import expect_counts
 from .suggestions import CHOSEN_BY, proposal
 
 DIGITS_OF_DIGEST = 16
-"""Digests are cut off after so many hexadecimal digits, as people see them in tasks and errors."""
+"""The number of hexadecimal digits of a digest. Digests are short, as tasks and errors show
+them."""
 
 SERVE = "costner serve"
-"""What says in the metadata of a doc that `serve` drew it, so that it measures."""
+"""The value of "drawn_by" in the metadata of evaluation docs, which a session of `serve` drew."""
 
 OF_LABEL_STUDIO = -1
-"""The addition of texts that `serve` didn't read, but Label Studio: see `Measuring`."""
+"""The addition of texts that Label Studio read instead of `serve`: see `SessionDrawing`."""
 
 ROUNDING = 1e-4
 """On another processor or in other batches, the number of entities that the same pipeline expects
@@ -46,11 +47,11 @@ LEAST_VALUES = {"doc": 0, "times": 1, "drawings": 1, "docs": 1, "expected": 0}
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How a doc was drawn. It is saved as the "meta" of the task of the doc.
+    """The record of how a doc was drawn. It is saved as the "meta" of the task of the doc.
 
     doc (int): The number of the doc among the texts, from 0.
     times (int): How often the doc was drawn.
-    probability (float): The probability with which each drawing takes the doc.
+    probability (float): The probability of the doc at each drawing.
     drawings (int): The number of drawings with the same seed.
     docs (int): The number of texts.
     seed (int): The random seed of the drawings.
@@ -78,7 +79,10 @@ class Drawing:
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc have a drawing: all of its fields."""
+        """Whether the metadata of a doc have all fields of a drawing.
+
+        saved (Mapping[str, Any]): The metadata.
+        """
         return all(name in saved for name in cls.__dataclass_fields__)
 
     @classmethod
@@ -87,8 +91,8 @@ class Drawing:
 
         saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
         RETURNS (Drawing): The drawing.
-        RAISES (ValueError): If a field is missing, can't be converted to its type, or has a value
-            that no drawing has.
+        RAISES (ValueError): If a field is missing, can't be converted to its type, or is out of its
+            range.
         """
         # The classes `int`, `float` and `str`, which convert the values below. They would be their
         # names if this file imported `annotations` from `__future__`.
@@ -96,8 +100,7 @@ class Drawing:
         missing = [name for name in types if name not in saved]
         if missing:
             raise ValueError(
-                f"expected docs that `estimate --draw` drew, got one without {missing[0]!r} in its "
-                "metadata"
+                f"expected docs that `draw` drew, got a doc without {missing[0]!r} in its metadata"
             )
         values: dict[str, Any] = {}
         for name, value_type in types.items():
@@ -110,7 +113,7 @@ class Drawing:
             is_cut = isinstance(value, float) and converted != value and value_type is int
             if converted is None or isinstance(value, bool) or is_cut:
                 raise ValueError(
-                    f"{name}: expected what `estimate --draw` wrote, got {shown(value)}"
+                    f"{name}: expected the value that `draw` wrote, got {shown(value)}"
                 )
             values[name] = converted
         if not 0 < values["probability"] <= 1:  # NaN is refused, too.
@@ -127,16 +130,16 @@ class Drawing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
-    """How `serve` drew a text that measures the model. It is saved as the "meta" of the task of the
-    text. Each time that texts are added to a session, a simple random sample of these texts is
-    drawn without replacement, to measure.
+class SessionDrawing:
+    """The record of how a session of `serve` drew an evaluation text. It is saved as the "meta" of
+    the task of the text. Each time texts are added to a session, a simple random sample of them is
+    drawn without replacement for evaluation.
 
     drawn_by (str): `SERVE`.
-    addition (int): The number of the addition that the text came with, from 0; for texts of Label
-        Studio `OF_LABEL_STUDIO`.
-    added (int): How many texts were added then; 0 for texts of Label Studio, as `serve` doesn't
-        know their number.
+    addition (int): The number of the addition with the text, from 0. `OF_LABEL_STUDIO` for texts of
+        Label Studio.
+    added (int): The number of texts in this addition. It is 0 for texts of Label Studio, as it is
+        unknown.
     """
 
     drawn_by: str
@@ -149,71 +152,79 @@ class Measuring:
 
     @classmethod
     def is_in(cls, saved: Mapping[str, Any]) -> bool:
-        """Whether the metadata of a doc say that `serve` drew it to measure."""
+        """Whether the metadata of a doc are a record of a session of `serve`.
+
+        saved (Mapping[str, Any]): The metadata.
+        """
         return saved.get("drawn_by") == SERVE
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "Measuring":
+    def from_dict(cls, saved: Mapping[str, Any]) -> "SessionDrawing":
         """Read a drawing that `to_dict` has made.
 
         saved (Mapping[str, Any]): The metadata of an annotated doc. They may have other keys, too.
-        RETURNS (Measuring): The drawing.
-        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field is no number that
-            `serve` writes.
+        RETURNS (SessionDrawing): The drawing.
+        RAISES (ValueError): If the doc wasn't drawn by `serve`, or a field isn't a number in its
+            range.
         """
         if not cls.is_in(saved):
             raise ValueError(
-                "expected only texts that measure in a session of `serve`, got others among them"
+                "expected only evaluation texts of a session of `serve`, got other texts, too"
             )
         for name, least in (("addition", OF_LABEL_STUDIO), ("added", 0)):
             if type(saved.get(name)) is not int or saved[name] < least:
                 raise ValueError(
-                    f"{name}: expected what `serve` wrote, got {shown(saved.get(name))}"
+                    f"{name}: expected the value that `serve` wrote, got {shown(saved.get(name))}"
                 )
         return cls(drawn_by=SERVE, addition=saved["addition"], added=saved["added"])
 
 
 class DrawnDoc(NamedTuple):
-    """A doc that was drawn to be annotated."""
+    """A doc that was drawn to be annotated.
 
-    doc: Doc  # with the entities that the model predicts
-    drawing: Drawing  # how it was drawn
+    doc (Doc): The doc, with the predicted entities.
+    drawing (Drawing): How it was drawn.
+    """
+
+    doc: Doc
+    drawing: Drawing
 
     def task(self, *, with_predictions: bool = False) -> Task:
         """Make the task of the doc for annotators.
 
-        with_predictions (bool): Whether annotators see the predicted entities, which may influence
-            them.
+        with_predictions (bool): Whether the task is pre-annotated with the predicted entities,
+            which may influence annotators.
+        RETURNS (Task): The task.
         """
         extra = {"meta": self.drawing.to_dict()}
         if with_predictions:
             return proposal(self.doc, extra)
-        # Without the predicted entities: a task with the spans None is one that nobody annotated,
-        # and only annotated texts have missing parts.
+        # Without the predicted entities: the spans of a task without annotation are None, and it
+        # has no missing parts.
         return doc_to_task(self.doc, extra)._replace(spans=None, missing=())
 
 
 def draw(
     nlp: Language, texts: Iterable[Doc], *, n: int = 50, seed: int = 0, name: str = "ner"
 ) -> list[DrawnDoc]:
-    """Draw docs at random, with replacement, to be annotated for `estimate`. Docs in which the
-    model expects more mistakes are drawn with a higher probability: see `drawing_probs`.
+    """Draw docs at random, with replacement, to be annotated for `estimate`. Docs with more
+    expected mistakes are drawn with a higher probability: see `drawing_probs`.
 
     nlp (Language): The trained pipeline.
-    texts (Iterable[Doc]): The docs, without annotation. Those without tokens are left out.
+    texts (Iterable[Doc]): The docs, without annotation. Docs without tokens are left out.
     n (int): The number of drawings, at least 1. A doc that is drawn twice is annotated once.
     seed (int): The random seed of the drawings.
     name (str): Name of the component.
     RETURNS (list[DrawnDoc]): The docs, in the order in which they were first drawn.
-    RAISES (ValueError): If there is no such component, it isn't trained, or its entities aren't in
-        `doc.ents`; if there is no doc, or n is out of its range.
+    RAISES (ValueError): If the component is missing, isn't trained, or has a `spans_key`; if no doc
+        has tokens, or `n` is out of its range.
     """
     ner = get_trained(nlp, name)
     if n < 1:
-        raise ValueError(f"draw: expected at least 1 doc, got {n}")
+        raise ValueError(f"n: expected at least 1, got {n}")
     docs: list[Doc] = []
-    mistakes: list[float] = []  # how many mistakes the model expects in each doc
-    n_expected_entities = 0.0  # how many gold entities the model expects in all docs
+    mistakes: list[float] = []  # the expected number of mistakes in each doc
+    n_expected_entities = 0.0  # the expected number of gold entities in all docs
     digest_of_texts = ""
     for batch, counts in expect_counts(nlp, name, texts):
         docs += batch
@@ -246,13 +257,13 @@ def draw(
 
 
 def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
-    """Read how annotated docs were drawn, and check that none of the drawn docs is left out.
+    """Read how annotated docs were drawn, and check that no drawn doc is missing.
 
-    docs (Sequence[Doc]): The annotated docs: all that `draw` returned for the same texts and the
-        same pipeline, for one or several seeds.
+    docs (Sequence[Doc]): The annotated docs: all docs that `draw` returned for the same texts and
+        the same pipeline, for one or several seeds.
     RETURNS (list[Drawing]): How each doc was drawn.
-    RAISES (ValueError): If a doc wasn't drawn, or is there twice; if docs were drawn from other
-        texts or for another pipeline than the first one, or if some are left out.
+    RAISES (ValueError): If a doc wasn't drawn or occurs twice, docs were drawn from different texts
+        or for different pipelines, or a drawn doc is missing.
     """
     drawings: list[Drawing] = []
     for doc in docs:
@@ -280,16 +291,17 @@ def read_drawings(docs: Sequence[Doc]) -> list[Drawing]:
         if n_drawings != drawing.drawings:
             raise ValueError(
                 f"expected all {drawing.drawings} drawings with the seed {drawing.seed}, got "
-                f"{n_drawings}: docs that are left out, because they are hard or not annotated "
-                "yet, would change the result"
+                f"{n_drawings}: without the missing docs, which may be hard or not annotated yet, "
+                "the result would be biased"
             )
     return drawings
 
 
 def sample_of(drawings: Sequence[Drawing]) -> Sample:
-    """Make the sample of drawn docs for `estimators`. A doc that was drawn twice is there twice.
+    """Make the sample of drawn docs for `estimators`. A doc that was drawn twice counts twice.
 
     drawings (Sequence[Drawing]): How each doc was drawn, at least one.
+    RETURNS (Sample): The sample.
     """
     probs = [drawing.probability for drawing in drawings]
     times = [drawing.times for drawing in drawings]
@@ -297,35 +309,33 @@ def sample_of(drawings: Sequence[Drawing]) -> Sample:
     return Sample(numpy.repeat(probs, times), n_docs=drawings[0].docs)
 
 
-def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
-    """Make the `Sample` that `estimators` needs, of those texts of a session that were drawn to
-    measure the model and have been annotated.
+def sample_of_session(drawings: Sequence[SessionDrawing], n_docs: int) -> Sample:
+    """Make the sample of the annotated evaluation texts of a session for `estimators`.
 
     If texts were added to the session several times, each addition b is a part of the sample. It
     has D_b texts, of which n_b are drawn and annotated; n is the sum of all n_b. Each annotated
-    text stands for D_b / n_b texts. That is its weight, which is 1 / (n q_i) in a `Sample`. So the
+    text stands for D_b / n_b texts. This is its weight, which is 1 / (n q_i) in a `Sample`. So the
     probabilities are
 
         q_i = n_b / (n D_b)
 
-    drawings (Sequence[Measuring]): How each of the n annotated texts was drawn.
+    drawings (Sequence[SessionDrawing]): How each of the n annotated texts was drawn.
     n_docs (int): The number of all texts of the session.
     RETURNS (Sample): The sample.
-    RAISES (ValueError): If these additions don't have `n_docs` texts together: of an addition no
-        text is annotated, or `n_docs` counts other texts. Also if some texts are Label Studio's and
-        some aren't.
+    RAISES (ValueError): If these additions don't have `n_docs` texts together: an addition has no
+        annotated text, or `n_docs` counts other texts. Also if only some texts are Label Studio's.
     """
-    # The number of texts of each addition. It is 0 for Label Studio's, which `serve` doesn't count.
+    # The number of texts of each addition. It is 0 for Label Studio, where `serve` doesn't count.
     sizes = {drawing.addition: drawing.added for drawing in drawings}
     if [*sizes] == [OF_LABEL_STUDIO]:
-        # All texts are Label Studio's, so their number is that of all texts.
+        # All texts are Label Studio's.
         sizes[OF_LABEL_STUDIO] = n_docs
-    # A size that is still 0 is that of Label Studio's texts beside others.
+    # If a size is still 0, only some texts are Label Studio's.
     if sum(sizes.values()) != n_docs or 0 in sizes.values():
         raise ValueError(
-            f"expected annotated texts that measure from all {n_docs:,} texts, got some from "
-            f"{sum(sizes.values()):,}: give texts.jsonl of the session, and annotate texts that "
-            "measure until there is one of each file that was added"
+            f"expected annotated evaluation texts from all {n_docs:,} texts, got some from "
+            f"{sum(sizes.values()):,}: use texts.jsonl of the session, and annotate at least one "
+            "evaluation text of each file that was added"
         )
     n_annotated = Counter(drawing.addition for drawing in drawings)
     probs: list[float] = []
@@ -336,13 +346,16 @@ def sample_of_session(drawings: Sequence[Measuring], n_docs: int) -> Sample:
 
 
 def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
-    """The weights of drawn docs for `conformal.threshold`. Shape: (docs,)
+    """The weights of drawn docs for `conformal.threshold`.
 
         weight_i = times_i (UNIFORM / D) / q_i
 
     The doc i of D texts was drawn `times_i` times, with the probability q_i at each drawing. The
     share UNIFORM of a probability is the same for all docs. So q_i is at least UNIFORM / D, and the
-    weight is at most 1 for each time.
+    weight is at most `times_i`.
+
+    drawings (Sequence[Drawing]): How each doc was drawn.
+    RETURNS (Floats1d): The weights. Shape: (docs,)
     """
     weights = [drawing.times * UNIFORM / drawing.docs / drawing.probability for drawing in drawings]
     return numpy.asarray(weights)
@@ -351,12 +364,13 @@ def conformal_weights(drawings: Sequence[Drawing]) -> Floats1d:
 def check_not_suggested(doc: Doc) -> None:
     """Check that a doc was not chosen by `suggest`, which doesn't choose at random.
 
-    RAISES (ValueError): If it was.
+    doc (Doc): The doc.
+    RAISES (ValueError): If `suggest` chose it.
     """
     if CHOSEN_BY in doc.user_data:
         raise ValueError(
-            "expected docs that were drawn at random, got docs that `suggest` chose: they are the "
-            "hardest ones, and say nothing of the others"
+            "expected docs that were drawn at random, got docs that `suggest` chose: they are "
+            "harder than others, so the result would be biased"
         )
 
 
@@ -367,10 +381,10 @@ def check_drawn_by(
 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of the pipeline.
-    annotated (Sequence[Doc]): The drawn docs, which are annotated now.
+    annotated (Sequence[Doc]): The drawn docs with their annotation.
     drawing (Drawing): How they were drawn. It has the digest of the component.
-    RAISES (ValueError): If they were drawn for another one, or it was trained on them after they
-        were drawn.
+    RAISES (ValueError): If they were drawn for another pipeline, or the component was trained on
+        them since.
     """
     if drawing.pipeline == digest_component(ner):
         return
@@ -378,19 +392,20 @@ def check_drawn_by(
     n_known = sum(known.knows(doc) for doc in annotated)
     if n_known > len(annotated) / 2:
         raise ValueError(
-            "expected a pipeline that wasn't trained on the drawn docs, got one that knows "
-            f"{n_known} of {len(annotated)}: estimate with the pipeline that they were drawn for"
+            "expected a pipeline that wasn't trained on the drawn docs, got a pipeline that knows "
+            f"{n_known} of {len(annotated)}: use the pipeline that they were drawn for"
         )
     raise ValueError(
         f"expected the pipeline that the docs were drawn for, with the digest {drawing.pipeline}, "
-        f"got one with {digest_component(ner)}: estimate with that one, or draw again"
+        f"got {digest_component(ner)}: use the pipeline that they were drawn for, or draw again"
     )
 
 
 def check_annotated(docs: Iterable[Doc]) -> None:
     """Check that all tokens of docs are annotated.
 
-    RAISES (ValueError): If the annotation of one is missing.
+    docs (Iterable[Doc]): The docs.
+    RAISES (ValueError): If a token has no annotation.
     """
     for doc in docs:
         if not is_fully_annotated(doc):
@@ -403,8 +418,10 @@ def check_annotated(docs: Iterable[Doc]) -> None:
 def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
     """Get a trained component whose entities are in `doc.ents`.
 
-    RAISES (ValueError): If there is no component of that name, its entities are elsewhere, or it
-        isn't trained.
+    nlp (Language): The pipeline.
+    name (str): The name of the component.
+    RETURNS (CostSensitiveNER): The component.
+    RAISES (ValueError): If the component is missing, has a `spans_key`, or isn't trained.
     """
     ner = get_component(nlp, name)
     check_ents("estimate", ner)
@@ -415,21 +432,27 @@ def get_trained(nlp: Language, name: str) -> CostSensitiveNER:
 
 def digest_component(ner: CostSensitiveNER) -> str:
     """The digest of a component: of its labels, its training sentences, its decoding and its
-    temperature. The weights aren't part of it. A model with other weights is noticed because it
-    expects another number of entities: see `is_same_number`."""
+    temperature, but not of its weights. Other weights are detected by another expected number of
+    entities: see `is_same_number`."""
     settings = {name: ner.cfg[name] for name in ("decoding", "temperature")}
     parts = (list(ner.labels), ner.trained_on.tolist(), settings)
     return digest(*parts)[:DIGITS_OF_DIGEST]
 
 
 def add_text(digest_of_texts: str, doc: Doc) -> str:
-    """The digest of a list of texts, after the text of a doc was added to it.
+    """Add the text of a doc to the digest of a list of texts.
 
-    digest_of_texts (str): The digest of the list before; empty for an empty list.
+    digest_of_texts (str): The digest of the list so far. Empty for an empty list.
+    doc (Doc): The doc.
+    RETURNS (str): The new digest.
     """
     return digest(digest_of_texts, doc.text)[:DIGITS_OF_DIGEST]
 
 
 def is_same_number(number: float, other: float) -> bool:
-    """Whether two expected numbers of entities differ no more than by rounding."""
+    """Whether two expected numbers of entities differ only by rounding.
+
+    number (float), other (float): The numbers.
+    RETURNS (bool): Whether they do.
+    """
     return abs(number - other) <= ROUNDING * max(number, other, 1.0)

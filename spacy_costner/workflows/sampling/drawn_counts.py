@@ -1,4 +1,4 @@
-"""Count the entities of drawn docs, and what the model expects of all texts."""
+"""Count the entities of drawn docs, and compute the expected counts of all texts."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -23,21 +23,26 @@ EntityKey = tuple[int, int, str]
 
 
 class DrawnCounts(NamedTuple):
-    """How many entities of a label, or of all labels, the drawn docs have: see `Count`."""
+    """The numbers of entities of a label, or of all labels, in the drawn docs: see `Count`.
 
-    annotated: Count  # annotated entities
-    correct: Count  # predicted entities that are annotated
-    predicted: Count  # predicted entities
+    annotated (Count): Annotated entities.
+    correct (Count): Predicted entities that are annotated.
+    predicted (Count): Predicted entities.
+    """
+
+    annotated: Count
+    correct: Count
+    predicted: Count
 
 
-class Expected(NamedTuple):
-    """What the model expects of all texts, and of the annotated docs among them.
+class Expectations(NamedTuple):
+    """The expected counts of all texts, and of the annotated docs among them.
 
     docs (int): The number of texts.
     digest (str): The digest of the texts: see `add_text`.
     totals (ExpectedCounts): The sums over all texts. Shapes: (1, labels), (1,)
-    annotated_counts (ExpectedCounts): The numbers of each annotated doc, in the order of these
-        docs. Shapes: (docs, labels), (docs,)
+    annotated_counts (ExpectedCounts): The expected counts of each annotated doc. Shapes: (docs,
+        labels), (docs,)
     predicted (list[set[EntityKey]]): The predicted entities of each annotated doc.
     occurrences (list[int]): How often the text of each annotated doc is among the texts.
     """
@@ -52,22 +57,23 @@ class Expected(NamedTuple):
 
 def expect_texts(
     nlp: Language, name: str, texts: Iterable[Doc], annotated: Sequence[Doc]
-) -> Expected:
-    """Predict all texts, sum what the model expects of them, and note what it expects of the
-    annotated docs. These are found among the texts by their text: the model expects the same of
-    docs with the same text.
+) -> Expectations:
+    """Predict all texts, sum their expected counts, and collect the expected counts of the
+    annotated docs. These are found among the texts by their text: docs with equal texts have equal
+    expected counts.
 
     nlp (Language): The pipeline.
     name (str): The name of the component.
-    texts (Iterable[Doc]): All texts.
+    texts (Iterable[Doc]): All texts, without annotation.
     annotated (Sequence[Doc]): The annotated docs.
+    RETURNS (Expectations): The expected counts.
     RAISES (ValueError): If no text has words.
     """
     # The indices of the annotated docs by their text
     annotated_by_text: dict[str, list[int]] = {}
     for i, doc in enumerate(annotated):
         annotated_by_text.setdefault(text_without_space(doc), []).append(i)
-    # What is expected of each annotated doc, by its index
+    # The expected counts of each annotated doc, by its index
     counts_of_annotated: dict[int, ExpectedCounts] = {}
     predicted: list[set[EntityKey]] = [set() for _ in annotated]
     occurrences = [0] * len(annotated)
@@ -92,10 +98,10 @@ def expect_texts(
     if totals is None:
         raise ValueError("expected texts with words, got none")
 
-    # An annotated doc that isn't among the texts has zeros here: `check_are_texts` refuses it.
+    # An annotated doc that isn't among the texts gets zeros: `check_are_texts` refuses it.
     zeros = ExpectedCounts(*(numpy.zeros_like(column) for column in totals))
     annotated_counts = [counts_of_annotated.get(i, zeros) for i in range(len(annotated))]
-    return Expected(
+    return Expectations(
         docs=n_docs,
         digest=digest_of_texts,
         totals=totals,
@@ -106,7 +112,7 @@ def expect_texts(
 
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
-    """Make a key of each entity of a doc: where it begins and ends, and its label. Places are
+    """Make a key of each entity of a doc: its begin, its end, and its label. Begin and end are
     counted in characters that are not white space, so the keys of two docs with the same words can
     be compared even if their tokens or white space differ.
 
@@ -138,14 +144,14 @@ def count_table(keys_of_docs: Iterable[set[EntityKey]], labels: Sequence[str]) -
 
 
 def count_drawn(
-    labels: Sequence[str], annotated: Sequence[Doc], expected: Expected, times: Ints1d
+    labels: Sequence[str], annotated: Sequence[Doc], expected: Expectations, times: Ints1d
 ) -> dict[str, DrawnCounts]:
     """Count the entities of drawn docs that have each label.
 
-    labels (Sequence[str]): The labels of the model. Docs may also have entities with other labels:
-        the model expects none of these.
-    annotated (Sequence[Doc]): The drawn docs, each once.
-    expected (Expected): What the model expects.
+    labels (Sequence[str]): The labels of the model. Docs may have entities with other labels: their
+        expected counts are 0.
+    annotated (Sequence[Doc]): The drawn docs with their annotation, each once.
+    expected (Expectations): The expected counts.
     times (Ints1d): How often each doc was drawn. Shape: (docs,)
     RETURNS (dict[str, DrawnCounts]): The counts by label, with a number for each drawing.
     """
@@ -164,12 +170,9 @@ def count_drawn(
     def make_counts(
         true_numbers: Floats2d, expected_numbers: Floats2d, totals: Floats2d
     ) -> list[Count]:
-        """Make the count of each label.
-
-        true_numbers (Floats2d): The number in each annotated doc. Shape: (docs, all labels)
-        expected_numbers (Floats2d): The number that is expected there. Shape: (docs, labels)
-        totals (Floats2d): The number that is expected in all texts. Shape: (1, labels)
-        """
+        """Make the count of each label from the true numbers in the annotated docs, the expected
+        numbers there, and the expected totals of all texts. Shapes: (docs, all labels), (docs,
+        labels), (1, labels)"""
         # A row for each drawing. Shapes: (drawings, all labels)
         true_rows = numpy.repeat(true_numbers, times, axis=0)
         expected_rows = numpy.repeat(numpy.pad(expected_numbers, padding), times, axis=0)
@@ -181,14 +184,12 @@ def count_drawn(
             counts.append(Count(annotated_of_label, expected_of_label, total))
         return counts
 
-    # The model expects a number for each of three counts: of annotated entities, of correct
-    # predictions, and of all predictions. `annotated_counts` has them for the annotated docs.
+    # Three counts: annotated entities, correct predictions, and all predictions
     annotated_counts = expected.annotated_counts
     totals = expected.totals
     gold_numbers = count_table(annotated_keys, all_labels)
     correct_numbers = count_table(correct_keys, all_labels)
-    # How many entities are predicted is known of all texts: the number that is expected of a doc is
-    # the true one.
+    # The number of predictions is known for all texts: the expected number is the true number.
     predicted_numbers = numpy.pad(annotated_counts.predicted, padding)
     counts_of_labels = zip(
         make_counts(gold_numbers, annotated_counts.annotated, totals.annotated),
@@ -199,11 +200,12 @@ def count_drawn(
 
 
 def sum_labels(counts: Iterable[DrawnCounts]) -> DrawnCounts:
-    """Add up the counts of all labels.
+    """Sum the counts of all labels.
 
     counts (Iterable[DrawnCounts]): The counts of each label.
+    RETURNS (DrawnCounts): The sums.
     """
-    # Each of the three is a tuple with the `Count` of each label.
+    # Three tuples, each with the `Count` of each label
     annotated, correct, predicted = zip(*counts)
     return DrawnCounts(
         annotated=reduce(add, annotated),

@@ -1,16 +1,16 @@
 """Estimate a total over many docs, such as the number of their entities, or the ratio of two such
 totals, from a few docs that were drawn at random and annotated.
 
-The true count of doc i is y_i. It is only known of the docs that were drawn. A model expects the
-count e_i, which may be wrong, of each of all D docs. There are n drawings, and each takes doc i
-with the probability q_i. The estimate is what the model expects, corrected by its mean error on the
-drawn docs:
+The true count of doc i is y_i. It is known only for the docs that were drawn. The count that a
+model expects, e_i, may be wrong, but is known for all D docs. There are n drawings, and each takes
+doc i with the probability q_i. The estimate is the expected total, corrected by the mean error of
+the model on the drawn docs:
 
     total = sum_i e_i + (1/n) sum_{drawn i} (y_i - e_i) / q_i
 
 Its mean over all possible drawings is the true total, sum_i y_i, even if the model is bad: only the
 drawing is random. The better the model, the narrower the interval. With e_i = 0 for all docs, the
-model has no part in the estimate.
+estimate doesn't depend on the model.
 
 Hansen & Hurwitz, 1943, "On the Theory of Sampling from Finite Populations"; Särndal, Swensson &
 Wretman, 1992, "Model Assisted Survey Sampling", section 6.3 (the difference estimator);
@@ -28,13 +28,12 @@ from numpy.random import Generator
 from thinc.types import Floats1d, FloatsXd, Ints1d
 
 UNIFORM = 0.5
-"""The part of the probability of a doc that is the same for all docs. So docs of which a model is
-wrongly sure may be drawn, too, and no doc counts more than 1 / UNIFORM times as much as in a simple
-random sample."""
+"""The part of the probability of a doc that is the same for all docs. So docs about which a model
+is overconfident may be drawn, too, and no doc counts more than 1 / UNIFORM times as much as in a
+simple random sample."""
 
 STEPS_OF_DEGREES = 10
-"""Degrees of freedom are rounded down to a tenth, so that the quantiles of few numbers of degrees
-have to be computed."""
+"""Degrees of freedom are rounded down to a tenth, so that fewer quantiles have to be computed."""
 
 MAX_LOG_MARGIN = 100.0
 """Larger margins of a logarithm are cut off, as their exponential could overflow."""
@@ -45,23 +44,28 @@ odd number."""
 
 
 class Interval(NamedTuple):
-    """An estimate and its confidence interval: numbers, or arrays of the same shape."""
+    """An estimate and its confidence interval: numbers, or arrays of the same shape.
 
-    value: Any  # the estimate
+    value (Any): The estimate.
+    low (Any): The lower end of the interval.
+    high (Any): The upper end of the interval.
+    """
+
+    value: Any
     low: Any
     high: Any
 
 
 class Sample(NamedTuple):
-    """Docs that were drawn at random from D docs, by n drawings. If there are leading dimensions,
-    these are several samples, as in a simulation.
+    """Docs that were drawn at random from D docs, by n drawings. Leading dimensions are for several
+    samples, as in a simulation.
 
-    probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Without replacement, n
-        times it is the share of docs of its part that are drawn. Shape: (..., n)
+    probs (FloatsXd): The probability of each drawn doc at each drawing, q_i. Without replacement,
+        n q_i is the sampling fraction of its part. Shape: (..., n)
     n_docs (int): The number of docs that were drawn from, D.
     with_replacement (bool): Whether a doc may be drawn twice, and then counts twice. False: the
-        docs are a simple random sample, in which no doc is twice, or several such samples.
-    n_parts (int): The number of these samples: each is from another part of the D docs (strata).
+        docs are a simple random sample without replacement, or one such sample of each part.
+    n_parts (int): The number of parts (strata) of the D docs.
     """
 
     probs: FloatsXd
@@ -76,10 +80,10 @@ class Sample(NamedTuple):
 
     @property
     def correction(self) -> float:
-        """The factor of a variance that corrects for a finite population. Without replacement it
-        falls to 0 as more docs are drawn: if all of them are, nothing is left to chance. With
-        replacement it is 1. For several parts, each would need a factor of its own. The factor is 1
-        then, which makes the variance too large rather than too small."""
+        """The finite population correction: a factor of the variance. Without replacement it falls
+        to 0 as more docs are drawn, as the drawing of all docs isn't random. With replacement it is
+        1. Several parts would need different factors: it is 1 then, which makes the variance too
+        large rather than too small."""
         if self.with_replacement or self.n_parts > 1:
             return 1.0
         return 1 - self.n_drawn / self.n_docs
@@ -87,8 +91,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """Something that is counted in docs, such as entities of a label. The sum of two counts is a
-    count.
+    """The number of items in docs, such as entities of a label. The sum of two counts is a count.
 
     annotated (FloatsXd): The true number in each drawn doc, y_i. Shape: (..., n)
     expected (FloatsXd): The number that the model expects in each drawn doc, e_i. Shape: (..., n)
@@ -107,15 +110,15 @@ class Count:
         )
 
     def without_model(self) -> "Count":
-        """The same count as if the model expected nothing in any doc, so that it has no part in
-        the estimate."""
+        """The same count with expected numbers of 0, so that the estimate doesn't depend on the
+        model."""
         nothing = numpy.zeros_like(self.expected)
         return Count(self.annotated, expected=nothing, expected_total=0.0)
 
 
 def drawing_probs(mistakes: Floats1d) -> Floats1d:
-    """Choose the probability with which each drawing takes each doc. A part of it is proportional
-    to the number of mistakes that the model expects in the doc, the rest is uniform.
+    """Choose the probability of each doc at a drawing. A part of it is proportional to the expected
+    number of mistakes in the doc, the rest is uniform.
 
         q_i = (1 - u) mistakes_i / sum_j mistakes_j + u / D,   u = UNIFORM
 
@@ -124,13 +127,13 @@ def drawing_probs(mistakes: Floats1d) -> Floats1d:
     RETURNS (Floats1d): The probabilities, which sum to 1. Shape: (D,)
 
     Zrnic & Candès, 2024, section 3: intervals are narrowest if the probability of a doc is
-    proportional to the error that is expected of its count. The uniform part limits the harm if
-    that expectation is wrong.
+    proportional to the expected error of its count. The uniform part limits the harm if the
+    expected error is wrong.
     """
     n_docs = len(mistakes)
     uniform = numpy.full(n_docs, 1 / n_docs)
     total = mistakes.sum()
-    if total == 0:  # The model is sure of all docs.
+    if total == 0:  # the model expects no mistakes
         return uniform
     return (1 - UNIFORM) * (mistakes / total) + UNIFORM * uniform
 
@@ -152,12 +155,12 @@ def estimate_total(count: Count, sample: Sample, *, confidence: float = 0.95) ->
 
         total = mean_k z_k,   z_k = sum_j e_j + (y_i - e_i) / q_i
 
-    If the total is above 0, the interval is that of its logarithm, so that its ends are above 0.
+    If the total is above 0, the interval of its logarithm is used, so that its ends are above 0.
 
-    count (Count): The count in the drawn docs, and what the model expects.
+    count (Count): The true count in the drawn docs, and the expected counts.
     sample (Sample): The drawn docs, at least 2.
-    confidence (float): The probability that the interval contains the true count. It is exact for
-        many drawings only.
+    confidence (float): The probability that the interval contains the true count. It is exact only
+        for many drawings.
     RETURNS (Interval): The estimate and its interval. Shape: (...)
     """
     estimates = _estimate_by_drawing(count, sample)
@@ -182,9 +185,8 @@ def estimate_ratio(
         ratio = A / B,   A = mean_k a_k,   B = mean_k b_k
         variance of the ratio = variance of mean_k (a_k - ratio b_k) / B
 
-    a_k and b_k are what the drawing k says of the two counts: z_k in `estimate_total`. The variance
-    is that of the linear part of the ratio (its Taylor series), and its bias is of the order of
-    1 / n.
+    a_k and b_k are the estimates of the two counts from the drawing k: z_k in `estimate_total`. The
+    ratio is linearized (Taylor series); the bias of its variance is of the order of 1 / n.
 
     numerator, denominator (Count): The counts. If the estimate B is 0, the ratio is 0.
     sample (Sample): The drawn docs, at least 2.
@@ -206,10 +208,10 @@ def estimate_share(
         log odds = log(share / (1 - share))
         margin of the log odds = margin / (share (1 - share))
 
-    The share is the ratio of `estimate_ratio`, with its margin. The interval is that of the log
-    odds: so its ends are between 0 and 1, and if few docs are drawn it contains the true share
-    more often. Both counts are estimates, so the ratio may be 0 or less, or 1 or more. Then it has
-    no log odds, and its interval is that of `estimate_ratio`.
+    The share is the ratio of `estimate_ratio`, with its margin. The interval of the log odds is
+    used: its ends are between 0 and 1, and if few docs are drawn it contains the true share more
+    often. Both counts are estimates, so the ratio may be 0 or less, or 1 or more. Then it has no
+    log odds, and gets the interval of `estimate_ratio`.
 
     part, whole (Count): The counts. If the estimate of the whole is 0, the share is 0.
     sample (Sample): The drawn docs, at least 2.
@@ -229,7 +231,7 @@ def estimate_share(
 
 
 def _logistic(log_odds: FloatsXd) -> FloatsXd:
-    """The logistic function: the probability for each of these log odds."""
+    """The logistic function: log odds to probabilities."""
     return 1 / (1 + numpy.exp(-log_odds))
 
 
@@ -251,12 +253,14 @@ def _ratio_and_margin(
 
 
 def drawings_for_half(sample: Sample) -> int:
-    """Compute how many drawings an interval of half the width takes. The n drawings of the sample
-    are counted, too. For half the width, the variance has to fall to a quarter. So the number m of
-    drawings from D docs is
+    """Compute the number of drawings that halve the width of an interval, including the n drawings
+    of the sample. The variance has to fall to a quarter. So the number m of drawings from D docs is
 
         m = 4 n                              with replacement
         1/m - 1/D = (1/n - 1/D) / 4          without: the variance of m drawings on the left
+
+    sample (Sample): The drawn docs.
+    RETURNS (int): The number of drawings, m.
     """
     n = sample.n_drawn
     if sample.with_replacement:
@@ -268,17 +272,22 @@ def drawings_for_half(sample: Sample) -> int:
 
 def most_docs_with_any(sample: Sample, *, confidence: float = 0.95) -> int:
     """An upper bound of the number of docs with some property, such as an entity of a rare label,
-    if none of the drawn docs has it.
+    if no drawn doc has it.
 
-    Q is the probability that a drawing takes any of these docs: the sum of their q_i. Then the
-    probability that none of n drawings does is (1 - Q)^n. It should not be below 1 - confidence:
+    Q is the probability that a drawing takes any of these docs: the sum of their q_i. The
+    probability that n drawings take none of them is (1 - Q)^n. It should not be below
+    1 - confidence:
 
         Q <= 1 - (1 - confidence)^(1/n)
 
     With replacement, each q_i is at least UNIFORM / D. Without, all docs of a part have the same
-    q_i, and some of each part are drawn. So q_i is at least the lowest of the drawn docs: 1 / D in
-    a simple random sample. The number of docs with the property is at most Q divided by the lowest
-    q_i. Without replacement the probability is below (1 - Q)^n, so the bound holds, too.
+    q_i, and some docs of each part are drawn. So q_i is at least the lowest q_i of the drawn docs:
+    1 / D in a simple random sample. The number of docs with the property is at most Q divided by
+    the lowest q_i. Without replacement the probability is below (1 - Q)^n, so the bound holds, too.
+
+    sample (Sample): The drawn docs.
+    confidence (float): The probability that the bound holds.
+    RETURNS (int): The bound.
     """
     lowest_prob = float(sample.probs.min())
     if sample.with_replacement:
@@ -305,13 +314,8 @@ def variance_of_mean(values: FloatsXd, sample: Sample) -> FloatsXd:
 
         correction s^2 / n,   correction = 1, or 1 - n / D without replacement
 
-    If it has several, the differences between the parts are in s^2, too. Then the variance is too
-    large rather than too small.
-
-    values (FloatsXd): The value of each drawing, with the variance s^2. Shape: (..., n)
-    sample (Sample): The drawn docs, at least 2.
-    RETURNS (FloatsXd): The variance of the mean of the values. Shape: (...)
-    """
+    If it has several, s^2 contains the differences between the parts, too. Then the variance is too
+    large rather than too small. Shapes: (..., n) to (...)"""
     return sample.correction * values.var(axis=-1, ddof=1) / sample.n_drawn
 
 
@@ -321,10 +325,8 @@ def degrees_of_freedom(values: FloatsXd) -> FloatsXd:
         2 n / (kurtosis - (n - 3) / (n - 1)),   at most n - 1
 
     Normal values, with a kurtosis of 3, have n - 1. If a few docs have most of the error, the
-    kurtosis is higher and the variance is less certain, as if there were fewer values.
-
-    values (FloatsXd): The values whose variance is estimated. Shape: (..., n)
-    RETURNS (FloatsXd): The degrees of freedom, at least 1. Shape: (...)
+    kurtosis is higher and the variance is less certain, as if there were fewer values. The degrees
+    are at least 1. Shapes: (..., n) to (...)
 
     Satterthwaite, 1946, "An Approximate Distribution of Estimates of Variance Components".
     """
@@ -334,20 +336,15 @@ def degrees_of_freedom(values: FloatsXd) -> FloatsXd:
     mean_fourth_power = (deviations**4).mean(axis=-1)
     is_constant = mean_square == 0
     kurtosis = mean_fourth_power / numpy.where(is_constant, 1.0, mean_square) ** 2
-    # The kurtosis is at least 1, so the divisor is positive. If all values are the same, there is
-    # no kurtosis, and the variance is 0 whatever the divisor.
+    # The kurtosis is at least 1, so the divisor is positive. If all values are equal, the kurtosis
+    # is undefined, and the variance is 0 with any divisor.
     divisor = numpy.where(is_constant, 1.0, kurtosis - (n - 3) / (n - 1))
     return numpy.clip(2 * n / divisor, 1, n - 1)
 
 
 def student_quantile(prob: float, degrees: FloatsXd) -> FloatsXd:
-    """The quantile of Student's t distribution: the t that a random number with this distribution
-    is below with a probability of `prob`.
-
-    prob (float): The probability, at least one half.
-    degrees (FloatsXd): Degrees of freedom, at least 1. They are rounded down to a tenth.
-    RETURNS (FloatsXd): The quantile for each number of degrees. The shape is that of `degrees`.
-    """
+    """The quantile of Student's t distribution at a probability of at least one half. The degrees
+    of freedom, at least 1, are rounded down to a tenth. The shape is the shape of `degrees`."""
     tenths = numpy.floor(numpy.asarray(degrees) * STEPS_OF_DEGREES).astype("int64")
     # Each distinct number of degrees is computed once.
     distinct_tenths, index_in_distinct = numpy.unique(tenths, return_inverse=True)

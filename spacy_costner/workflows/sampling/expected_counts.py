@@ -1,7 +1,7 @@
-"""Compute what a model expects of each doc: how many entities it has, and how many of the predicted
-ones are right.
+"""Compute the expected counts of each doc under the posterior of a model: the number of entities,
+and the number of correct predictions.
 
-All numbers are exact: they are sums of probabilities of the posterior, and nothing is sampled.
+All numbers are exact: they are sums of probabilities, and nothing is sampled.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +20,13 @@ from ..evaluation.predictions import predict
 
 
 class ExpectedCounts(NamedTuple):
-    """What a model expects of each of D docs.
+    """The expected counts of each of D docs.
 
     n_tokens (Ints1d): The number of tokens. Shape: (D,)
     predicted (Floats2d): The number of predicted entities by label. Shape: (D, labels)
-    correct (Floats2d): How many of the predicted entities are expected to be right: the sum of
-        their probabilities. Shape: (D, labels)
-    annotated (Floats2d): The expected number of entities by label, if the doc were annotated.
+    correct (Floats2d): The expected number of correct predictions by label: the sum of their
+        probabilities. Shape: (D, labels)
+    annotated (Floats2d): The expected number of entities by label if the doc were annotated.
         Shape: (D, labels)
     """
 
@@ -36,15 +36,15 @@ class ExpectedCounts(NamedTuple):
     annotated: Floats2d
 
     def mistakes(self) -> Floats1d:
-        """The expected number of mistakes in each doc: of false alarms, which are predicted but
-        not annotated, and of misses, which are annotated but not predicted. Shape: (D,)"""
+        """The expected number of mistakes in each doc: false alarms, which are predicted but not
+        annotated, and misses, which are annotated but not predicted. Shape: (D,)"""
         false_alarms = self.predicted - self.correct
         misses = self.annotated - self.correct
         # Where the model is certain, rounding may give a number slightly below 0.
         return numpy.maximum(false_alarms + misses, 0.0).sum(axis=1)
 
     def of_doc(self, i: int) -> "ExpectedCounts":
-        """What is expected of the doc with the index `i`. Shapes: (1,), (1, labels)"""
+        """The counts of the doc with the index `i`. Shapes: (1,), (1, labels)"""
         return ExpectedCounts(*(column[i : i + 1] for column in self))
 
     def total(self) -> "ExpectedCounts":
@@ -55,25 +55,26 @@ class ExpectedCounts(NamedTuple):
 def expect_counts(
     nlp: Language, name: str, docs: Iterable[Doc]
 ) -> Iterator[tuple[Sequence[Doc], ExpectedCounts]]:
-    """Predict copies of docs in batches, and compute what the component expects of them. An entity
-    that an earlier component has set has the probability 1.
+    """Predict copies of docs in batches, and compute their expected counts. A preset entity, which
+    an earlier component has set, has the probability 1.
 
-    nlp (Language): The pipeline. The components before this one annotate the docs first.
+    nlp (Language): The pipeline. Earlier components annotate the docs first.
     name (str): The name of the component.
-    docs (Iterable[Doc]): The docs, whose annotation is ignored. Those without tokens are left out.
+    docs (Iterable[Doc]): The docs. Their annotation is ignored, and docs without tokens are left
+        out.
     YIELDS (tuple[Sequence[Doc], ExpectedCounts]): For each batch the copies with their predicted
-        entities, and what is expected of them.
-    RAISES (ValueError): If there is no such component.
+        entities, and their expected counts.
+    RAISES (ValueError): If the component is missing.
     """
     ner = get_component(nlp, name)
     label_numbers = {label: i for i, label in enumerate(ner.labels)}
-    # Copies have no annotation: neither are the given docs changed, nor do their entities count as
-    # preset.
+    # The copies have no annotation, so that entities of the given docs don't count as preset.
     copies = (as_spacy_applies(doc) for doc in docs if len(doc))
     for batch in minibatch(copies, nlp.batch_size):
         docs_of_batch = run_before(nlp, name, batch)
         posterior = ner.posterior(docs_of_batch, preset=True)
-        # `Confidence` has the probabilities of predicted entities written, which `prob_of` reads.
+        # With `Confidence`, the probabilities of predicted entities are written; `prob_of` reads
+        # them.
         predict(ner, docs_of_batch, posterior, Confidence())
         shape = (len(docs_of_batch), len(ner.labels))
         predicted = numpy.zeros(shape)
@@ -103,5 +104,9 @@ def expect_counts(
 
 
 def concatenate_counts(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:
-    """Join what is expected of the docs of several parts, of which there is at least one."""
+    """Concatenate the expected counts of several parts of the docs.
+
+    parts (Iterable[ExpectedCounts]): The counts of each part, at least one.
+    RETURNS (ExpectedCounts): The counts of all docs.
+    """
     return ExpectedCounts(*(numpy.concatenate(columns) for columns in zip(*parts)))

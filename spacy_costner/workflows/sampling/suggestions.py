@@ -1,10 +1,10 @@
-"""Suggest the docs to annotate next: those of which a model is least sure.
+"""Active learning: choose the docs to annotate next by uncertainty sampling.
 
-Docs are chosen from a pool. The worth of a doc is its score, which says how unsure the model is of
-it, divided by its price, which says how much work its annotation is. Docs that are chosen together
-should be diverse: a doc is worth less if the model is unsure of the same words in it as in docs
-that are already chosen. So the score of a doc is divided among its words, and these parts are its
-*shares* (`Shares`). Entities that a doc has before are *preset*: they are taken for right.
+Docs are chosen from a pool. The worth of a doc is its score, the uncertainty of the model, divided
+by its price, the work of its annotation. Docs that are chosen together should be diverse: a doc is
+worth less if the model is uncertain about the same words as in docs that are chosen already. So the
+score of a doc is divided among its words, and these parts are its *shares* (`Shares`). Entities
+that a doc has already are *preset*: they are taken as correct.
 """
 
 import warnings
@@ -29,30 +29,32 @@ from ..evaluation.predictions import predict
 from .diverse import Shares, choose_diverse, make_shares
 
 MIN_SHARE = 0.02
-"""The model counts as unsure of a word if its uncertainty there, summed over the occurrences of the
-word in the doc, is above this share of the highest sum."""
+"""A word is uncertain if the uncertainty of its tokens in the doc has a sum above this share of the
+highest sum."""
 
 DECAY = 0.5
-"""If the model is unsure of a word in a chosen doc, the word is worth half as much in the next doc
-with it, and so on."""
+"""After each chosen doc in which a word is uncertain, the word is worth half as much."""
 
 PRICE_PER_DOC = 20.0
-"""A doc takes as much work as this many tokens, in addition to its own tokens."""
+"""The price of a doc in tokens, in addition to the number of its tokens."""
 
 PRICE_PER_WORD = 10.0
-"""Each word of which the model is unsure takes as much work as this many more tokens. Without it,
-lists of names would be suggested first."""
+"""The price of an uncertain word in tokens. Without it, lists of names would be suggested first."""
 
 
 class NoDocsError(ValueError):
-    """There are no docs to choose from."""
+    """The pool has no docs to choose from."""
 
 
 class Uncertainty(NamedTuple):
-    """How unsure a model is of D docs and of their N tokens, by one of `MEASURES`."""
+    """The uncertainty of a model about D docs and their N tokens, by one of `UNCERTAINTY_MEASURES`.
 
-    docs: Floats1d  # shape: (D,)
-    tokens: Floats1d  # the tokens of all docs, one after another. Shape: (N,)
+    docs (Floats1d): The uncertainty about each doc. Shape: (D,)
+    tokens (Floats1d): The uncertainty about each token of all docs. Shape: (N,)
+    """
+
+    docs: Floats1d
+    tokens: Floats1d
 
 
 def by_entropy(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
@@ -92,8 +94,12 @@ def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
 
         sum_k p(y_t = k) cost[k, a_t]
 
-    The costs are those of the decoding or, if it doesn't minimise expected costs, 1 for each wrong
+    The costs of the decoding are used or, if it doesn't minimise expected costs, 1 for each wrong
     tag: see `CostSensitiveNER.expected_costs`.
+
+    ner (CostSensitiveNER): The component.
+    posterior (Posterior): The posterior of the docs.
+    RETURNS (Uncertainty): The expected costs of docs and tokens.
     """
     # By rounding, an expected cost may be slightly below 0.
     token_costs = numpy.maximum(ner.expected_costs(posterior), 0.0)
@@ -103,56 +109,67 @@ def by_cost(ner: CostSensitiveNER, posterior: Posterior) -> Uncertainty:
     return Uncertainty(doc_costs, token_costs)
 
 
-Measure = Callable[[CostSensitiveNER, Posterior], Uncertainty]
-"""Maps a component and the posterior of docs to its uncertainty."""
+UncertaintyMeasure = Callable[[CostSensitiveNER, Posterior], Uncertainty]
+"""Maps a component and the posterior of docs to the uncertainty about them."""
 
-MEASURES: dict[str, Measure] = {
+UNCERTAINTY_MEASURES: dict[str, UncertaintyMeasure] = {
     "cost": by_cost,
     "entropy": by_entropy,
     "least-confidence": by_least_confidence,
 }
-"""The measures of uncertainty, by the values of the argument `by` of `suggest`."""
+"""The measures of uncertainty, by the values of the parameter `by` of `suggest`."""
 
 CHOSEN_BY = "chosen_by"
-"""This key in the metadata of a doc says that the doc was suggested, and not drawn at random."""
+"""The key in the metadata of a doc that was suggested, and not drawn at random."""
 
 PRICES = ("token", "doc")
-"""What the price of docs depends on: their tokens and words, or nothing, so that all docs have the
-same price."""
+"""The values of the parameter `per` of `suggest`: docs have prices, or all have the same price."""
 
 
 class Candidate(NamedTuple):
-    """A doc of the pool that may be chosen."""
+    """A doc of the pool that may be chosen.
 
-    doc_index: int  # the index of the doc among all docs
+    doc_index (int): The index of the doc among all docs.
+    doc (Doc): The doc.
+    score (float): The uncertainty about the doc.
+    shares (Shares): The uncertain words, and their shares of the score.
+    """
+
+    doc_index: int
     doc: Doc
-    score: float  # how unsure the model is of the doc
-    shares: Shares  # the words that the model is unsure of, and the share of the score of each
+    score: float
+    shares: Shares
 
 
 class Suggestion(NamedTuple):
-    """A doc to annotate."""
+    """A doc to annotate.
 
-    place: int  # the index of the doc among all docs
-    score: float  # how unsure the model is of the doc; without a model see `suggest_first`
-    doc: Doc  # with the entities that the model predicts, if there is one
+    place (int): The index of the doc among all docs.
+    score (float): The uncertainty about the doc. Without a model: see `suggest_first`.
+    doc (Doc): The doc, with the predicted entities if there is a model.
+    """
+
+    place: int
+    score: float
+    doc: Doc
 
     def task(self) -> Task:
-        """Make a task of the doc, which proposes the predicted entities to annotators. If there is
-        no model yet, the task has no annotation."""
+        """Make a task of the doc, pre-annotated with the predicted entities. Without a model, the
+        task has no annotation."""
         meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
         return proposal(self.doc, {"meta": meta})
 
 
 def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
-    """Make a task of a doc that proposes its predicted entities, with their probabilities, to
-    annotators. If the doc has no annotation, neither has the task.
+    """Make a task of a doc, pre-annotated with its predicted entities and their probabilities. If
+    the doc has no annotation, the task has none.
 
     doc (Doc): The predicted doc.
     extra (Mapping[str, Any]): Other keys of the task.
+    RETURNS (Task): The task.
     """
     task = doc_to_task(doc, extra)
-    if task.spans is None:  # Nothing was predicted, as there is no model yet.
+    if task.spans is None:  # without a model
         return task
     spans: list[TaskSpan] = []
     # The spans of the task are the entities of the doc, in the same order.
@@ -179,32 +196,32 @@ def suggest(
     """Choose the docs whose annotation is worth most, and predict their entities.
 
     nlp (Language): The trained pipeline.
-    docs (Iterable[Doc]): The docs, without annotation or with preset entities. Docs without words
-        and those with the same text as one before are left out.
-    n (int): How many to choose, at least 1; all if there are fewer.
-    by (Literal["cost", "entropy", "least-confidence"]): How unsure the model is of a doc.
-    per (Literal["token", "doc"]): What a doc costs you: something for each token, or all the same.
-    diverse (bool): Whether a doc is worth less if the model is unsure of the same words there as
-        in docs chosen before.
+    docs (Iterable[Doc]): The pool, without annotation or with preset entities. Docs without words
+        or with the text of an earlier doc are left out.
+    n (int): Number of docs to choose, at least 1; all if there are fewer.
+    by (Literal["cost", "entropy", "least-confidence"]): Measure of the uncertainty about a doc.
+    per (Literal["token", "doc"]): Price of a doc: by its tokens, or the same for all docs.
+    diverse (bool): Whether a doc is worth less if its uncertain words are uncertain in chosen docs,
+        too.
     name (str): Name of the component.
-    annotated (Iterable[Doc]): Docs that are annotated: their texts are left out.
+    annotated (Iterable[Doc]): Docs that are annotated already: their texts are left out.
     RETURNS (list[Suggestion]): The docs, in the order in which they were chosen.
-    RAISES (ValueError): If there is no such component, or it isn't trained or has a `spans_key`; if
-        there is no doc, or something is out of its range.
+    RAISES (ValueError): If the component is missing, isn't trained or has a `spans_key`; if the
+        pool is empty, or a parameter is out of its range.
     """
     check_other_components(nlp, name)
     ner = get_component(nlp, name)
     check_ents("suggest", ner)
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
-    if by not in MEASURES:
-        raise ValueError(f"by: expected one of {list(MEASURES)}, got {by!r}")
+    if by not in UNCERTAINTY_MEASURES:
+        raise ValueError(f"by: expected one of {list(UNCERTAINTY_MEASURES)}, got {by!r}")
     if per not in PRICES:
         raise ValueError(f"per: expected one of {list(PRICES)}, got {per!r}")
     if not (ner.labels and ner.model.has_dim("nO")):
         raise ValueError(f"components.{name}: expected a trained component, got one without labels")
 
-    pool = measure_pool(nlp, name, distinct_docs(docs, annotated), MEASURES[by])
+    pool = measure_pool(nlp, name, distinct_docs(docs, annotated), UNCERTAINTY_MEASURES[by])
     if not pool:
         raise NoDocsError("expected docs with words that are not annotated, got none")
     # The worth of a doc is its score, divided by its price if prices differ.
@@ -212,9 +229,9 @@ def suggest(
     if per == "token":
         prices: list[float] = []
         for candidate in pool:
-            # Only words of which the model is unsure have a share: see `measure_pool`.
-            n_unsure_words = len(candidate.shares.features)
-            price = len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_unsure_words
+            # Only uncertain words have a share: see `measure_pool`.
+            n_uncertain_words = len(candidate.shares.features)
+            price = len(candidate.doc) + PRICE_PER_DOC + PRICE_PER_WORD * n_uncertain_words
             prices.append(price)
         worth = worth / prices
 
@@ -224,8 +241,8 @@ def suggest(
     for i in choose_diverse(worth, shares, n, decay=decay):
         candidate = pool[i]
         suggestions.append(Suggestion(candidate.doc_index, candidate.score, candidate.doc))
-    # Write the predicted entities to the docs. `Suggestion.task` proposes them to annotators, with
-    # the probabilities that are written because of `Confidence`.
+    # Write the predicted entities to the docs, with their probabilities: `Suggestion.task` has
+    # both.
     chosen_docs = [suggestion.doc for suggestion in suggestions]
     for batch in minibatch(chosen_docs, nlp.batch_size):
         posterior = ner.posterior(batch, preset=True)
@@ -236,17 +253,17 @@ def suggest(
 def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
-    """Choose docs to annotate before there is a model, so that together they have many of the
-    frequent words. The worth of a word is the square root of the number of docs that have it, or 0
-    if only one doc has it.
+    """Choose docs to annotate without a model, so that together they have many of the frequent
+    words. The worth of a word is the square root of the number of docs that have it, or 0 if only
+    one doc has it.
 
-    docs (Iterable[Doc]): The docs. Those without words and those with the same text as one before
-        are left out.
-    n (int): How many to choose, at least 1; all if there are fewer.
-    annotated (Iterable[Doc]): Docs that are annotated: their texts are left out.
+    docs (Iterable[Doc]): The pool. Docs without words or with the text of an earlier doc are left
+        out.
+    n (int): Number of docs to choose, at least 1; all if there are fewer.
+    annotated (Iterable[Doc]): Docs that are annotated already: their texts are left out.
     RETURNS (list[Suggestion]): The docs, in the order in which they were chosen. The score of a doc
         is the sum of the worth of its different words.
-    RAISES (ValueError): If there is no doc, or `n` is out of its range.
+    RAISES (ValueError): If the pool is empty, or `n` is out of its range.
     """
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
@@ -265,7 +282,7 @@ def suggest_first(
     shares: list[Shares] = []
     for doc, words in zip(pool, words_of_docs):
         n_docs = numpy.asarray([n_docs_with_word[word] for word in words.tolist()])
-        # What a model learns of a word is of no use if the word never occurs again.
+        # A model gains nothing from a word that never occurs again.
         worth_of_words = numpy.where(n_docs > 1, numpy.sqrt(n_docs), 0.0)
         scores.append(float(worth_of_words.sum()))
         prices.append(len(doc) + PRICE_PER_DOC)
@@ -278,13 +295,9 @@ def suggest_first(
 
 
 def check_other_components(nlp: Language, name: str) -> None:
-    """Look for other components that set entities, such as spaCy's `ner`. They don't say how sure
-    they are, so `suggest` can't use them. There is a warning if such a component runs before ours.
-
-    nlp (Language): The pipeline.
-    name (str): The name of our component.
-    RAISES (ValueError): If the pipeline has such components, but none of ours.
-    """
+    """Check for other components that set entities, such as spaCy's `ner`. They have no posterior,
+    so `suggest` can't use them. Warns if such a component runs before the component `name`, and
+    raises a ValueError if the pipeline has only other components."""
     ours = find_components(nlp)
     others: list[str] = []
     for other_name in nlp.pipe_names:
@@ -294,10 +307,10 @@ def check_other_components(nlp: Language, name: str) -> None:
     if others and not ours:
         raise ValueError(
             "suggest: expected a pipeline with a component of factory 'cost_sensitive_ner', got "
-            f"entities of {others}, which say nothing of how sure they are. Train a small model on "
-            "its answers with `costner distill`, or choose texts without a model: suggest --start"
+            f"{others}, which have no measure of uncertainty. Train a small model on their "
+            "predictions with `distill`, or choose texts without a model with `suggest_first`"
         )
-    if name not in ours:  # `get_component` says so with an error of its own.
+    if name not in ours:  # `get_component` raises an error for it.
         return
     n_before = nlp.pipe_names.index(name)
     names_before = [
@@ -305,24 +318,19 @@ def check_other_components(nlp: Language, name: str) -> None:
     ]
     if names_before:
         warnings.warn(
-            f"{names_before} set entities before {name}: suggest takes them for right. If they are "
-            "to be corrected, too, save the pipeline without: "
+            f"{names_before} set entities before {name}: suggest takes them as correct. To have "
+            "them corrected, too, save the pipeline without: "
             f"spacy.load(..., exclude={names_before})",
             stacklevel=3,
         )
 
 
 def measure_pool(
-    nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: Measure
+    nlp: Language, name: str, docs: Iterable[tuple[int, Doc]], measure: UncertaintyMeasure
 ) -> list[Candidate]:
-    """Measure how unsure a component is of docs and of their words. Returns a candidate for each
-    doc.
-
-    nlp (Language): The pipeline. The components before this one annotate the docs.
-    name (str): The name of the component.
-    docs (Iterable[tuple[int, Doc]]): The index and the doc of each doc that may be chosen.
-    measure (Measure): One of `MEASURES`.
-    """
+    """Measure the uncertainty of a component about docs and their words. Takes the index and the
+    doc of each doc that may be chosen, and returns a candidate for each. Earlier components
+    annotate the docs first."""
     ner = get_component(nlp, name)
     pool: list[Candidate] = []
     for batch in minibatch(docs, nlp.batch_size):
@@ -338,21 +346,17 @@ def measure_pool(
             end = begin + len(doc)
             token_scores = uncertainty.tokens[begin:end]
             begin = end
-            # The feature of a token is its word in lower case. Words of which the model is hardly
-            # unsure have no share.
+            # The feature of a token is its word in lower case. Words with little uncertainty have
+            # no share.
             shares = make_shares(doc.to_array(LOWER), token_scores, least=MIN_SHARE)
             pool.append(Candidate(index, doc, score, shares))
     return pool
 
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
-    """Leave out docs without words, and docs with the same text as an earlier doc or an annotated
-    one. Texts that differ only in white space are the same.
-
-    docs (Iterable[Doc]): The docs.
-    annotated (Iterable[Doc]): The annotated docs.
-    YIELDS (tuple[int, Doc]): Each doc that is not left out, after its index in `docs`.
-    """
+    """Leave out docs without words, and docs with the text of an earlier doc or of an annotated
+    doc. Texts that differ only in white space are equal. Yields the index and the doc of each other
+    doc."""
     left_out = {text_without_space(doc) for doc in annotated}
     left_out.add("")  # the text of docs without words
     for index, doc in enumerate(docs):
@@ -363,10 +367,18 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
 
 def text_without_space(doc: Doc) -> str:
-    """The text of a doc without white space. Docs with the same words have the same one."""
+    """The text of a doc without white space. Docs with the same words have the same one.
+
+    doc (Doc): The doc.
+    RETURNS (str): The text.
+    """
     return without_space(doc.text)
 
 
 def without_space(text: str) -> str:
-    """A text without white space."""
+    """Remove the white space of a text.
+
+    text (str): The text.
+    RETURNS (str): The text without white space.
+    """
     return "".join(text.split())

@@ -25,7 +25,7 @@ from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import TEXTS_FILE, AnnotationStore
 from spacy_costner.workflows import draw, estimate, suggest
 from spacy_costner.workflows.sampling.drawing import DrawnDoc
-from spacy_costner.workflows.sampling.estimation import ALL, Estimate, LabelEstimate
+from spacy_costner.workflows.sampling.estimation import ALL_LABELS, Estimate, LabelEstimate
 from spacy_costner.workflows.sampling.expected_counts import expect_counts
 
 from ...support.commands import run
@@ -181,7 +181,7 @@ def test_all_docs_leave_nothing_to_chance(nlp: Language) -> None:
         n_gold += len(gold)
         n_predicted += len(ours)
         n_correct += len(gold & ours)
-    row = row_of(result, ALL)
+    row = row_of(result, ALL_LABELS)
     assert row.entities.estimate == pytest.approx([n_gold] * 3)
     assert row.precision.estimate == pytest.approx([n_correct / n_predicted] * 3)
     assert row.recall.estimate == pytest.approx([n_correct / n_gold] * 3)
@@ -241,7 +241,7 @@ def test_drawings_of_several_seeds_are_one_sample(nlp: Language, drawn: list[Dra
 
 def width(result: Estimate) -> float:
     """The width of the interval of the number of all entities."""
-    interval = row_of(result, ALL).entities.estimate
+    interval = row_of(result, ALL_LABELS).entities.estimate
     assert interval is not None
     return float(interval.high - interval.low)
 
@@ -265,17 +265,20 @@ def test_few_drawings_are_refused(nlp: Language) -> None:
     [
         ({"pipeline": "0" * 16}, "expected the pipeline that the docs were drawn for"),
         ({"texts": "0" * 16}, "expected the 200 texts that the docs were drawn from"),
-        ({"expected": "1.5"}, "which expects 1.5 entities in the texts, got one that expects"),
-        ({"probability": "often"}, "probability: expected what `estimate --draw` wrote"),
-        ({"probability": True}, "probability: expected what `estimate --draw` wrote, got True"),
+        (
+            {"expected": "1.5"},
+            "which expects 1.5 entities in the texts, got a pipeline that expects",
+        ),
+        ({"probability": "often"}, "probability: expected the value that `draw` wrote"),
+        ({"probability": True}, "probability: expected the value that `draw` wrote, got True"),
         ({"probability": 2}, "probability: expected a number above 0 and at most 1, got 2"),
         ({"probability": "0.0"}, "probability: expected a number above 0 and at most 1, got '0.0'"),
         ({"probability": "nan"}, "probability: expected a number above 0 and at most 1, got 'nan'"),
         ({"times": 0}, "times: expected a number of at least 1, got 0"),
-        ({"times": 1.5}, "times: expected what `estimate --draw` wrote, got 1.5"),
-        ({"times": True}, "times: expected what `estimate --draw` wrote, got True"),
+        ({"times": 1.5}, "times: expected the value that `draw` wrote, got 1.5"),
+        ({"times": True}, "times: expected the value that `draw` wrote, got True"),
         ({"doc": -1}, "doc: expected a number of at least 0, got -1"),
-        ({"docs": float("inf")}, "docs: expected what `estimate --draw` wrote, got inf"),
+        ({"docs": float("inf")}, "docs: expected the value that `draw` wrote, got inf"),
         ({"expected": "inf"}, "expected: expected a number of at least 0, got 'inf'"),
         ({"drawings": 61}, "expected all 61 drawings with the seed 1, got 60"),
         ({"chosen_by": "suggest"}, "got docs that `suggest` chose"),
@@ -436,7 +439,7 @@ def test_texts_that_were_added_later_are_a_part_with_its_own_share(
             error = len(annotate(nlp.make_doc(doc.text)).ents) - counts.annotated[i].sum()
             addition = doc.user_data["addition"]
             total += error * (n_first, n_later)[addition] / n_annotated[addition]
-    assert value_of(row_of(result, ALL).entities) == pytest.approx(total)
+    assert value_of(row_of(result, ALL_LABELS).entities) == pytest.approx(total)
 
     of_first = [doc for doc in measured if doc.user_data["addition"] == 0]
     with pytest.raises(ValueError, match=f"from all {len(texts)} texts, got some from {n_first}"):
@@ -474,9 +477,9 @@ def test_other_answers_of_a_session_are_refused(nlp: Language, store: Annotation
     negative = annotate(nlp.make_doc(measured[0].text))
     negative.user_data |= {**measured[0].user_data, "added": -7}
     for answers, message in (
-        ([*measured, *others], "expected only texts that measure in a session of `serve`"),
-        ([changed, *measured[1:]], "added: expected what `serve` wrote, got '7'"),
-        ([negative, *measured[1:]], "added: expected what `serve` wrote, got -7"),
+        ([*measured, *others], "expected only evaluation texts of a session of `serve`"),
+        ([changed, *measured[1:]], "added: expected the value that `serve` wrote, got '7'"),
+        ([negative, *measured[1:]], "added: expected the value that `serve` wrote, got -7"),
         (measured[1:], "expected at least 30 drawn docs, got 29"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -495,7 +498,7 @@ def test_the_command_takes_the_folder_of_a_session(unsure: Path, store: Annotati
     answer_to_measure(store, n_left_out=3)
     result = run("estimate", unsure, store.folder, "--texts", store.folder / TEXTS_FILE)
     assert result.exit_code == 0, result.output
-    assert "note: annotators left out 3 of 36 drawn docs: these are taken to be" in result.stdout
+    assert "note: annotators left out 3 of 36 drawn docs, which are assumed to be" in result.stdout
     assert f"33 drawings, 33 annotated docs of {len(store.texts)}" in result.stdout
 
 
@@ -590,7 +593,7 @@ def test_the_command_draws_and_estimates(unsure: Path, texts_path: Path, tmp_pat
     result = json.loads(as_json.stdout)
     nlp = load(unsure)
     expected = estimate(nlp, read_docs(nlp, path), make_docs(nlp))
-    assert result["labels"][0]["label"] == ALL
+    assert result["labels"][0]["label"] == ALL_LABELS
     (value, low, high) = expected.labels[0].entities.estimate or ()
     assert result["labels"][0]["entities"]["estimate"] == {"value": value, "low": low, "high": high}
 
@@ -616,5 +619,5 @@ def test_texts_without_words_are_refused(nlp: Language, drawn: list[DrawnDoc]) -
         draw(nlp, nothing)
     with pytest.raises(ValueError, match="texts with words, got none"):
         estimate(nlp, [answer(nlp, doc) for doc in drawn], nothing)
-    with pytest.raises(ValueError, match="draw: expected at least 1 doc, got 0"):
+    with pytest.raises(ValueError, match="n: expected at least 1, got 0"):
         draw(nlp, nothing, n=0)

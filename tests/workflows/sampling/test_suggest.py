@@ -18,7 +18,7 @@ from spacy_costner.decoding import Posterior, make_min_cost
 from spacy_costner.readers import TASK_FORMS, CorpusInfo, Task, TaskSpan, read_docs, save_tasks
 from spacy_costner.workflows.sampling.diverse import choose_diverse, make_shares
 from spacy_costner.workflows.sampling.suggestions import (
-    MEASURES,
+    UNCERTAINTY_MEASURES,
     Suggestion,
     Uncertainty,
     by_cost,
@@ -123,7 +123,7 @@ def places_of(suggestions: list[Suggestion]) -> list[int]:
     return [suggestion.place for suggestion in suggestions]
 
 
-@pytest.mark.parametrize("by", MEASURES)
+@pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
 @pytest.mark.parametrize("per", ["doc", "token"])
 def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     """Text 2 is empty, and is not suggested. Texts 0 and 1 have the same words, so only one of them
@@ -133,7 +133,7 @@ def test_each_text_is_suggested_once(unsure: Path, by: str, per: str) -> None:
     assert sorted(places_of(suggestions)) == [0, 3, 4, 5]
 
 
-@pytest.mark.parametrize("by", MEASURES)
+@pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
 def test_annotated_texts_are_not_suggested(unsure: Path, by: str) -> None:
     nlp = load(unsure)
     annotated = make_docs(nlp, ["The Red Sox lost", "Who is it"])
@@ -141,7 +141,7 @@ def test_annotated_texts_are_not_suggested(unsure: Path, by: str) -> None:
     assert sorted(places_of(suggestions)) == [0, 5]
 
 
-@pytest.mark.parametrize("by", MEASURES)
+@pytest.mark.parametrize("by", UNCERTAINTY_MEASURES)
 def test_without_diversity_the_highest_scores_are_suggested(unsure: Path, by: str) -> None:
     nlp = load(unsure)
     score_of = {s.place: s.score for s in suggest(nlp, make_docs(nlp), n=10, by=by, per="doc")}
@@ -181,7 +181,7 @@ def test_per_token_sentences_come_before_long_tables(
             of_tokens += uncertainties
         return Uncertainty(numpy.asarray(of_docs), numpy.asarray(of_tokens))
 
-    monkeypatch.setitem(MEASURES, "cost", measure)
+    monkeypatch.setitem(UNCERTAINTY_MEASURES, "cost", measure)
     per_token = suggest(nlp, docs, n=9)
     per_doc = suggest(nlp, docs, n=9, per="doc")
 
@@ -289,7 +289,7 @@ def test_docs_without_words_are_refused(unsure: Path, texts: list[str]) -> None:
 def test_a_pipeline_with_another_component_for_entities_is_refused_with_what_to_do() -> None:
     nlp = spacy.blank("xx")
     nlp.add_pipe("ner")
-    with pytest.raises(ValueError, match=r"got entities of \['ner'\].*costner distill"):
+    with pytest.raises(ValueError, match=r"got \['ner'\], which .*with `distill`"):
         suggest(nlp, make_docs(nlp))
 
 
