@@ -259,8 +259,8 @@ def workflow_list() -> Iterator[str]:
     for room, title in ROOMS.items():
         yield f"| **[{title}]({room}.md)** | |"
         for function in functions_of(room):
-            name = function.__name__
-            yield f"| [`{name}`]({room}.md#{name}) | {summary(function)} |"
+            link = f"{room}.md#{place(function)}"
+            yield f"| [`{function.__name__}`]({link}) | {summary(function)} |"
     yield "\nSee also the [component](component.md) and the [readers](readers.md) of corpora."
 
 
@@ -272,26 +272,34 @@ def summary(function: Callable) -> str:
 
 def room_page(room: str) -> Iterator[str]:
     """A page of the Python API: the public functions of a room, and the types of their results."""
+    functions = functions_of(room)
+    names = ", ".join(function.__name__ for function in functions)
     yield f"# {ROOMS[room]}\n"
-    for function in functions_of(room):
-        name = function.__name__
-        yield f"## {name}\n"
-        yield f"```python\nfrom spacy_costner.workflows import {name}\n```\n"
-        for member in [name, *result_types(function)]:
-            yield f"::: {function.__module__}.{member}"
-            if member == name:
-                yield "    options: {show_root_heading: false, show_root_toc_entry: false}\n"
-            else:
-                yield "    options: {show_root_heading: true, show_root_full_path: false}\n"
+    yield f"```python\nfrom spacy_costner.workflows import {names}\n```\n"
+    for function in functions:
+        yield f"::: {place(function)}"
+        yield f"    options: {{{SHOWN}, heading_level: 2}}\n"
+        for result_type in result_types(function):
+            yield f"::: {place(result_type)}"
+            yield f"    options: {{{SHOWN}, show_if_no_docstring: true}}\n"
 
 
-def result_types(function: Callable) -> list[str]:
+SHOWN = "show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false"
+"""The options by which mkdocstrings shows a function or class with its name and signature."""
+
+
+def place(function_or_type: Any) -> str:
+    """The path of a function or class, by which mkdocstrings finds it, and its anchor."""
+    return f"{function_or_type.__module__}.{function_or_type.__name__}"
+
+
+def result_types(function: Callable) -> list[type]:
     """The classes in the annotation of what a function returns, where they are of its module."""
     annotation = signature(function).return_annotation
-    types: list[str] = []
+    types: list[type] = []
     for result in (annotation, *get_args(annotation)):
         if isclass(result) and result.__module__ == function.__module__:
-            types.append(result.__name__)
+            types.append(result)
     return types
 
 
