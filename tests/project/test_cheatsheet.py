@@ -1,6 +1,7 @@
 """docs/cheatsheet.md has every command and every setting of the component, and no others."""
 
 import re
+import shlex
 from inspect import signature
 from pathlib import Path
 
@@ -33,18 +34,21 @@ def first_cells(introduction: str) -> list[str]:
     return [row.split(" | ")[0] for row in table.splitlines()]
 
 
-def test_every_command_is_there_with_options_that_it_has() -> None:
+def test_every_command_is_there_with_arguments_and_options_that_it_has() -> None:
     parsers = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
     names: list[str] = []
     for row in TEXT.split("## Predictions")[0].splitlines():
-        command = re.match(r"\| `(\w+) ", row)
+        command = re.match(r"\| `(\w+) (.*?)` \|", row)
         if command:
-            names.append(command[1])
-            known = {
-                option for parameter in parsers[command[1]].params for option in parameter.opts
-            }
-            used = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", row))
-            assert used <= known, command[1]
+            name, arguments = command.groups()
+            names.append(name)
+            parser = parsers[name]
+            context = typer.Context(parser)
+            values, _, _ = parser.make_parser(context).parse_args(shlex.split(arguments))
+            required = {parameter.name for parameter in parser.params if parameter.required}
+            assert [key for key in required if not values.get(key)] == [], row
+            known = {option for parameter in parser.params for option in parameter.opts}
+            assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", row)) <= known, row
     assert names == [name for name, *_ in COMMANDS]
 
 
