@@ -281,7 +281,7 @@ def room_page(room: str) -> Iterator[str]:
         yield f"    options: {{{SHOWN}, heading_level: 2}}\n"
         for result_type in result_types(function):
             yield f"::: {place(result_type)}"
-            yield f"    options: {{{SHOWN}, show_if_no_docstring: true}}\n"
+            yield f"    options: {{{SHOWN}}}\n"
 
 
 SHOWN = "show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false"
@@ -349,3 +349,27 @@ class ListParameters(griffe.Extension):
         target = rf"{obj.module.path}.\1"
         link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
         obj.docstring.value = re.sub(reference, link, text)
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """List the fields of a dataclass or NamedTuple, with their comments: griffe calls it for
+        each class."""
+        if cls.docstring is None or "__init__" in cls.members:
+            return
+        lines = cls.lines_collection[cls.filepath]
+        items: list[str] = []
+        for field in cls.attributes.values():
+            is_described = field.docstring or f"**{field.name}**" in cls.docstring.value
+            if field.annotation and not is_described and not field.name.startswith("_"):
+                items.append(f"- **{field.name}** (`{field.annotation}`){comment(lines, field)}")
+        cls.docstring.value += "\n\n" + "\n".join(items)
+
+
+def comment(lines: list[str], field: griffe.Attribute) -> str:
+    """The comment behind a field of a class, or above it, after a colon; empty if it has none."""
+    first, last = field.lineno or 0, field.endlineno or 0
+    _, _, text = lines[last - 1].partition("  # ")
+    above: list[str] = []
+    while not text and lines[first - 2 - len(above)].strip().startswith("# "):
+        above.insert(0, lines[first - 2 - len(above)].strip()[2:])
+    text = text or " ".join(above)
+    return f": {text}" if text else ""
