@@ -1,25 +1,26 @@
 """What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/.
 
-mkdocs calls `on_files` and `on_page_markdown`, griffe calls `ListParameters`. The other functions
+mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions
 make the pages.
 """
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from inspect import signature
+from inspect import getdoc, isclass, signature
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 import griffe
 import typer
 from mkdocs.structure.files import File, Files
 from thinc.api import Config
 
+from spacy_costner import workflows
 from spacy_costner.cli import COMMANDS, costner
 
 PARSERS: dict[str, Any] = typer.main.get_command(costner).commands  # type: ignore[attr-defined]
@@ -44,18 +45,43 @@ GROUPS = {
 }
 """The groups of entry points, in the order of the page."""
 
+ROOMS = {
+    "config": "Configs",
+    "fitting": "Training",
+    "reports": "Reports",
+    "calibration": "Calibration and guarantees",
+    "sampling": "Sampling",
+    "noisy_labels": "Noisy labels",
+    "apply": "Many files",
+    "vectors": "Vectors",
+}
+"""The rooms of `spacy_costner.workflows` with public functions: the page of each, and its title."""
+
 LOSSES = "likelihood margin perceptron mce fscore zscore schedule"
 API = {
     "component": ["pipeline.component", "pipeline.promises", "annotation.settings"],
     "readers": ["readers"],
+    "presidio": ["integrations.presidio"],
+    "serve": ["serve.app", "serve.session", "serve.store"],
     "losses": [*(f"losses.{name}" for name in LOSSES.split()), "types"],
     "costs": ["costs.tables", "costs.label_tree", "costs.cost_matrix"],
     "decoding": ["decoding"],
     "chain": ["chain", "chain.queries", "chain.constraints"],
     "metrics": ["metrics", "metrics.calibration", "metrics.conformal"],
-    "commands": ["workflows"],
 }
-"""The modules of each page of the Python API."""
+"""The modules of each of the other pages of the Python API."""
+
+API_MEMBERS = {
+    "integrations.presidio": ["CostnerNlpEngine", "CostnerRecognizer"],
+    "serve.app": ["make_app"],
+    "serve.session": ["AnnotationSession"],
+    "serve.store": ["AnnotationStore"],
+}
+"""What users call in modules that have more than that."""
+
+THEME_WIDTHS = {"76.25em": "68.75em", "76.234375em": "68.734375em"}
+"""Narrow windows have a button for the navigation. The theme shows it from 1,220 pixels on, and we
+from 1,100 on: the widths in its style sheets and scripts, and ours."""
 
 LIVE_PAGE = "live.html"
 LIVE_PLACE = "<!-- live page -->"
@@ -92,6 +118,9 @@ def on_files(files: Files, config: Any) -> Files:
     pages["papers.md"] = papers()
     pages["reference/config.md"] = "\n".join(config_reference())
     pages["reference/commands.md"] = "\n".join(command_reference())
+    pages["reference/python/index.md"] = "\n".join(workflow_list())
+    for room in ROOMS:
+        pages[f"reference/python/{room}.md"] = "\n".join(room_page(room))
     for name, modules in API.items():
         pages[f"reference/python/{name}.md"] = api(name, modules)
     pages[LIVE_PAGE] = live_page()
@@ -211,14 +240,88 @@ def default(parameter: Any) -> str:
     return f"`{parameter.default}`"
 
 
+def functions_of(room: str) -> list[Callable]:
+    """The public functions of a room of `spacy_costner.workflows`, by name."""
+    functions: list[Callable] = []
+    for name in workflows.__all__:
+        function = getattr(workflows, name)
+        module = function.__module__.removeprefix("spacy_costner.workflows.")
+        if module.split(".")[0] == room:
+            functions.append(function)
+    return functions
+
+
+def workflow_list() -> Iterator[str]:
+    """The first page of the Python API: every public function, by room."""
+    yield "# Python API\n\nMost commands have a function of the same name:\n"
+    yield "```python\nfrom spacy_costner.workflows import calibrate, fit, guarantee\n```\n"
+    yield "| function | does |\n|---|---|"
+    for room, title in ROOMS.items():
+        yield f"| **[{title}]({room}.md)** | |"
+        for function in functions_of(room):
+            link = f"{room}.md#{place(function)}"
+            yield f"| [`{function.__name__}`]({link}) | {summary(function)} |"
+    yield "\nSee also the [component](component.md) and the [readers](readers.md) of corpora."
+
+
+def summary(function: Callable) -> str:
+    """The first sentence of a docstring."""
+    paragraph = (getdoc(function) or "").partition("\n\n")[0]
+    return re.split(r"(?<=\.)\s", paragraph)[0].replace("\n", " ")
+
+
+def room_page(room: str) -> Iterator[str]:
+    """A page of the Python API: the public functions of a room, and the types of their results."""
+    functions = functions_of(room)
+    names = ", ".join(function.__name__ for function in functions)
+    yield f"# {ROOMS[room]}\n"
+    yield f"```python\nfrom spacy_costner.workflows import {names}\n```\n"
+    for function in functions:
+        yield f"::: {place(function)}"
+        yield f"    options: {{{SHOWN}, heading_level: 2}}\n"
+        for result_type in result_types(function):
+            yield f"::: {place(result_type)}"
+            yield f"    options: {{{SHOWN}}}\n"
+
+
+SHOWN = "show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false"
+"""The options by which mkdocstrings shows a function or class with its name and signature."""
+
+
+def place(function_or_type: Any) -> str:
+    """The path of a function or class, by which mkdocstrings finds it, and its anchor."""
+    return f"{function_or_type.__module__}.{function_or_type.__name__}"
+
+
+def result_types(function: Callable) -> list[type]:
+    """The classes in the annotation of what a function returns, where they are of its module."""
+    annotation = signature(function).return_annotation
+    types: list[type] = []
+    for result in (annotation, *get_args(annotation)):
+        if isclass(result) and result.__module__ == function.__module__:
+            types.append(result)
+    return types
+
+
 def api(name: str, modules: list[str]) -> str:
     """A page of the Python API: mkdocstrings replaces each ":::" by the docstrings of a module."""
-    options = ""
-    if name == "commands":
-        # Without the commands themselves, types and constants.
-        options = "    options: {filters: ['!^_', '!_cli$', '!^[A-Z]']}\n"
-    blocks = [f"## {module}\n\n::: spacy_costner.{module}\n{options}" for module in modules]
-    return f"# {name.capitalize()}\n\n" + "\n".join(blocks)
+    blocks = [f"# {name.capitalize()}\n"]
+    for module in modules:
+        blocks.append(f"## {module}\n\n::: spacy_costner.{module}")
+        if module in API_MEMBERS:
+            blocks.append(f"    options: {{members: {API_MEMBERS[module]}}}")
+        blocks.append("")
+    return "\n".join(blocks)
+
+
+def on_post_build(config: Any) -> None:
+    """Have the theme show the navigation on windows of 1,100 pixels: mkdocs calls it at the end."""
+    assets = Path(config["site_dir"], "assets")
+    for path in [*assets.glob("stylesheets/*.css"), *assets.glob("javascripts/*.js")]:
+        text = path.read_text("utf8")
+        for theme_width, width in THEME_WIDTHS.items():
+            text = text.replace(theme_width, width)
+        path.write_text(text, encoding="utf8")
 
 
 PARAMETERS = r"^(?:\w+ \([^)\n]*\),? ?)+(?=: )"
@@ -246,3 +349,27 @@ class ListParameters(griffe.Extension):
         target = rf"{obj.module.path}.\1"
         link = rf'<autoref optional identifier="{target}"><code>\1</code></autoref>'
         obj.docstring.value = re.sub(reference, link, text)
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """List the fields of a dataclass or NamedTuple, with their comments: griffe calls it for
+        each class."""
+        if cls.docstring is None or "__init__" in cls.members:
+            return
+        lines = cls.lines_collection[cls.filepath]
+        items: list[str] = []
+        for field in cls.attributes.values():
+            is_described = field.docstring or f"**{field.name}**" in cls.docstring.value
+            if field.annotation and not is_described and not field.name.startswith("_"):
+                items.append(f"- **{field.name}** (`{field.annotation}`){comment(lines, field)}")
+        cls.docstring.value += "\n\n" + "\n".join(items)
+
+
+def comment(lines: list[str], field: griffe.Attribute) -> str:
+    """The comment behind a field of a class, or above it, after a colon; empty if it has none."""
+    first, last = field.lineno or 0, field.endlineno or 0
+    _, _, text = lines[last - 1].partition("  # ")
+    above: list[str] = []
+    while not text and lines[first - 2 - len(above)].strip().startswith("# "):
+        above.insert(0, lines[first - 2 - len(above)].strip()[2:])
+    text = text or " ".join(above)
+    return f": {text}" if text else ""
