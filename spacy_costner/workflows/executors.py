@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -286,34 +285,19 @@ class Processes(ProcessPoolExecutor):
             context = get_context("spawn")
         super().__init__(jobs, mp_context=context, initializer=end_with_parent)
         self.jobs = jobs  # for `run_all`
+        self._executor_manager_thread: Any
 
-    def submit(
-        self, function: Callable[..., ValueT], /, *args: Any, **kwargs: Any
-    ) -> Future[ValueT]:
-        """Submit a call.
+    def _adjust_process_count(self) -> None:
+        """Start all workers at the first call of `submit`, before the thread that watches them.
 
-        RAISES (BrokenProcessPool): If a worker has died.
+        The base class starts one in each call if none is idle. In CPython before 3.13 it may do so
+        while it terminates the others because one has died, and then it waits for the new one
+        without end.
         """
-        pool: Any = self
-        try:
-            return super().submit(function, *args, **kwargs)
-        except OSError:
-            # CPython before 3.13 may close the queue of the workers in the middle of `submit`.
-            if not pool._broken:
-                raise
-            raise BrokenProcessPool("a worker has died") from None
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the workers.
-
-        If a worker dies, the base class terminates the others. In CPython before 3.13, a worker
-        that `submit` starts at that moment is left out, and then waited for without end.
-        """
-        pool: Any = self
-        if pool._broken:
-            for worker in list((pool._processes or {}).values()):
-                worker.terminate()
-        super().shutdown(wait, cancel_futures=cancel_futures)
+        pool: Any = super()
+        if self._executor_manager_thread is None:
+            for _ in range(self.jobs):
+                pool._adjust_process_count()
 
 
 def end_with_parent() -> None:
@@ -446,22 +430,6 @@ class RayCluster(Executor):
             future.set_exception(error.cause)
         else:
             future.set_exception(BrokenExecutor(f"{type(error).__name__}: {error}"))
-
-    def submit(
-        self, function: Callable[..., ValueT], /, *args: Any, **kwargs: Any
-    ) -> Future[ValueT]:
-        """Submit a call.
-
-        RAISES (BrokenProcessPool): If a worker has died.
-        """
-        pool: Any = self
-        try:
-            return super().submit(function, *args, **kwargs)
-        except OSError:
-            # CPython before 3.13 may close the queue of the workers in the middle of `submit`.
-            if not pool._broken:
-                raise
-            raise BrokenProcessPool("a worker has died") from None
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect from the cluster, unless this process was already connected before.

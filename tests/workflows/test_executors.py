@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from signal import SIGKILL
-from threading import Event, Thread
 from types import FunctionType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -102,44 +102,20 @@ def test_runs_of_a_process_that_died_are_repeated(tmp_path: Path) -> None:
     assert squares(ended_of) == {"0": 0, "1": 1, "2": 4}
 
 
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_a_worker_that_starts_while_another_dies_is_ended(
-    monkeypatch: pytest.MonkeyPatch, is_closed: bool
-) -> None:
-    """In some versions of CPython, `submit` may start a worker after the others were terminated
-    because one had died. It was waited for without end. If the queue of the workers was closed,
-    too, there was an OSError."""
-    executor: Any = Processes(2)
-    dying = executor.submit(os._exit, 1)
-    reader = executor._call_queue._reader
-    start_worker, close_reader = executor._adjust_process_count, reader.close
-    others_ended, closed, started = Event(), Event(), Event()
-
-    def start_late() -> None:
-        """Start a worker when the others have ended. (Later versions of CPython wait for `submit`
-        before they end them.)"""
-        (closed if is_closed else others_ended).wait(timeout=3)
-        start_worker()
-        started.set()
-
-    def close_late() -> None:
-        """Close the queue of the workers: that is done after they were terminated."""
-        others_ended.set()
-        if not is_closed:
-            started.wait(timeout=5)
-        close_reader()
-        closed.set()
-
-    monkeypatch.setattr(executor, "_adjust_process_count", start_late)
-    monkeypatch.setattr(reader, "close", close_late)
-    with suppress(BrokenExecutor):
-        executor.submit(square, 2)
-    shutdown = Thread(target=executor.shutdown, daemon=True)
-    shutdown.start()
-    shutdown.join(timeout=10)
-
-    assert not shutdown.is_alive()
-    assert isinstance(dying.exception(timeout=1), BrokenExecutor)
+def test_all_workers_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None starts later, when another one may have died: in CPython before 3.13, it is then waited
+    for without end."""
+    with Processes(3) as executor:
+        worker_class: Any = get_context(
+            "forkserver" if sys.platform == "linux" else "spawn"
+        ).Process
+        start = Mock(side_effect=worker_class.start, autospec=True)
+        monkeypatch.setattr(worker_class, "start", lambda worker: start(worker))
+        started: list[int] = []
+        for x in range(5):
+            executor.submit(square, x)
+            started.append(start.call_count)
+    assert started == [3, 3, 3, 3, 3]
 
 
 class ExecutorOfDyingWorkers(ThreadPoolExecutor):
