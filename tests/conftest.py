@@ -78,7 +78,7 @@ def tab(chromium: Browser, tmp_path: Path) -> Browser:
 @pytest.fixture
 def online(monkeypatch: pytest.MonkeyPatch) -> None:
     """No corpus is small: all are trained by updates."""
-    monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", 0)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", 0)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ FIRST_EXAMPLE = 100
 """The rank of the most frequent word that is shown. More frequent ones are words such as "the"."""
 
 DIR_VECTORS = "vectors"
-"""The folder of the vectors that `fit` and `init` learn. It is beside the config."""
+"""The folder of the vectors that `fit` and `init` learn. It is next to the config."""
 
 N_SKIPPED = 5
 """How many skipped files are named."""
@@ -190,34 +190,34 @@ def words_of_sentences(doc: Doc) -> list[list[str]]:
     return sentences
 
 
-def learn_beside(
+def learn_with_corpus(
     raw_paths: Sequence[Path],
     train_path: Path | None,
-    folder: Path,
+    output_path: Path,
     lang: str,
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
-    """Learn vectors from raw text and the text of a training corpus, and save them in the folder
-    `vectors`, beside the output of another command. Vectors that were learned before are replaced.
+    """Learn vectors from raw text and from the text of a training corpus. Earlier learned vectors
+    in the output folder are replaced.
 
     raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
     train_path (Path | None): The training corpus, if there is one.
-    folder (Path): The output folder of the other command, which the folder `vectors` is in.
+    output_path (Path): The folder for the pipeline with the vectors.
     lang (str): Code of the language.
     reading (ReadOptions): How to read the training corpus.
-    RAISES (ValueError): If there is already such a folder that doesn't have learned vectors. See
-        also `learn_vectors`.
+    RETURNS (LearnedVectors): The folder, and what was learned.
+    RAISES (ValueError): If the folder exists and doesn't have learned vectors. See also
+        `learn_vectors`.
     """
-    path = folder / DIR_VECTORS
-    if path.exists() and not are_learned_vectors(path):
+    if output_path.exists() and not are_learned_vectors(output_path):
         raise ValueError(
-            f"{path}: expected nothing there, or vectors that were learned from raw text, got "
-            "something else: remove it, or choose another output"
+            f"{output_path}: expected a new folder, or vectors that were learned from raw text, "
+            "got something else: remove it, or choose another output"
         )
     texts = [*raw_paths]
     if train_path is not None:
         texts.append(train_path)
-    return learn_vectors(texts, path, lang=lang, reading=reading)
+    return learn_vectors(texts, output_path, lang=lang, reading=reading)
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:

@@ -416,9 +416,7 @@ def test_fit_trains_the_layer(
     """Together with the weights or after them, however these are trained."""
     monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS", most_words)
     monkeypatch.setattr("spacy_costner.training.hidden.N_EPOCHS", 100)
-    monkeypatch.setattr(
-        "spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", few_sentences
-    )
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", few_sentences)
     config = fit_config(tmp_path)
     fitted = fit(config, tmp_path / "output", n_seeds=n_seeds)
     assert fitted.scores["ents_f"] > 0.9

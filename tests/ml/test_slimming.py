@@ -454,7 +454,7 @@ def test_fit_saves_what_it_has_evaluated(
     has_few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_few:
-        monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", 1)
+        monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", 1)
     for part, seed in {"train": 0, "dev": 1}.items():
         docs = [eg.reference for eg in examples(spacy.blank("xx"), 30, seed)]
         DocBin(docs=docs).to_disk(tmp_path / f"{part}.spacy")

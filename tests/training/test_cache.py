@@ -168,7 +168,7 @@ def test_a_killed_training_leaves_the_last_epoch(
     # The other process has the usual sizes of chunks and pieces. With a cache it trains by updates.
     # So does the training here, of one epoch, if no corpus is small.
     monkeypatch.undo()
-    monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", 0)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", 0)
     config_path = tmp_path / "killed.cfg"
     output = tmp_path / "killed"
     cache = tmp_path / "cache"

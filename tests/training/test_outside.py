@@ -109,9 +109,7 @@ def test_fit_learns_the_corpus(
     few_sentences: int, name: str, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A corpus of few sentences is trained on by L-BFGS."""
-    monkeypatch.setattr(
-        "spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", few_sentences
-    )
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", few_sentences)
     config = sparse_config(experiment, training={"max_epochs": 40, "max_steps": 0}).merge(BEFORE)
     config["components"]["ner"]["loss"] = loss_block(name)
     fitted = fit(config, experiment.output_path)

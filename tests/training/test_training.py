@@ -338,7 +338,7 @@ def test_few_docs_with_few_weights_and_a_smooth_loss_are_trained_at_once(
     """Docs are few below 30 sentences, and every model here has more than 10 weights. MaxMargin and
     Perceptron have kinks. Risk, MCE and the schedule aren't trained at once either. The folds that
     are held out are trained as all docs are, though they have fewer."""
-    monkeypatch.setattr(preparation, "FEW_SENTENCES", 30)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", 30)
     monkeypatch.setattr(preparation, "MAX_WEIGHTS", n_weights)
     reasons: list[str] = []  # why each training ended: it says how it was done
     for name in ("train", "train_at_once"):
@@ -591,7 +591,7 @@ def test_fit_reads_each_corpus_once(
         return read(corpus, nlp)
 
     monkeypatch.setattr(Corpus, "__call__", recorded_read)
-    monkeypatch.setattr("spacy_costner.workflows.fitting.linear_training.FEW_SENTENCES", n_few)
+    monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", n_few)
 
     fitted = fit(
         sparse_config(experiment, paths={"dev": str(dev_path)}, **ONLINE), experiment.output_path

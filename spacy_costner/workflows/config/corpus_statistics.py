@@ -19,7 +19,7 @@ SPACY_EMBED_ROWS = 5000
 
 
 @dataclass(frozen=True)
-class TrainingCorpus:
+class CorpusStatistics:
     """The properties of a training corpus that the config depends on. The defaults stand for an
     unknown corpus, which is taken to be large."""
 
@@ -44,7 +44,7 @@ def measure_corpus(
     spans_key: str | None = None,
     reading: ReadOptions = DEFAULTS,
     kept: KeptDocs | None = None,
-) -> TrainingCorpus:
+) -> CorpusStatistics:
     """Measure a training corpus.
 
     path (Path | None): The corpus, in any format. None: there is no corpus.
@@ -56,7 +56,7 @@ def measure_corpus(
     RAISES (ValueError): If the corpus can't be read, or has no such spans.
     """
     if path is None:
-        return TrainingCorpus()
+        return CorpusStatistics()
     doc_lengths: list[int] = []
     label_counts: Counter[str] = Counter()
     overlaps: Counter[tuple[str, str]] = Counter()
@@ -82,7 +82,7 @@ def measure_corpus(
     if not label_counts:
         message = no_spans_message(len(doc_lengths), spans_key, filled_keys)
         raise ValueError(f"{path}: {message}")
-    return TrainingCorpus(
+    return CorpusStatistics(
         doc_lengths=doc_lengths,
         n_sentences=n_sentences,
         n_word_forms=len(word_forms),
@@ -114,7 +114,7 @@ def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) ->
 
     spans (Sequence[Span]): The spans of the doc, sorted.
     overlaps (Counter[tuple[str, str]]): The counter to which the pairs are added: see
-        `TrainingCorpus`.
+        `CorpusStatistics`.
     """
     for i, span in enumerate(spans):
         for later_span in spans[i + 1 :]:

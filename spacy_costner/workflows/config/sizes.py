@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from spacy.util import registry
 
 from .blocks import Block
-from .corpus_statistics import SPACY_EMBED_ROWS, TrainingCorpus
+from .corpus_statistics import SPACY_EMBED_ROWS, CorpusStatistics
 from .init_options import Model
 
 MIN_EMBED_ROWS = 1000
@@ -24,7 +24,7 @@ class Sizes:
     n_embed_rows: int  # how many rows the table of word forms has
 
 
-def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
+def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
     """Choose settings that fit the size of a corpus. If the corpus has enough words, an epoch has
     100 batches or more. It is evaluated at least once."""
     batcher, batch_size = choose_batcher(model, corpus)
@@ -77,7 +77,7 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
     )
 
 
-def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
+def choose_batcher(model: Model, corpus: CorpusStatistics) -> tuple[Block, int]:
     """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
     within limits. With a transformer its size is fixed, and padding counts, too. The sizes of
     transformers, the tolerance, and the limits of models other than the linear one are those of

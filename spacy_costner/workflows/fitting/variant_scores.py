@@ -1,4 +1,4 @@
-"""The scores of variants, and the significance of their differences (paired bootstrap over docs)."""
+"""The scores of variants, and the significance of differences (paired bootstrap over docs)."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean

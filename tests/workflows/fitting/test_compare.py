@@ -251,7 +251,7 @@ def test_another_measure_needs_no_other_training(
     outcome = run_variant(variant)
     zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
 
-    monkeypatch.delattr("spacy_costner.workflows.fitting.comparison.train_pipeline")
+    monkeypatch.delattr("spacy_costner.workflows.fitting.variant_runs.train_pipeline")
     again = run_variant(variant._replace(measure=zero_one))
 
     assert again.seconds == outcome.seconds
@@ -429,7 +429,7 @@ def test_a_comparison_is_taken_up_again(
     compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is trained twice."""
-    monkeypatch.delattr("spacy_costner.workflows.fitting.comparison.train_pipeline")
+    monkeypatch.delattr("spacy_costner.workflows.fitting.variant_runs.train_pipeline")
     threads = partial(ThreadPoolExecutor, 2)
     rows = compare(*compared.experiment, make_executor=threads, **SEEDS_AND_SAMPLES)
     for row, expected in zip(rows, compared.rows, strict=True):

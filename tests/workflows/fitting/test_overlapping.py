@@ -296,7 +296,7 @@ def test_an_update_makes_entities_of_spans_once_unless_a_label_is_new(
     examples = examples_of(docs_with_spans(nlp, ["ORG"]))
     nlp.initialize(lambda: examples)
     converted = Mock(side_effect=spans_as_entities)
-    monkeypatch.setattr("spacy_costner.annotation.spans_as_entities", converted)
+    monkeypatch.setattr("spacy_costner.annotation.settings.spans_as_entities", converted)
 
     nlp.update(examples)
     assert converted.call_count == len(examples)
