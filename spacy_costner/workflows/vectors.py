@@ -253,11 +253,7 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
 
 def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
     """Find the neighbours of a word: the words whose vectors have the largest cosine with its own.
-
-    words (Sequence[str]): All words.
-    vectors (Floats2d): The vectors of all words, of unit length. Shape: (words, dim)
-    index (int): The index of the word.
-    """
+    All vectors have unit length. Shape: (words, dim)"""
     cosines = vectors @ vectors[index]
     cosines[index] = -numpy.inf  # A word is not a neighbour of itself.
     n_nearest = min(N_NEIGHBOURS, len(words) - 1)

@@ -113,14 +113,9 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that no docs have lost their annotation. A doc has perhaps lost it if it has no entity,
-    but has a name: a word that is nearly always in an entity in the docs that have entities.
-
-    corpus (str): The name of the corpus.
-    docs (Sequence[Doc]): All its docs.
-    entity_words (EntityWords): The words of those docs that have entities.
-    YIELDS (Finding): A finding if too many docs have perhaps lost it.
-    """
+    """Check that not too many docs have lost their annotation. A doc has perhaps lost it if it has
+    no entity, but has a name: a word that is nearly always in an entity in the docs that have
+    entities, whose words are `entity_words`."""
     n_tokens = entity_words.n_tokens
     is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
     is_frequent = n_tokens >= MIN_NAME_TOKENS

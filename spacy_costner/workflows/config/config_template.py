@@ -155,9 +155,9 @@ def config_value(value: Any) -> str:
 
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Make the comments of a loss in the config from its docstrings.
+    """Make the comments of a loss in the config from its docstrings. A block of something else has
+    no comments.
 
-    block (Mapping[str, Any]): The block of the loss. A block of something else has no comments.
     RETURNS (dict[str, list[str]]): The lines of the comment of each setting, by its name. The
         comment of the block itself has the name "".
     """

@@ -92,13 +92,8 @@ def measure_corpus(
 
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
-    """The message of the error that a corpus has no spans.
-
-    n_docs (int): The number of docs.
-    spans_key (str | None): The key of `doc.spans` that has no spans in any doc. None: `doc.ents`
-        is empty in all docs.
-    filled_keys (Iterable[str]): The keys of `doc.spans` that have spans in any doc.
-    """
+    """The message of the error that a corpus has no spans: neither in `doc.spans[spans_key]` nor,
+    if the key is None, in `doc.ents`. The `filled_keys` of `doc.spans` have spans in some doc."""
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
     # Entities that overlap can't be in `doc.ents`. They may be in a group of `doc.spans`.
@@ -110,12 +105,8 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
 
 
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of spans of a doc that overlap, by their labels.
-
-    spans (Sequence[Span]): The spans of the doc, sorted.
-    overlaps (Counter[tuple[str, str]]): The counter to which the pairs are added: see
-        `CorpusStatistics`.
-    """
+    """Count the pairs of spans of a doc that overlap, by their labels: see `CorpusStatistics`. The
+    spans are sorted."""
     for i, span in enumerate(spans):
         for later_span in spans[i + 1 :]:
             if later_span.start >= span.end:

@@ -100,13 +100,8 @@ def check_docs(
 
 
 def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
-    """Find what is wrong with a doc: its text, its sentences, and its entities.
-
-    eg (Example): The doc, as the reference of an example.
-    ner (CostSensitiveNER): The component.
-    labels (Sequence[str]): The labels of the component.
-    YIELDS (Problem): The problems.
-    """
+    """Find what is wrong with the reference of an example: its text, its sentences, and its
+    entities. The component has these `labels`."""
     doc = eg.reference
     if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
         yield Problem(WARNING, "docs without annotation of entities: they are not used")
@@ -130,12 +125,7 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
 
 def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
     """Find the annotated entities of a doc that a component can't learn, can't predict, or learns
-    with a change.
-
-    eg (Example): The doc.
-    ner (CostSensitiveNER): The component.
-    labels (Sequence[str]): The labels of the component.
-    """
+    with a change."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
     # The spans that annotators have rejected, as (begin, end, label)
@@ -164,12 +154,9 @@ def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) ->
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Whether an entity can't be predicted, as a part of it is in one sequence of the chain and a
-    part in the next. White space at its ends doesn't count.
-
-    eg (Example): The doc. The chain is cut in the predicted doc.
-    ent (Span): An entity of the annotated doc.
-    borders (Array1d): True for the first token of each sequence of the predicted doc. Shape: (T,)
+    """Whether an entity of the annotated doc can't be predicted, as a part of it is in one sequence
+    of the chain and a part in the next. White space at its ends doesn't count. `borders` is True
+    for the first token of each sequence of the predicted doc, where the chain is cut. Shape: (T,)
     """
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]

@@ -107,13 +107,8 @@ def make_loss(
 
 def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
     """Make the block of a loss that isn't a schedule. It has the defaults of its factory or, where
-    another value is recommended, that value.
-
-    loss (str): The name of the loss, such as "SoftmaxMargin".
-    cost (Any): The block of the cost. None: the Hamming cost, if the loss has one.
-    multiplier (float): The setting of the loss that says what a unit of cost adds to a score is
-        multiplied by this number.
-    RETURNS (Block): The block.
+    another value is recommended, that value. The setting that says what a unit of cost adds to a
+    score is multiplied by `multiplier`. Without a cost, a loss that needs one has the Hamming cost.
     """
     name = f"spacy_costner.{loss}.v1"
     parameters = signature(registry.losses.get(name)).parameters

@@ -119,11 +119,10 @@ def read_with_paths(
 
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
-    """Make a copy of a config in which linear models have static vectors as inputs.
+    """Make a copy of a config in which linear models have the static vectors of a pipeline, a
+    package or a folder, as inputs.
 
-    config (Config): The config.
-    vectors (str): Package or folder of a pipeline with static vectors.
-    RAISES (ValueError): If there is no such pipeline, or no linear model in the config.
+    RAISES (ValueError): If the pipeline is missing, or the config has no linear model.
     """
     check_vectors_option(vectors, "linear")
     changed_config = config.copy()

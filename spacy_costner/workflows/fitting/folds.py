@@ -170,13 +170,8 @@ def make_fold_runs(
     fold_of_doc: Ints1d,
     code_path: Path | None,
 ) -> list[Run]:
-    """Make a run for each fold. Its worker gets all docs as bytes.
-
-    training (FoldTraining): How models are trained.
-    examples (Sequence[Example]): All docs.
-    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
-    code_path (Path | None): Python file that workers import.
-    """
+    """Make a run for each fold. Its worker gets all docs as bytes. `fold_of_doc` has the number of
+    the fold of each doc. Shape: (docs,)"""
     predicted = pack_docs([eg.predicted for eg in examples])
     reference = pack_docs([eg.reference for eg in examples])
     runs: list[Run] = []
@@ -204,14 +199,9 @@ def fit_in_worker(
     is_held_out: Array1d,
     code_path: Path | None,
 ) -> Fold:
-    """Train and predict a fold in a worker: see `FoldTraining.fit`. The fold is returned without
-    examples, as `hold_out` has them.
-
-    training (FoldTraining): How the model is trained.
-    predicted, reference (bytes): The docs of all examples: see `pack_docs`.
-    is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
-    code_path (Path | None): Python file that is imported first.
-    """
+    """Train and predict a fold in a worker: see `FoldTraining.fit`. The docs of all examples are
+    bytes: see `pack_docs`. `is_held_out` is True for the docs of the fold. Shape: (docs,) The fold
+    is returned without examples, as `hold_out` has them."""
     import_once(code_path)
     # A `DocBin` keeps no vocab. Docs get one of the pipeline that is trained, as its language says
     # what the lower case or the shape of a word is.

@@ -113,13 +113,10 @@ def improve(
 def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
-    """Predict training docs by models that were not trained on them. The docs are divided into
-    `N_FOLDS` folds, and a model is trained for each fold on the docs of the others.
+    """Predict training docs, none of which is empty, by models that were not trained on them. The
+    docs are divided into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs
+    of the others, with the config of the pipeline.
 
-    nlp (Language): The pipeline. The models are trained with its config.
-    ner (CostSensitiveNER): The component, for its labels.
-    examples (Sequence[Example]): The training docs. None of them may be empty.
-    n_seeds (int): The number of models for each fold, whose weights are averaged.
     RETURNS (list[DevPredictions]): The predictions of each fold.
     RAISES (ValueError): See `hold_out`.
     """
@@ -137,14 +134,9 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score predictions for held-out docs. The probabilities are those of the models of the folds,
-    and the component decodes entities from them. The docs are not changed.
-
-    nlp (Language): The pipeline, which says what is scored.
-    ner (CostSensitiveNER): The component.
-    predictions (Sequence[DevPredictions]): The predictions of each fold.
-    RETURNS (dict[str, Any]): The scores. The components after this one don't run for them.
-    """
+    """Score the predictions of each fold for its held-out docs. The models of the folds give the
+    probabilities, and the component decodes entities from them. The docs are not changed, and the
+    components after this one don't run."""
     examples: list[Example] = []
     for predictions_of_fold in predictions:
         # `predict` writes entities to docs, so it gets copies.

@@ -99,11 +99,9 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
 def initialize_components(
     linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
 ) -> None:
-    """Initialize the components of a pipeline as `spacy train` does. Frozen components stay as they
-    are. Components from trained pipelines aren't initialized either, as their training goes on.
-
-    get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
-    """
+    """Initialize the components of a pipeline on training examples, as `spacy train` does. Frozen
+    components stay as they are. Components from trained pipelines aren't initialized either, as
+    their training goes on."""
     nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())
@@ -128,14 +126,9 @@ def annotate_in_batches(
 def annotate_predicted(
     nlp: Language, examples: list[Example], names: Sequence[str]
 ) -> list[Example]:
-    """Let components annotate the predicted docs, as `spacy train` does with its
-    `annotating_components`. The predicted docs of the examples are replaced.
-
-    nlp (Language): The pipeline.
-    examples (list[Example]): The examples.
-    names (Sequence[str]): The names of these components.
-    RETURNS (list[Example]): The same examples.
-    """
+    """Let the components with these names annotate the predicted docs, as `spacy train` does with
+    its `annotating_components`. The predicted docs of the examples are replaced. Returns the
+    examples."""
     if not names:
         return examples
     with nlp.select_pipes(enable=names):
@@ -237,13 +230,13 @@ def train_by_updates(
     cache: Path | None = None,
     trains_hidden_layer: bool = True,
 ) -> Trained:
-    """Train the linear model of a pipeline by updates. See `train_linear` for the arguments.
+    """Train the linear model of a pipeline by updates, with its hidden layer or without. See
+    `train_linear` for the arguments.
 
     Long docs are cut into pieces: see `batch_pieces`. The batcher of the config makes batches of
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
-    `max_steps` of the config. Then the weights are made slim.
+    `max_steps` of the config. Then the weights are pruned and quantized.
 
-    trains_hidden_layer (bool): Whether a hidden layer is trained, too.
     RETURNS (Trained): How the last training ended.
     """
     _, ner, training = linear

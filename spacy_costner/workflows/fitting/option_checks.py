@@ -59,9 +59,9 @@ def check_fit_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
-    """Check that no setting prevents a cache. With a cache, docs are read twice and not kept.
+    """Check that no setting of the component to train prevents a cache. With a cache, docs are read
+    twice and not kept.
 
-    ner (CostSensitiveNER): The component to train.
     RAISES (ValueError): If a setting does.
     """
     features, _ = linear_part(ner.model)

@@ -125,9 +125,6 @@ def note_sentence_starts(
     interest if its chain is cut at sentence starts, and only the annotation of the docs has some.
     The pipeline is then evaluated again, with the sentence starts of the sentencizer.
 
-    dev (Sequence[Example]): The docs, without sentence starts.
-    source (str): The name of the docs.
-    scores (Mapping[str, Any]): The scores of the pipeline on them.
     RETURNS (list[str]): One sentence with F without and with a sentencizer, or nothing.
     """
     first_ner = ners[0]

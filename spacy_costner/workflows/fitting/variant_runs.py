@@ -162,12 +162,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 
 
 def count_predictions(variant: Variant) -> Predicted:
-    """Predict the test corpus with the trained pipeline of a variant, and count its correct and
-    wrong predictions in each doc.
-
-    variant (Variant): The variant. Its `path` is the folder where it was trained.
-    RETURNS (Predicted): The counts, as lists, which can be saved as JSON.
-    """
+    """Predict the test corpus with the trained pipeline in the folder of a variant, and count its
+    correct and wrong predictions in each doc. The counts are lists, which can be saved as JSON."""
     nlp = spacy.load(variant.path / "model-best")
     measure = variant.measure
     reader = make_reader(Path(measure.test_path), **measure.reading)

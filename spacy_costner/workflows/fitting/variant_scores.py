@@ -119,11 +119,8 @@ def score_losses(
     runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
 ) -> dict[str, ScoredLoss]:
     """Score each loss with each seed, and compute the differences of each from the first of these
-    losses.
+    losses. A loss has a trained variant for each seed.
 
-    runs_of_loss (Mapping[str, Sequence[Finished]]): The trained variants of each loss, one for each
-        seed.
-    n_samples (int): Number of bootstrap samples.
     RETURNS (dict[str, ScoredLoss]): The scores by loss.
     RAISES (ValueError): If no test doc is annotated.
     """
@@ -166,12 +163,8 @@ def score_losses(
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
     """Compute scores: F, precision and recall of entities, the mean cost of a token, and the share
     of docs whose predicted entities are exactly the annotated ones. A score is 0 if its denominator
-    is 0.
-
-    sums (FloatsXd): The counts of `Finished.columns`, summed over docs. Shape: (..., C)
-    RETURNS (dict[str, FloatsXd]): The scores, by the names that spaCy and the cost scorer give
-        them. Shape: (...)
-    """
+    is 0. They have the names that spaCy and the cost scorer give them. `sums` are the counts of
+    `Finished.columns`, summed over docs. Shapes: (..., C) to (...)"""
     tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
     return {
         "ents_f": f_score(tp, fp, fn),

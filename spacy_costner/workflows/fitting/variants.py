@@ -176,11 +176,8 @@ def make_variants(
 
 
 def variant_name(loss: str, values: Mapping[str, Any]) -> str:
-    """The name of a loss with the values of the swept settings, such as "Sequential L2=0.1".
-
-    loss (str): The name of the loss; empty for the loss of the base config.
-    values (Mapping[str, Any]): The values by the names of settings, as they are shown.
-    """
+    """The name of a loss with the values of the swept settings, such as "Sequential L2=0.1". The
+    loss of the base config has the name ""."""
     words: list[str] = []
     if loss:
         words.append(loss)
@@ -193,15 +190,12 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
 def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Read what each loss changes in the base config.
+    """Read what each loss changes in the base config. A loss is a name or the file of a config.
+    Named losses get the block of the cost or, without one, the Hamming cost.
 
-    losses (Sequence[Path]): The losses. Each is the name of a loss, or a config.
-    component (str): The name of the component that is trained.
-    cost (dict[str, Any] | None): The block of the cost that named losses get. None: the Hamming
-        cost.
     RETURNS (dict[str, dict[str, Any]]): The blocks of each loss, by the name of the loss.
-    RAISES (ValueError): If two losses have the same name, there is no loss with a name, or a config
-        can't be read or doesn't have the component.
+    RAISES (ValueError): If two losses have the same name, a loss isn't registered, or a config
+        can't be read or lacks the component.
     """
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:

@@ -341,7 +341,7 @@ def test_a_pipeline_stays_until_another_is_complete(
     other = variants_of(experiment, **{"training.max_steps": 3})[0]
 
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.workflows.fitting.comparison.{failing_step}")
+        patch.delattr(f"spacy_costner.workflows.fitting.variant_runs.{failing_step}")
         run_variant(other)
 
     assert saved_weights(other) == weights
@@ -362,7 +362,7 @@ def test_a_pipeline_that_failed_is_trained_again(
     weights = saved_weights(first)
     other = variants_of(experiment, **{"training.max_steps": 3})[0]
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.workflows.fitting.comparison.{failing_step}")
+        patch.delattr(f"spacy_costner.workflows.fitting.variant_runs.{failing_step}")
         run_variant(other)
 
     assert run_variant(other).seconds != outcome.seconds
