@@ -49,7 +49,7 @@ class LearnedVectors(NamedTuple):
     n_tokens (int): The number of tokens of the text.
     n_words (int): The number of words that have a vector.
     dim (int): The length of the vectors.
-    wanted_dim (int): The length that was asked for.
+    wanted_dim (int): The requested length.
     seconds (float): How long it took.
     neighbours (dict[str, list[str]]): Some words, from frequent to rare ones, and for each the
         words with the most similar vectors.
@@ -66,7 +66,7 @@ class LearnedVectors(NamedTuple):
     skipped: list[Path]
 
     def as_text(self) -> str:
-        """Say what was learned, and show some words with their neighbours."""
+        """Report what was learned, and show some words with their neighbours."""
         lines = self.summary()
         lines.append("")
         for word, neighbours in self.neighbours.items():
@@ -74,7 +74,7 @@ class LearnedVectors(NamedTuple):
         return "\n".join([*lines, ""])
 
     def summary(self) -> list[str]:
-        """Say how much was read and learned, and what was skipped. Returns the lines."""
+        """Report how much was read and learned, and what was skipped. Returns the lines."""
         lines = [
             f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
             f"numbers, {self.seconds:.1f} s"
@@ -240,7 +240,7 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
     first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
     # `geomspace` can't begin at 0, so it gets ranks that are counted from 1.
     ranks_from_1 = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1).astype(int)
-    ranks = ranks_from_1[:-1] - 1  # without the last one, that of the rarest word
+    ranks = ranks_from_1[:-1] - 1  # without the last one, of the rarest word
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
         # Take the first word from this rank on that only has letters, not digits or punctuation.

@@ -39,7 +39,7 @@ from .trainable import can_be_fitted
 from .unknown_settings import check_settings
 
 LEAST_COVERAGE = 0.5
-"""If a smaller share of words has a static vector, the vectors may be those of another language."""
+"""If a smaller share of words has a static vector, the vectors may be of another language."""
 
 FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
@@ -50,7 +50,7 @@ MAX_CUT_LENGTH = 2
 this, that may have happened."""
 
 
-NO_DEV = "expected a development corpus for `spacy train`, got none: name one with --paths.dev"
+NO_DEV = "expected a development corpus for `spacy train`, got none: set paths.dev"
 
 
 NO_PREFIXES = "tags have no prefixes such as B-: entities of a label that touch are read as one"
@@ -77,14 +77,22 @@ LOST_SPANS = (
 
 
 class Check(NamedTuple):
-    """The result of a check."""
+    """The result of a check.
 
-    component: str  # the name of the component
-    docs: dict[str, int]  # the number of docs of "train" and of "dev"
-    tokens: dict[str, int]  # the number of tokens of each corpus
-    counts: list[tuple[str, int, int]]  # each label, with its number of entities in train and dev
-    findings: list[Finding]  # errors first
-    corpora: Mapping[str, CorpusSummary] = {}  # how "train" and "dev" were read
+    component (str): The name of the component.
+    docs (dict[str, int]): The number of docs of "train" and of "dev".
+    tokens (dict[str, int]): The number of tokens of each corpus.
+    counts (list[tuple[str, int, int]]): Each label, with its number of entities in train and dev.
+    findings (list[Finding]): Errors first.
+    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read.
+    """
+
+    component: str
+    docs: dict[str, int]
+    tokens: dict[str, int]
+    counts: list[tuple[str, int, int]]
+    findings: list[Finding]
+    corpora: Mapping[str, CorpusSummary] = {}
 
     @property
     def has_errors(self) -> bool:
@@ -105,9 +113,10 @@ def check(
     config_path (Path): The config.
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
     name (str | None): The name of the component, if the config has several.
-    reading (ReadOptions): How to read the corpora. These options replace those of the config.
+    reading (ReadOptions): How to read the corpora. These options replace the settings of
+        the config.
     RETURNS (Check): The counts of the corpora, and what was found.
-    RAISES (ValueError): If there is no such component or an unknown setting, or the config or a
+    RAISES (ValueError): If the component is missing, a setting is unknown, or the config or a
         corpus can't be read.
     """
     config = with_reading(read_config(config_path, overrides), reading)
@@ -178,7 +187,7 @@ def check_sentence_starts(
     if not ner.annotation.sentence_boundaries:
         return
     for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
-        # The component may not be trained yet, so its metadata are asked, not what it does.
+        # The component may not be trained yet, so its metadata are read, not what it does.
         if STARTS.intersection(nlp.get_pipe_meta(name).assigns):
             return
     for corpus, examples in corpora.items():

@@ -37,24 +37,42 @@ LINE_LENGTH_OF_COMMENTS = 98
 
 @dataclass(frozen=True)
 class TemplateValues:
-    """The values that follow from a `Plan`, for the template."""
+    """The values that follow from a `Plan`, for the template.
+
+    version (str): The version of the package.
+    has_mistakes (bool): Whether the cost of a kind of mistake is given.
+    has_probabilities (bool): Whether scores are probabilities after the last loss.
+    files (Mapping[str, str]): The files of costs: see `GivenCosts`.
+    reading_settings (Mapping[str, Any]): The settings of the readers, except `spans_key`.
+    has_many_labels (bool): Whether the corpus has more than `MANY_LABELS`.
+    has_long_docs (bool): Whether docs have several sentences on average.
+    transformer_name (str): The name or folder of the transformer.
+    transformer_size_factor (int): Over how many batches gradients are summed, as spaCy recommends.
+    components (Mapping[str, Sequence[str] | None]): The own labels of each component; None: all.
+    lossy_components (Sequence[str]): The components that can't predict all of their spans.
+    loss (Block): The block of the loss.
+    decoding_block (Block): The block of the decoding.
+    cost (Block | None): The block of the cost. None: no cost is given, and the aim needs none.
+    has_tree (bool): Whether a label tree is given.
+    sizes (Sizes): The settings that fit the size of the corpus.
+    """
 
     # What the head of the file says
     version: str
-    has_mistakes: bool  # whether the cost of a kind of mistake is given
-    has_probabilities: bool  # whether scores are probabilities after the last loss
+    has_mistakes: bool
+    has_probabilities: bool
 
     # The corpora
     files: Mapping[str, str]
-    reading_settings: Mapping[str, Any]  # the settings of the readers, except `spans_key`
+    reading_settings: Mapping[str, Any]
     has_many_labels: bool
     has_long_docs: bool
 
     # The pipeline
     transformer_name: str
-    transformer_size_factor: int  # over how many batches gradients are summed, as spaCy recommends
-    components: Mapping[str, Sequence[str] | None]  # the own labels of each component; None: all
-    lossy_components: Sequence[str]  # the components that can't predict all of their spans
+    transformer_size_factor: int
+    components: Mapping[str, Sequence[str] | None]
+    lossy_components: Sequence[str]
 
     # The blocks of each component
     loss: Block

@@ -21,15 +21,22 @@ SPACY_EMBED_ROWS = 5000
 @dataclass(frozen=True)
 class CorpusStatistics:
     """The properties of a training corpus that the config depends on. The defaults stand for an
-    unknown corpus, which is taken to be large."""
+    unknown corpus, which is taken to be large.
 
-    doc_lengths: Sequence[int] = ()  # in tokens
+    doc_lengths (Sequence[int]): The number of tokens of each doc.
+    n_sentences (float): The number of sentences.
+    n_word_forms (int): The number of different norms of tokens.
+    label_counts (Counter[str]): The number of spans of each label.
+    overlaps (Counter[tuple[str, str]]): The number of pairs of spans that overlap, by the labels of
+        both. A DRUG that overlaps a DOSE is counted twice: at ("DRUG", "DOSE") and at ("DOSE",
+        "DRUG").
+    """
+
+    doc_lengths: Sequence[int] = ()
     n_sentences: float = math.inf
     n_word_forms: int = SPACY_EMBED_ROWS
-    label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans of each label
+    label_counts: Counter[str] = field(default_factory=Counter)
     overlaps: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The number of pairs of spans that overlap, by the labels of both. A DRUG that overlaps a DOSE
-    is counted twice: at ("DRUG", "DOSE") and at ("DOSE", "DRUG")."""
 
     @property
     def is_small(self) -> bool:
@@ -52,8 +59,8 @@ def measure_corpus(
     spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
         `doc.ents` are counted.
     reading (ReadOptions): How to read the corpus.
-    kept (KeptDocs | None): See `init`.
-    RAISES (ValueError): If the corpus can't be read, or has no such spans.
+    kept (KeptDocs | None): See `make_config`.
+    RAISES (ValueError): If the corpus can't be read, or has no spans there.
     """
     if path is None:
         return CorpusStatistics()
@@ -100,7 +107,7 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
     key = min(filled_keys, default="sc")  # "sc" is the default of spaCy's SpanCategorizer
     return (
         f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
-        f"config with `costner init --spans-key {key}`, and train with it"
+        f"config by `init` with `spans_key` {key}, and train with it"
     )
 
 

@@ -22,7 +22,7 @@ MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The options of `init`. docs/init.md says what is chosen where one is None. Costs are by
+    """The options of `init`. docs/init.md says what `init` chooses where one is None. Costs are by
     token.
 
     output_path (Path): Where the config will be, for the commands at its head.
@@ -50,7 +50,7 @@ class InitOptions:
     transformer (str | None): Name or folder of the transformer.
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from
-        `train_path`, to the folder vectors next to the config. See `costner vectors`.
+        `train_path`, to the folder vectors next to the config. See `learn_vectors`.
     reading (ReadOptions): How to read the corpora, also in training.
     force (bool): Overwrite the file of the tree and the folder of the vectors.
     command (str): The command that makes the config, for its head.
@@ -108,11 +108,11 @@ class InitOptions:
 def check_options(options: InitOptions) -> None:
     """Check what can be checked before the corpus is read.
 
-    RAISES (ValueError): If there is no such aim or pipeline with vectors, if options don't go
-        together, or if a new file or folder exists.
+    RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options don't
+        go together, or a new folder exists.
     RAISES (ImportError): If spaCy has no such language.
     """
-    get_lang_class(options.lang)  # raises an error if there is no such language
+    get_lang_class(options.lang)  # raises an error if spaCy lacks it
     if options.transformer is not None and options.model != "transformer":
         raise ValueError(
             f"`transformer`: expected `model` transformer, got `model` {options.model}"
@@ -144,7 +144,7 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
 def check_vectors_option(vectors: str, model: Model) -> None:
     """Check that given vectors can be inputs of the model.
 
-    RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors.
+    RAISES (ValueError): If the pipeline is missing, or the model takes no static vectors.
     """
     if model == "transformer":
         raise ValueError("`vectors`: expected `model` linear, cnn or hybrid, got transformer")

@@ -55,8 +55,8 @@ def init(options: InitOptions) -> str:
     the vectors of `raw_paths` are.
 
     RETURNS (str): The config.
-    RAISES (ValueError): If there is no such loss, cost or aim, if arguments don't go together, or
-        if a file can't be read, lacks a label of the corpus, or exists.
+    RAISES (ValueError): If a loss, cost or aim is unknown, if arguments don't go together, or if a
+        file can't be read, lacks a label of the corpus, or exists.
     RAISES (ImportError): If spaCy has no such language, or vectors can't be learned without SciPy.
     """
     return make_config(options)

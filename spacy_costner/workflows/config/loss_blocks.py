@@ -87,9 +87,9 @@ def make_loss(
 ) -> Block:
     """Make the block of a loss, or of a schedule of losses, with the recommended settings.
 
-    losses (Sequence[str]): The short name of the loss, or those of the losses of the schedule.
-    cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost} in its
-        place. None: the Hamming cost.
+    losses (Sequence[str]): The short name of the loss, or of each loss of the schedule.
+    cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost}
+        instead. None: the Hamming cost.
     multiplier (float): The recommended setting of the score per unit of cost is multiplied by this.
     epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends. The
         default is for two losses.

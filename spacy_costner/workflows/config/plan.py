@@ -15,11 +15,20 @@ from .loss_blocks import build_loss, choose_losses, parse_losses
 class Plan:
     """All choices for a config. The template uses the fields of `InitOptions`, `Plan` and
     `TemplateValues` by their names. Where the first two have the same name, the field is that of
-    the plan."""
+    the plan.
 
-    options: InitOptions  # completed
+    options (InitOptions): The options, completed.
+    corpus (CorpusStatistics): The statistics of the training corpus.
+    groups (Mapping[str, list[str]]): The labels of each component; empty if no spans may overlap.
+    aim (str): What should be best: see `InitOptions`.
+    costs (GivenCosts): The costs that the options give.
+    losses (Sequence[str]): The short name of the loss, or of each loss of a schedule.
+    decoding (Decoding): How entities are chosen.
+    """
+
+    options: InitOptions
     corpus: CorpusStatistics
-    groups: Mapping[str, list[str]]  # the labels of each component; empty if no spans may overlap
+    groups: Mapping[str, list[str]]
     aim: str
     costs: GivenCosts
     losses: Sequence[str]
@@ -31,7 +40,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
 
     options (InitOptions): The options, completed.
     corpus (CorpusStatistics): The statistics of the training corpus.
-    RAISES (ValueError): If there is no such loss or cost, if options don't go together, or if the
+    RAISES (ValueError): If a loss or cost isn't registered, if options don't go together, or if the
         file of groups can't be read or lacks a label of the corpus.
     """
     groups: dict[str, list[str]] = {}

@@ -132,8 +132,8 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
         names_to_check = path.split(".")
         is_variable = f"${{{path}}}" in config_text  # The config refers to it: ${paths.train}.
         if is_variable or names_to_check[0] in CHECKED:
-            # The config may lack the setting itself: the variable gets its value from the command
-            # line, or `check_settings` checks its name. Only its section has to exist.
+            # The config may lack the setting itself: the variable gets its value from the
+            # overrides, or `check_settings` checks its name. Only its section has to exist.
             names_to_check.pop()
         # Begin with the whole config, and go from one section to the section within it.
         block: Any = full_config

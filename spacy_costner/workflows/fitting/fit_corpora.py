@@ -19,15 +19,24 @@ OnCorpus = Callable[[str, CorpusSummary], None]
 
 @dataclass(frozen=True)
 class FitCorpora:
-    """The corpora of a pipeline that `fit` trains."""
+    """The corpora of a pipeline that `fit` trains.
 
-    train: Iterable[Example]  # an iterator that can be used once, unless docs are in memory
-    train_info: CorpusInfo  # what the reader of the training corpus reports so far
-    dev: list[Example]  # empty without a development corpus
+    train (Iterable[Example]): An iterator that can be used once, unless docs are in memory.
+    train_info (CorpusInfo): What the reader of the training corpus reports so far.
+    dev (list[Example]): Empty without a development corpus.
+    has_dev (bool): Whether the config has a development corpus.
+    dev_source (str): The name of the development docs.
+    notes (list[str]): What may make scores misleading, and which training docs are copies.
+    summaries (Mapping[str, CorpusSummary]): How "train" and "dev" were read, as far as they are.
+    """
+
+    train: Iterable[Example]
+    train_info: CorpusInfo
+    dev: list[Example]
     has_dev: bool
-    dev_source: str  # the name of the development docs
-    notes: list[str]  # what may make scores misleading, and which training docs are copies
-    summaries: Mapping[str, CorpusSummary]  # how "train" and "dev" were read, as far as they are
+    dev_source: str
+    notes: list[str]
+    summaries: Mapping[str, CorpusSummary]
 
 
 def read_corpora(

@@ -44,9 +44,13 @@ PrepareComponent = Callable[[CostSensitiveNER], object]
 
 class Fold(NamedTuple):
     """Docs that were held out, and the predictions for them of a model that was trained on the
-    others."""
+    others.
 
-    docs: Ints1d  # the indices of the held-out docs among all docs. Shape: (D,)
+    docs (Ints1d): The indices of the held-out docs among all docs. Shape: (D,)
+    dev (DevPredictions): The predictions for them.
+    """
+
+    docs: Ints1d
     dev: DevPredictions
 
 
@@ -134,7 +138,7 @@ def hold_out(
         `run_all`). Its folds have no examples. None: folds are trained in this process, and have
         their examples.
     code_path (Path | None): Python file that workers import.
-    desc (str): The text beside the progress bar.
+    desc (str): The text next to the progress bar.
     RETURNS (list[Fold]): The folds.
     RAISES (ValueError): If the component of the config can't be fitted, there are too few folds or
         texts (see `assign_folds`), no token of a fold is annotated, or a worker failed.

@@ -28,7 +28,7 @@ from ..evaluation.predictions import (
     replace_predicted,
 )
 from .fit_corpora import FitCorpora
-from .fitted import HELD_OUT, N_FOLDS, Fitted
+from .fitted import HELD_OUT_FOLDS, N_HELD_OUT_FOLDS, Fitted
 from .folds import hold_out
 
 
@@ -72,12 +72,12 @@ def improve(
         predictions = [predict_dev(nlp, ner, corpora.dev)]
         reading = find_reading(nlp, ner.name, corpora.dev, file_tokens=file_tokens)
     else:
-        source = HELD_OUT
+        source = HELD_OUT_FOLDS
         # A doc without tokens has nothing to predict.
         nonempty = [eg for eg in corpora.train if len(eg.predicted)]
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
-        # Models of folds predict docs without sentence starts, whatever the corpus has: see
+        # Models of folds predict docs without sentence starts, also if the corpus has some: see
         # `hold_out`.
         bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
         reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
@@ -124,7 +124,7 @@ def predict_held_out(
         nlp.config,
         examples,
         ner.labels,
-        n_folds=N_FOLDS,
+        n_folds=N_HELD_OUT_FOLDS,
         n_seeds=n_seeds,
         desc="held-out folds",
     )

@@ -15,15 +15,24 @@ UNTRAINED = "the best model was not trained past the first step"
 
 
 class Finished(NamedTuple):
-    """A variant that is trained and evaluated."""
+    """A variant that is trained and evaluated.
 
-    loss: str  # see `Variant`
+    loss (str): See `Variant`.
+    seed (int): See `Variant`.
+    seconds (float): How long training took.
+    counts (DocCounts): The counts of its predictions on the test corpus.
+    is_trained (bool): Whether the best model was trained past the first step.
+    units (Sequence[int]): The unit of each test doc: see `Predicted`.
+    notes (Sequence[str]): Which texts of the test corpus recur.
+    """
+
+    loss: str
     seed: int
-    seconds: float  # how long training took
-    counts: DocCounts  # the counts of its predictions on the test corpus
-    is_trained: bool = True  # whether the best model was trained past the first step
-    units: Sequence[int] = ()  # the unit of each test doc: see `Predicted`
-    notes: Sequence[str] = ()  # which texts of the test corpus recur
+    seconds: float
+    counts: DocCounts
+    is_trained: bool = True
+    units: Sequence[int] = ()
+    notes: Sequence[str] = ()
 
     def columns(self) -> FloatsXd:
         """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
@@ -40,10 +49,14 @@ class Finished(NamedTuple):
 
 
 class ScoredLoss(NamedTuple):
-    """The scores of a loss. The keys are the names of scores: see `scores_of`."""
+    """The scores of a loss. The keys are the names of scores: see `scores_of`.
 
-    by_seed: dict[str, list[float]]  # the score of each seed
-    differences: dict[str, Difference]  # the difference from the first loss that has scores
+    by_seed (dict[str, list[float]]): The score of each seed.
+    differences (dict[str, Difference]): The difference from the first loss that has scores.
+    """
+
+    by_seed: dict[str, list[float]]
+    differences: dict[str, Difference]
 
 
 class ComparedLoss(NamedTuple):
@@ -54,7 +67,7 @@ class ComparedLoss(NamedTuple):
     seconds (float): The mean training time.
     scores (dict[str, float]): The scores, averaged over seeds: see `scores_of`.
     by_seed (dict[str, list[float]]): The scores of each seed.
-    differences (dict[str, Difference]): How each score differs from that of the first loss. Empty
+    differences (dict[str, Difference]): How each score differs from the first loss. Empty
         for the first loss, and if one of the two has no scores.
     untrained (list[int]): The seeds whose best model was not trained past the first step.
     notes (Sequence[str]): What may make the scores misleading: which texts of the test corpus
