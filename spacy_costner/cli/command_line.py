@@ -195,11 +195,12 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     """Make the option of a parameter.
 
     parameter (Parameter): The parameter.
-    option (OptionInfo): What the signature doesn't say.
-    text (str): The help text.
+    option (OptionInfo): What the signature doesn't say, and perhaps a help text of its own.
+    text (str): The help text otherwise.
     """
     option = copy(option)  # a table of options may have the same object for several parameters
-    option.help = text
+    if option.help is None:
+        option.help = text
     # If a switch (an option that is False by default) has no name, Typer makes two names for it:
     # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option
     # in the attribute `default`, which is `...` if there is none.

@@ -14,7 +14,7 @@ from typer import Argument, BadParameter, Option
 
 from ..readers import ReadOptions
 from ..workflows.executors import Ended, Failed, ray_cluster
-from ..workflows.fitting.comparison import compare, read_seeds
+from ..workflows.fitting.comparison import compare
 from ..workflows.fitting.variant_scores import UNTRAINED, ComparedLoss, Finished
 from .command_line import command, reads_corpora
 from .options import AddressOption, read_overrides
@@ -91,6 +91,18 @@ def compare_cli(
         )
     text = f"\n{comparison_text(rows)}\n"
     print_result({"losses": rows}, text, print_json, output_path / "comparison.json")
+
+
+def read_seeds(text: str) -> list[int]:
+    """Read the text of the option --seeds: whole numbers, separated by commas.
+
+    RAISES (ValueError): If they are something else.
+    """
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        message = f"--seeds: expected whole numbers with commas between, got {text!r}"
+        raise ValueError(message) from None
 
 
 def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:

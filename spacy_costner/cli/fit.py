@@ -13,7 +13,7 @@ from tqdm import tqdm
 from typer import Argument, Option
 
 from ..readers import CorpusSummary, ReadOptions
-from ..workflows.fitting.corpus_reports import ignore_corpus
+from ..workflows.fitting.fit_corpora import ignore_corpus
 from ..workflows.fitting.fitted import Fitted
 from ..workflows.fitting.fitting import fit
 from .command_line import command, reads_corpora, words_of_command

@@ -1,4 +1,7 @@
-"""Write the config that `workflows.init` makes, and show the commands to run next."""
+"""Write the config that `workflows.init` makes, and show the commands to run next.
+
+The first argument of the command, `run`, is `InitOptions` with the values of the options that the
+decorator `command` makes of its fields."""
 
 import textwrap
 from functools import partial
@@ -10,8 +13,8 @@ from typer import Argument, Option
 
 from ..files.saving import save_text
 from ..readers import ReadOptions
-from ..workflows.config.init_options import refuse_existing
-from ..workflows.config.initial_config import init
+from ..workflows.config.init_options import InitOptions, refuse_existing
+from ..workflows.config.initial_config import make_config
 from .command_line import command, reads_corpora, words_of_command
 from .output import LANGUAGE_OPTION, errors_shown
 
@@ -20,7 +23,7 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
 
 
 @command(
-    init,
+    InitOptions,
     options={
         "model": Option("--model", "-m"),
         "lang": Option("--lang", "-l"),
@@ -41,14 +44,20 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
             "--groups", show_default="by the labels that overlap in --train", exists=True
         ),
         "transformer": Option(show_default="as `spacy init config`"),
-        "raw_paths": Option("--raw", exists=True, show_default=False),
+        "raw_paths": Option(
+            "--raw",
+            exists=True,
+            show_default=False,
+            help="Text without annotation: learn vectors from it and from --train, to the folder "
+            "vectors next to the config. See `costner vectors`.",
+        ),
     },
-    without=("reading", "kept", "force", "command"),
+    without=("reading", "force", "command"),
 )
 @reads_corpora
 @errors_shown(language_setting=LANGUAGE_OPTION)
 def init_cli(
-    run: partial[str],  # `init` with the options that `command` adds
+    run: partial[InitOptions],
     ctx: typer.Context,
     output_path: Annotated[
         Path, Argument(help="Config file to write, or - for the terminal", allow_dash=True)
@@ -65,13 +74,14 @@ def init_cli(
     """
     if output_path == Path("-"):  # the terminal
         if run.keywords["raw_paths"]:
-            raise ValueError("--raw: expected a file for the config, beside which vectors are")
-        text = run(reading=reading, force=force, command=words_of_command(ctx))
-        typer.echo(text, nl=False)
+            raise ValueError("--raw: expected a file for the config, got -: vectors are next to it")
+        options = run(reading=reading, force=force, command=words_of_command(ctx))
+        typer.echo(make_config(options), nl=False)
         return
     if not force:
         refuse_existing(output_path)
-    text = run(output_path, reading=reading, force=force, command=words_of_command(ctx))
+    options = run(output_path, reading=reading, force=force, command=words_of_command(ctx))
+    text = make_config(options)
     save_text(output_path, text)
     # The config begins with a comment, which ends with the commands to run next. Print it without
     # the signs "#".

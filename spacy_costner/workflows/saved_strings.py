@@ -1,4 +1,4 @@
-"""Save pipelines without the words that they have met.
+"""Save pipelines without the strings that they have seen at run time.
 
 The vocab of a pipeline keeps the string of each word that was ever in a doc, in training and in
 evaluation, and spaCy saves all of them. Our components don't need them: their models save the words

@@ -36,7 +36,7 @@ FIRST_EXAMPLE = 100
 """The rank of the most frequent word that is shown. More frequent ones are words such as "the"."""
 
 DIR_VECTORS = "vectors"
-"""The folder of the vectors that `fit` and `init` learn. It is beside the config."""
+"""The folder of the vectors that `fit` and `init` learn. It is next to the config."""
 
 N_SKIPPED = 5
 """How many skipped files are named."""
@@ -49,7 +49,7 @@ class LearnedVectors(NamedTuple):
     n_tokens (int): The number of tokens of the text.
     n_words (int): The number of words that have a vector.
     dim (int): The length of the vectors.
-    wanted_dim (int): The length that was asked for.
+    wanted_dim (int): The requested length.
     seconds (float): How long it took.
     neighbours (dict[str, list[str]]): Some words, from frequent to rare ones, and for each the
         words with the most similar vectors.
@@ -66,7 +66,7 @@ class LearnedVectors(NamedTuple):
     skipped: list[Path]
 
     def as_text(self) -> str:
-        """Say what was learned, and show some words with their neighbours."""
+        """Report what was learned, and show some words with their neighbours."""
         lines = self.summary()
         lines.append("")
         for word, neighbours in self.neighbours.items():
@@ -74,7 +74,7 @@ class LearnedVectors(NamedTuple):
         return "\n".join([*lines, ""])
 
     def summary(self) -> list[str]:
-        """Say how much was read and learned, and what was skipped. Returns the lines."""
+        """Report how much was read and learned, and what was skipped. Returns the lines."""
         lines = [
             f"{self.n_tokens:,} tokens, {self.n_words:,} words with a vector of {self.dim} "
             f"numbers, {self.seconds:.1f} s"
@@ -190,34 +190,34 @@ def words_of_sentences(doc: Doc) -> list[list[str]]:
     return sentences
 
 
-def learn_beside(
+def learn_with_corpus(
     raw_paths: Sequence[Path],
     train_path: Path | None,
-    folder: Path,
+    output_path: Path,
     lang: str,
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
-    """Learn vectors from raw text and the text of a training corpus, and save them in the folder
-    `vectors`, beside the output of another command. Vectors that were learned before are replaced.
+    """Learn vectors from raw text and from the text of a training corpus. Earlier learned vectors
+    in the output folder are replaced.
 
     raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
     train_path (Path | None): The training corpus, if there is one.
-    folder (Path): The output folder of the other command, which the folder `vectors` is in.
+    output_path (Path): The folder for the pipeline with the vectors.
     lang (str): Code of the language.
     reading (ReadOptions): How to read the training corpus.
-    RAISES (ValueError): If there is already such a folder that doesn't have learned vectors. See
-        also `learn_vectors`.
+    RETURNS (LearnedVectors): The folder, and what was learned.
+    RAISES (ValueError): If the folder exists and doesn't have learned vectors. See also
+        `learn_vectors`.
     """
-    path = folder / DIR_VECTORS
-    if path.exists() and not are_learned_vectors(path):
+    if output_path.exists() and not are_learned_vectors(output_path):
         raise ValueError(
-            f"{path}: expected nothing there, or vectors that were learned from raw text, got "
-            "something else: remove it, or choose another output"
+            f"{output_path}: expected a new folder, or vectors that were learned from raw text, "
+            "got something else: remove it, or choose another output"
         )
     texts = [*raw_paths]
     if train_path is not None:
         texts.append(train_path)
-    return learn_vectors(texts, path, lang=lang, reading=reading)
+    return learn_vectors(texts, output_path, lang=lang, reading=reading)
 
 
 def make_pipeline(vectors: WordVectors, lang: str) -> Language:
@@ -240,7 +240,7 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
     first_rank = min(FIRST_EXAMPLE, n_words // N_EXAMPLES)
     # `geomspace` can't begin at 0, so it gets ranks that are counted from 1.
     ranks_from_1 = numpy.geomspace(first_rank + 1, n_words, N_EXAMPLES + 1).astype(int)
-    ranks = ranks_from_1[:-1] - 1  # without the last one, that of the rarest word
+    ranks = ranks_from_1[:-1] - 1  # without the last one, of the rarest word
     neighbours: dict[str, list[str]] = {}
     for rank in ranks.tolist():
         # Take the first word from this rank on that only has letters, not digits or punctuation.
@@ -253,11 +253,7 @@ def find_neighbours(vectors: WordVectors) -> dict[str, list[str]]:
 
 def nearest_words(words: Sequence[str], vectors: Floats2d, index: int) -> list[str]:
     """Find the neighbours of a word: the words whose vectors have the largest cosine with its own.
-
-    words (Sequence[str]): All words.
-    vectors (Floats2d): The vectors of all words, of unit length. Shape: (words, dim)
-    index (int): The index of the word.
-    """
+    All vectors have unit length. Shape: (words, dim)"""
     cosines = vectors @ vectors[index]
     cosines[index] = -numpy.inf  # A word is not a neighbour of itself.
     n_nearest = min(N_NEIGHBOURS, len(words) - 1)

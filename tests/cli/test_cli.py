@@ -314,8 +314,8 @@ def test_explain_does_not_write_over_its_input(trained_folder: Path) -> None:
 
 
 NOT_A_CONFIG = {
-    "corpus.spacy": (b"\x9c\xff\x00", r"expected a config \(corpora.* --paths\.train\).*byte 0x9c"),
-    "corpus.conll": (b"Ana B-PER\n", r"expected a config \(corpora.* --paths\.train\).*no section"),
+    "corpus.spacy": (b"\x9c\xff\x00", r"expected a config \(corpora.* paths\.train\).*byte 0x9c"),
+    "corpus.conll": (b"Ana B-PER\n", r"expected a config \(corpora.* paths\.train\).*no section"),
     "empty.cfg": (b"", r"expected a config with \[nlp\], got no section"),
     "part.cfg": (b'[nlp]\nlang = "xx"\n', r"expected a config with \[training\], got \[nlp\]"),
 }
@@ -327,8 +327,8 @@ NOT_A_CONFIG = {
 def test_another_file_in_place_of_a_config_is_named(
     command: str, name: str, tmp_path: Path
 ) -> None:
-    """If the file has no sections, it may be a corpus whose option, such as --paths.train, was
-    forgotten. The message names that option."""
+    """If the file has no sections, it may be a corpus whose setting, such as paths.train, was
+    forgotten. The message names that setting."""
     content, message = NOT_A_CONFIG[name]
     path = tmp_path / name
     path.write_bytes(content)

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import spacy
 
+from spacy_costner.cli.compare import read_seeds
 from spacy_costner.workflows.apply.annotating import annotate
 from spacy_costner.workflows.components import get_component
-from spacy_costner.workflows.config.corpus_statistics import TrainingCorpus
+from spacy_costner.workflows.config.corpus_statistics import CorpusStatistics
 from spacy_costner.workflows.config.label_groups import choose_groups
 from spacy_costner.workflows.config.loss_blocks import parse_losses
-from spacy_costner.workflows.fitting.comparison import read_seeds
 
 
 def test_a_pipeline_without_our_component_lists_what_it_has() -> None:
@@ -48,4 +48,4 @@ def test_groups_are_json(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"x\.csv: `groups_path`: expected JSON, {component: \[labels"
     ):
-        choose_groups(TrainingCorpus(), path)
+        choose_groups(CorpusStatistics(), path)

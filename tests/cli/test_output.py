@@ -227,7 +227,7 @@ def test_fit_keeps_another_config_in_the_output_folder(folder: Path, tmp_path: P
     (tmp_path / "config.cfg").write_text("mine")
     result = run("fit", *corpus_options(folder), "--output", tmp_path)
     assert result.exit_code == 1
-    assert "expected the config of this command" in result.output
+    assert "expected the config of this call" in result.output
     assert (tmp_path / "config.cfg").read_text() == "mine"
     assert not (tmp_path / "model-best").exists()
 

@@ -9,7 +9,7 @@ def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str,
 
     text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.
     *other_names (str): Other aims that are allowed.
-    option (str): The option with the text, for the error.
+    option (str): The parameter with the text, for the error.
     RETURNS (dict[str, Any]): The arguments of `tune`, such as {"precision": 0.9}. Empty for "f" and
         for other aims.
     RAISES (ValueError): If the text is none of these.

@@ -12,9 +12,9 @@ from ...annotation import iob as ent_iob
 from .findings import WARNING, DocPlace, Finding, place_in_doc
 
 SHIFT_RATIO = 1.1
-"""There is a warning if the annotation would be so much more consistent if all entities were one
-token earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 the ratio is 0.5, in
-GENIA 0.8."""
+"""A warning is given if the annotation would be more consistent by this factor if all entities were
+one token earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 the ratio is 0.5,
+in GENIA 0.8."""
 
 
 MIN_NAME_TOKENS = 3
@@ -26,7 +26,7 @@ MIN_NAME_SHARE = 0.9
 
 
 MAX_LOST_SHARE = 0.08
-"""There is a warning if more than this share of docs have names and no entities. In CoNLL-2002 it
+"""A warning is given if more than this share of docs have names and no entities. In CoNLL-2002 it
 is 0.2 %, in GENIA 0.5 %."""
 
 
@@ -47,7 +47,7 @@ class EntityWords(NamedTuple):
 
     def count_in_entities(self, shift: int = 0) -> Ints1d:
         """Count the tokens of each word that are in entities or, with a shift, that would be in
-        entities if all entities were so many tokens later. Shape: (W,)"""
+        entities if all entities were `shift` tokens later. Shape: (W,)"""
         shifted_words = self.word_of_token[self.entity_tokens + shift]
         n_in_entities = numpy.bincount(shifted_words, minlength=len(self.words))
         # Word 0 is the placeholder. An entity at the end of a doc may have been shifted to it.
@@ -113,14 +113,9 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that no docs have lost their annotation. A doc has perhaps lost it if it has no entity,
-    but has a name: a word that is nearly always in an entity in the docs that have entities.
-
-    corpus (str): The name of the corpus.
-    docs (Sequence[Doc]): All its docs.
-    entity_words (EntityWords): The words of those docs that have entities.
-    YIELDS (Finding): A finding if too many docs have perhaps lost it.
-    """
+    """Check that not too many docs have lost their annotation. A doc has perhaps lost it if it has
+    no entity, but has a name: a word that is nearly always in an entity in the docs that have
+    entities, whose words are `entity_words`."""
     n_tokens = entity_words.n_tokens
     is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
     is_frequent = n_tokens >= MIN_NAME_TOKENS

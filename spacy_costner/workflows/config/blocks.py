@@ -21,13 +21,13 @@ def find_name(
 
     kind (Literal["Loss", "Cost"]): Whether it is a loss or a cost.
     text (str): The name as the user typed it.
-    other_choices (Sequence[str]): What the option also takes, for the error.
+    other_choices (Sequence[str]): What the parameter also takes, for the error.
     option (str | None): The parameter with the text, for the error. None: `loss` or `cost`.
     RETURNS (str): The short name.
     RAISES (ValueError): If there is no such loss or cost. The message has all names.
     """
     # The patterns capture the short name. They leave out what can't be named here: a schedule,
-    # which is given as several losses, and costs with files, which have options of their own.
+    # which is given as several losses, and costs with files, which have parameters of their own.
     if kind == "Loss":
         group = "thinc_losses"
         pattern = r"spacy_costner\.(?!Schedule)(\w+)\.v1"

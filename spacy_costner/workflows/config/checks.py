@@ -39,7 +39,7 @@ from .trainable import can_be_fitted
 from .unknown_settings import check_settings
 
 LEAST_COVERAGE = 0.5
-"""If a smaller share of words has a static vector, the vectors may be those of another language."""
+"""If a smaller share of words has a static vector, the vectors may be of another language."""
 
 FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
@@ -50,7 +50,7 @@ MAX_CUT_LENGTH = 2
 this, that may have happened."""
 
 
-NO_DEV = "expected a development corpus for `spacy train`, got none: name one with --paths.dev"
+NO_DEV = "expected a development corpus for `spacy train`, got none: set paths.dev"
 
 
 NO_PREFIXES = "tags have no prefixes such as B-: entities of a label that touch are read as one"
@@ -77,14 +77,22 @@ LOST_SPANS = (
 
 
 class Check(NamedTuple):
-    """The result of a check."""
+    """The result of a check.
 
-    component: str  # the name of the component
-    docs: dict[str, int]  # the number of docs of "train" and of "dev"
-    tokens: dict[str, int]  # the number of tokens of each corpus
-    counts: list[tuple[str, int, int]]  # each label, with its number of entities in train and dev
-    findings: list[Finding]  # errors first
-    corpora: Mapping[str, CorpusSummary] = {}  # how "train" and "dev" were read
+    component (str): The name of the component.
+    docs (dict[str, int]): The number of docs of "train" and of "dev".
+    tokens (dict[str, int]): The number of tokens of each corpus.
+    counts (list[tuple[str, int, int]]): Each label, with its number of entities in train and dev.
+    findings (list[Finding]): Errors first.
+    corpora (Mapping[str, CorpusSummary]): How "train" and "dev" were read.
+    """
+
+    component: str
+    docs: dict[str, int]
+    tokens: dict[str, int]
+    counts: list[tuple[str, int, int]]
+    findings: list[Finding]
+    corpora: Mapping[str, CorpusSummary] = {}
 
     @property
     def has_errors(self) -> bool:
@@ -105,9 +113,10 @@ def check(
     config_path (Path): The config.
     overrides (dict[str, Any]): Settings to override, such as "paths.train".
     name (str | None): The name of the component, if the config has several.
-    reading (ReadOptions): How to read the corpora. These options replace those of the config.
+    reading (ReadOptions): How to read the corpora. These options replace the settings of
+        the config.
     RETURNS (Check): The counts of the corpora, and what was found.
-    RAISES (ValueError): If there is no such component or an unknown setting, or the config or a
+    RAISES (ValueError): If the component is missing, a setting is unknown, or the config or a
         corpus can't be read.
     """
     config = with_reading(read_config(config_path, overrides), reading)
@@ -155,25 +164,15 @@ def read_corpus(
     read: Callable[[Language], Iterable[Example]],
     spans_key: str | None,
 ) -> tuple[list[Example], CorpusInfo]:
-    """Read a corpus of the config.
-
-    nlp (Language): The pipeline.
-    corpus (str): "train" or "dev".
-    read (Callable[[Language], Iterable[Example]]): The reader: our own or another one.
-    spans_key (str | None): The key of `doc.spans` that has the entities of the component.
-    RETURNS (tuple[list[Example], CorpusInfo]): The examples, and what the reader reports.
-    """
+    """Read a corpus of the config, "train" or "dev". Returns its examples, and what the reader
+    reports."""
     read, info = with_info(read, spans_key)
     return list(progress(read(nlp), desc=f"read {corpus}", unit="doc")), info
 
 
 def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
-    """What is wrong with the files of a corpus.
-
-    corpus (str): "train" or "dev".
-    info (CorpusInfo): What its reader reports.
-    YIELDS (Finding): The findings.
-    """
+    """Find what is wrong with the files of a corpus, "train" or "dev", from what its reader
+    reports."""
     for problem in info.problems:
         yield Finding(WARNING, corpus, problem.as_text())
     if IO_WITHOUT_PREFIXES in info.schemes:
@@ -184,17 +183,11 @@ def check_sentence_starts(
     nlp: Language, ner: CostSensitiveNER, corpora: Mapping[str, Sequence[Example]]
 ) -> Iterator[Finding]:
     """Find corpora with sentence starts that the component uses in training, but doesn't see in
-    prediction, because no component before it sets them.
-
-    nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component.
-    corpora (Mapping[str, Sequence[Example]]): The examples of each corpus, by its name.
-    YIELDS (Finding): A finding for each such corpus.
-    """
+    prediction, because no component before it sets them."""
     if not ner.annotation.sentence_boundaries:
         return
     for name in nlp.pipe_names[: nlp.pipe_names.index(ner.name)]:
-        # The component may not be trained yet, so its metadata are asked, not what it does.
+        # The component may not be trained yet, so its metadata are read, not what it does.
         if STARTS.intersection(nlp.get_pipe_meta(name).assigns):
             return
     for corpus, examples in corpora.items():
@@ -207,15 +200,9 @@ def check_sentence_starts(
 def check_static_vectors(
     nlp: Language, ner: CostSensitiveNER, vectors: str | None, docs: Sequence[Doc]
 ) -> Iterator[Finding]:
-    """Check that words of the training docs have static vectors, if these are inputs of the model.
-    The vectors are loaded into the pipeline, as in initialization.
-
-    nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component.
-    vectors (str | None): The package or folder with the vectors: `initialize.vectors`.
-    docs (Sequence[Doc]): The training docs.
-    YIELDS (Finding): An error if there are no vectors, a warning if too few words have one.
-    """
+    """Check that the words of the training docs have static vectors, if these are inputs of the
+    model: an error if vectors are missing, a warning if too few words have one. The vectors of
+    `initialize.vectors` are loaded into the pipeline, as in initialization."""
     # Only linear models and hybrids have this attribute, and features.
     if "build_vocab" not in ner.model.attrs:
         return
@@ -250,15 +237,9 @@ def check_corpora(
     evaluations: Evaluations | None = None,
     paths: Mapping[str, str | None] = {},
 ) -> Check:
-    """Check the corpora "train" and "dev" for a component that is not initialized.
-
-    ner (CostSensitiveNER): The component.
-    corpora (dict[str, list[Example]]): The examples of both corpora, or only of "train".
-    labels (Sequence[str] | None): The labels of the component. None: those of the training corpus.
-    evaluations (Evaluations | None): How often training evaluates. None: that isn't known.
-    paths (Mapping[str, str | None]): The paths of the corpora, as far as they are known.
-    RETURNS (Check): The counts of the corpora, and what was found.
-    """
+    """Check the corpora "train" and, if it exists, "dev" for a component that is not initialized.
+    Without `labels`, the component has the labels of the training corpus; without `evaluations`, it
+    isn't known how often training evaluates."""
     findings: list[Finding] = []
     # With a `spans_key`, spans take the place of entities in all later checks.
     spans_key = ner.annotation.spans_key
@@ -315,13 +296,8 @@ def check_overlaps(
     labels: Collection[str] | None,
     severity: str,
 ) -> Iterator[Finding]:
-    """Find the spans that a component can't learn, as they overlap with longer ones.
-
-    corpora (Mapping[str, Sequence[Example]]): The examples by corpus.
-    spans_key (str): The key of these spans in `doc.spans`.
-    labels (Collection[str] | None): The labels of the component. None: all labels.
-    severity (str): The severity of the findings: "error" or "warning".
-    """
+    """Find the spans that a component can't learn, as they overlap with longer ones. If `labels` is
+    None, it has all labels."""
     for corpus, examples in corpora.items():
         for i, eg in enumerate(examples):
             _, lost_spans = keep_longest(eg.reference, spans_key, labels)
@@ -332,9 +308,7 @@ def check_overlaps(
 
 def with_spans_of_key(eg: Example, spans_key: str, labels: Collection[str] | None) -> Example:
     """Make an example whose entities are the spans that a component with a `spans_key` learns.
-    Where spans overlap, that is the longest one.
-
-    labels (Collection[str] | None): The labels of the component. None: all labels.
+    Where spans overlap, that is the longest one. If `labels` is None, the component has all labels.
     """
     annotated = spans_as_entities(eg.reference, spans_key, labels, longest=True)
     return Example(eg.predicted, annotated)
@@ -381,12 +355,8 @@ def check_recurrence(
 
 def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[Finding]:
     """Check the labels: each has enough entities, no two are nearly the same, and `spacy convert`
-    has not cut off their first letters (see `MAX_CUT_LENGTH`).
-
-    counts (dict[str, Counter]): The number of entities of each label, for "train" and, if there is
-        a development corpus, for "dev".
-    labels (Sequence[str]): The labels of the component.
-    """
+    has not cut off their first letters (see `MAX_CUT_LENGTH`). `counts` has the number of entities
+    of each label for "train" and, if it exists, "dev"."""
     train_counts = counts["train"]
     dev_counts = counts.get("dev", Counter())
     rare: list[str] = []

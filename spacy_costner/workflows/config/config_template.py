@@ -5,7 +5,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spacy.cli.init_config import RECOMMENDATIONS
@@ -28,7 +28,7 @@ from .sizes import Sizes, choose_sizes
 from .unknown_settings import check_settings
 
 MIN_SENTENCES_OF_LONG_DOCS = 3
-"""Docs are long if they have so many sentences on average: then words occur several times."""
+"""Docs with at least this number of sentences on average are long: words occur several times."""
 
 
 LINE_LENGTH_OF_COMMENTS = 98
@@ -36,24 +36,43 @@ LINE_LENGTH_OF_COMMENTS = 98
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The values that follow from a `Plan`. The template needs them, too."""
+class TemplateValues:
+    """The values that follow from a `Plan`, for the template.
+
+    version (str): The version of the package.
+    has_mistakes (bool): Whether the cost of a kind of mistake is given.
+    has_probabilities (bool): Whether scores are probabilities after the last loss.
+    files (Mapping[str, str]): The files of costs: see `GivenCosts`.
+    reading_settings (Mapping[str, Any]): The settings of the readers, except `spans_key`.
+    has_many_labels (bool): Whether the corpus has more than `MANY_LABELS`.
+    has_long_docs (bool): Whether docs have several sentences on average.
+    transformer_name (str): The name or folder of the transformer.
+    transformer_size_factor (int): Over how many batches gradients are summed, as spaCy recommends.
+    components (Mapping[str, Sequence[str] | None]): The own labels of each component; None: all.
+    lossy_components (Sequence[str]): The components that can't predict all of their spans.
+    loss (Block): The block of the loss.
+    decoding_block (Block): The block of the decoding.
+    cost (Block | None): The block of the cost. None: no cost is given, and the aim needs none.
+    has_tree (bool): Whether a label tree is given.
+    sizes (Sizes): The settings that fit the size of the corpus.
+    """
 
     # What the head of the file says
     version: str
-    has_mistakes: bool  # whether the cost of a kind of mistake is given
-    has_probabilities: bool  # whether scores are probabilities after the last loss
+    has_mistakes: bool
+    has_probabilities: bool
 
     # The corpora
     files: Mapping[str, str]
+    reading_settings: Mapping[str, Any]
     has_many_labels: bool
     has_long_docs: bool
 
     # The pipeline
     transformer_name: str
-    transformer_size_factor: int  # over how many batches gradients are summed, as spaCy recommends
-    components: Mapping[str, Sequence[str] | None]  # the own labels of each component; None: all
-    lossy_components: Sequence[str]  # the components that can't predict all of their spans
+    transformer_size_factor: int
+    components: Mapping[str, Sequence[str] | None]
+    lossy_components: Sequence[str]
 
     # The blocks of each component
     loss: Block
@@ -64,18 +83,19 @@ class Settings:
     sizes: Sizes
 
 
-def make_settings(plan: Plan) -> Settings:
-    """Make the blocks and the other settings that follow from a plan."""
+def make_values(plan: Plan) -> TemplateValues:
+    """Make the blocks and the other values that follow from a plan."""
+    options = plan.options
     corpus = plan.corpus
     costs = plan.costs
-    sizes = choose_sizes(plan.model, corpus)
+    sizes = choose_sizes(options.model, corpus)
 
     # The cost stands in the config once, in the scorer. Loss and decoding refer to it.
     cost_block = costs.block(plan.aim)
     cost_or_reference: Any = None
     if cost_block is not None:
         cost_or_reference = "${components.ner.scorer.cost}"
-    elif not plan.has_loss_option:
+    elif options.loss is None:
         # No cost is given. `choose_losses` still chooses a loss that takes a cost if there are few
         # sentences, and that loss gets this one. The other losses that it chooses take no cost.
         cost_or_reference = HIGH_COST_OF_MISSES
@@ -86,7 +106,7 @@ def make_settings(plan: Plan) -> Settings:
         epochs=choose_epochs(plan.losses, sizes),
     )
     decoding_block = make_decoding(
-        plan.decoding, plan.aim, costs.mistakes, cost_or_reference, inner_nodes=plan.inner_nodes
+        plan.decoding, plan.aim, costs.mistakes, cost_or_reference, inner_nodes=options.inner_nodes
     )
 
     # If spans of the same component overlap, it learns and predicts only some of them.
@@ -95,18 +115,19 @@ def make_settings(plan: Plan) -> Settings:
         if has_overlaps(labels, corpus):
             lossy_components.append(name)
 
-    transformer = recommended_transformer(plan.lang)
+    transformer = recommended_transformer(options.lang)
     n_docs = len(corpus.doc_lengths)
     # Without a corpus nothing is known of its docs, and they count as short.
     has_long_docs = n_docs > 0 and corpus.n_sentences >= MIN_SENTENCES_OF_LONG_DOCS * n_docs
-    return Settings(
+    return TemplateValues(
         version=spacy_costner.__version__,
         has_mistakes=bool(costs.mistakes),
         has_probabilities=build_loss(plan.losses[-1]).has_probabilities,
         files=costs.files,
+        reading_settings=replace(options.reading, spans_key=None).settings(),
         has_many_labels=len(corpus.label_counts) > MANY_LABELS,  # see docs/linear.md
         has_long_docs=has_long_docs,
-        transformer_name=plan.transformer or transformer["name"],
+        transformer_name=options.transformer or transformer["name"],
         transformer_size_factor=transformer["size_factor"],
         components=labels_of_components(plan.groups),
         lossy_components=lossy_components,
@@ -129,17 +150,17 @@ def recommended_transformer(lang: str) -> Mapping[str, Any]:
     return recommended
 
 
-def render_config(plan: Plan, settings: Settings) -> str:
-    """Fill the template. Returns the text of the config, after a check that each of its settings is
-    read by something."""
+def render_config(plan: Plan) -> str:
+    """Fill in the template. Returns the text of the config, after a check that each of its settings
+    is read by something."""
     # The template calls these three functions.
     template = get_template(
         "init.cfg.jinja", config_value, read_comments, shlex.quote, package=__package__
     )
-    text = template.render({**vars(plan), **vars(settings)})
+    text = template.render({**vars(plan.options), **vars(plan), **vars(make_values(plan))})
     # Where the template leaves out a block, the empty lines around it remain.
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-    check_settings(Config().from_str(text, interpolate=False), plan.config_path)
+    check_settings(Config().from_str(text, interpolate=False), plan.options.output_path)
     return text
 
 
@@ -152,9 +173,9 @@ def config_value(value: Any) -> str:
 
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Make the comments of a loss in the config from its docstrings.
+    """Make the comments of a loss in the config from its docstrings. A block of something else has
+    no comments.
 
-    block (Mapping[str, Any]): The block of the loss. A block of something else has no comments.
     RETURNS (dict[str, list[str]]): The lines of the comment of each setting, by its name. The
         comment of the block itself has the name "".
     """

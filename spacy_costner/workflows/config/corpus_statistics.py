@@ -19,17 +19,24 @@ SPACY_EMBED_ROWS = 5000
 
 
 @dataclass(frozen=True)
-class TrainingCorpus:
+class CorpusStatistics:
     """The properties of a training corpus that the config depends on. The defaults stand for an
-    unknown corpus, which is taken to be large."""
+    unknown corpus, which is taken to be large.
 
-    doc_lengths: Sequence[int] = ()  # in tokens
+    doc_lengths (Sequence[int]): The number of tokens of each doc.
+    n_sentences (float): The number of sentences.
+    n_word_forms (int): The number of different norms of tokens.
+    label_counts (Counter[str]): The number of spans of each label.
+    overlaps (Counter[tuple[str, str]]): The number of pairs of spans that overlap, by the labels of
+        both. A DRUG that overlaps a DOSE is counted twice: at ("DRUG", "DOSE") and at ("DOSE",
+        "DRUG").
+    """
+
+    doc_lengths: Sequence[int] = ()
     n_sentences: float = math.inf
     n_word_forms: int = SPACY_EMBED_ROWS
-    label_counts: Counter[str] = field(default_factory=Counter)  # the number of spans of each label
+    label_counts: Counter[str] = field(default_factory=Counter)
     overlaps: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The number of pairs of spans that overlap, by the labels of both. A DRUG that overlaps a DOSE
-    is counted twice: at ("DRUG", "DOSE") and at ("DOSE", "DRUG")."""
 
     @property
     def is_small(self) -> bool:
@@ -44,7 +51,7 @@ def measure_corpus(
     spans_key: str | None = None,
     reading: ReadOptions = DEFAULTS,
     kept: KeptDocs | None = None,
-) -> TrainingCorpus:
+) -> CorpusStatistics:
     """Measure a training corpus.
 
     path (Path | None): The corpus, in any format. None: there is no corpus.
@@ -52,11 +59,11 @@ def measure_corpus(
     spans_key (str | None): The key of `doc.spans` whose spans are counted. None: the entities of
         `doc.ents` are counted.
     reading (ReadOptions): How to read the corpus.
-    kept (KeptDocs | None): See `init`.
-    RAISES (ValueError): If the corpus can't be read, or has no such spans.
+    kept (KeptDocs | None): See `make_config`.
+    RAISES (ValueError): If the corpus can't be read, or has no spans there.
     """
     if path is None:
-        return TrainingCorpus()
+        return CorpusStatistics()
     doc_lengths: list[int] = []
     label_counts: Counter[str] = Counter()
     overlaps: Counter[tuple[str, str]] = Counter()
@@ -82,7 +89,7 @@ def measure_corpus(
     if not label_counts:
         message = no_spans_message(len(doc_lengths), spans_key, filled_keys)
         raise ValueError(f"{path}: {message}")
-    return TrainingCorpus(
+    return CorpusStatistics(
         doc_lengths=doc_lengths,
         n_sentences=n_sentences,
         n_word_forms=len(word_forms),
@@ -92,30 +99,21 @@ def measure_corpus(
 
 
 def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[str]) -> str:
-    """The message of the error that a corpus has no spans.
-
-    n_docs (int): The number of docs.
-    spans_key (str | None): The key of `doc.spans` that has no spans in any doc. None: `doc.ents`
-        is empty in all docs.
-    filled_keys (Iterable[str]): The keys of `doc.spans` that have spans in any doc.
-    """
+    """The message of the error that a corpus has no spans: neither in `doc.spans[spans_key]` nor,
+    if the key is None, in `doc.ents`. The `filled_keys` of `doc.spans` have spans in some doc."""
     if spans_key is not None:
         return f"expected docs with entities in doc.spans[{spans_key!r}], got none in {n_docs} docs"
     # Entities that overlap can't be in `doc.ents`. They may be in a group of `doc.spans`.
     key = min(filled_keys, default="sc")  # "sc" is the default of spaCy's SpanCategorizer
     return (
         f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
-        f"config with `costner init --spans-key {key}`, and train with it"
+        f"config by `init` with `spans_key` {key}, and train with it"
     )
 
 
 def count_overlaps(spans: Sequence[Span], overlaps: Counter[tuple[str, str]]) -> None:
-    """Count the pairs of spans of a doc that overlap, by their labels.
-
-    spans (Sequence[Span]): The spans of the doc, sorted.
-    overlaps (Counter[tuple[str, str]]): The counter to which the pairs are added: see
-        `TrainingCorpus`.
-    """
+    """Count the pairs of spans of a doc that overlap, by their labels: see `CorpusStatistics`. The
+    spans are sorted."""
     for i, span in enumerate(spans):
         for later_span in spans[i + 1 :]:
             if later_span.start >= span.end:

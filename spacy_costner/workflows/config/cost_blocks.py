@@ -15,10 +15,7 @@ from ...costs.tables import HAMMING
 from ...files.saving import save_text
 from ...tags import OUTSIDE, Tags
 from .blocks import Block, find_name
-
-MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
-"""The kinds of mistakes whose costs are options."""
-
+from .init_options import MISTAKES, InitOptions
 
 HIGH_COST_OF_MISSES = {
     "@misc": "spacy_costner.PrecisionRecallCost.v1",
@@ -31,8 +28,8 @@ HIGH_COST_OF_MISSES = {
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What mistakes cost. If several arguments of `init` give a cost, the costs are added.
+class GivenCosts:
+    """What mistakes cost. If several options give a cost, the costs are added.
 
     blocks (Mapping[str, Block]): The block of each given cost, by what it was given as: "tree",
         "matrix", "tags" or "mistakes".
@@ -60,37 +57,24 @@ class Costs:
         return None
 
 
-def given_costs(**cost_of_mistake: float | None) -> dict[str, float]:
-    """Leave out the kinds of mistakes without a cost, None: those that the user hasn't given."""
-    costs: dict[str, float] = {}
-    for mistake, cost in cost_of_mistake.items():
-        if cost is not None:
-            costs[mistake] = cost
-    return costs
+def choose_costs(options: InitOptions) -> GivenCosts:
+    """Make the block of each cost that the options give.
 
-
-def choose_costs(
-    tree_path: Path | None, cost: str | None, mistake_costs: Mapping[str, float]
-) -> Costs:
-    """Make the block of each given cost.
-
-    tree_path (Path | None): The file of the label tree.
-    cost (str | None): The name of a registered cost, or a CSV file: see `init`.
-    mistake_costs (Mapping[str, float]): The given costs of kinds of mistakes.
-    RETURNS (Costs): The blocks and their files.
-    RAISES (ValueError): If there is no such cost.
+    RAISES (ValueError): If no cost has the given name.
     """
     blocks: dict[str, Block] = {}
     files: dict[str, str] = {}
-    if tree_path is not None:
-        files["tree"] = str(tree_path)
+    if options.tree_path is not None:
+        files["tree"] = str(options.tree_path)
         blocks["tree"] = {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": "${paths.tree}"}
+    cost = options.cost
     if cost is not None and Path(cost).is_file():
         files["costs"] = str(Path(cost))
         blocks["matrix"] = {"@misc": "spacy_costner.MatrixCost.v1", "matrix": "${paths.costs}"}
     elif cost is not None:
         name = find_name("Cost", cost, other_choices=["a CSV file"])
         blocks["tags"] = {"@misc": f"spacy_costner.{name}Cost.v1"}
+    mistake_costs = options.mistake_costs
     if mistake_costs:
         # A kind of mistake without a given cost costs 1. But if this cost is added to another one,
         # such a kind adds nothing.
@@ -99,7 +83,7 @@ def choose_costs(
         for mistake in MISTAKES:
             block[mistake] = mistake_costs.get(mistake, default_cost)
         blocks["mistakes"] = block
-    return Costs(blocks, files, mistake_costs)
+    return GivenCosts(blocks, files, mistake_costs)
 
 
 def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
@@ -134,7 +118,7 @@ def find_highest_cost(
     """The highest cost that a mistake at one token can have.
 
     cost (Block): The block of the cost.
-    files (Mapping[str, str]): The files of the cost: see `Costs`.
+    files (Mapping[str, str]): The files of the cost: see `GivenCosts`.
     label_counts (Mapping[str, int]): The labels of the corpus are the keys. Without a corpus, the
         labels are those that the files of the cost name.
     RAISES (ValueError): If a file can't be read, or lacks a label.

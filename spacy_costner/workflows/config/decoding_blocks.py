@@ -45,7 +45,7 @@ def make_decoding(
     decoding (Decoding): How entities are chosen.
     aim (str): What should be best: see `init`.
     mistakes (Mapping[str, float]): The given costs of kinds of mistakes.
-    cost (Any): The block of the cost, or a variable in its place: see `make_loss`.
+    cost (Any): The block of the cost, or a variable instead: see `make_loss`.
     inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
     """
     if decoding == "viterbi":

@@ -13,8 +13,8 @@ from ...annotation import iob as ent_iob
 from ...pipeline.component import CostSensitiveNER
 from .findings import ERROR, WARNING, Finding, place_in_doc
 
-LONG = 500
-"""A doc with so many tokens can't be a single sentence."""
+LONG_SENTENCE = 500
+"""A doc with at least this number of tokens can't be a single sentence."""
 
 
 MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
@@ -33,12 +33,14 @@ CONTRADICTION = "docs with the same words have different entities"
 OTHER_LABELS = "entities of labels that the component doesn't have: they count as O"
 
 
-MISALIGNED = "entities don't begin and end with tokens: their tokens count as missing values"
+MISALIGNED_ENTITIES = (
+    "entities don't begin and end with tokens: their tokens count as missing values"
+)
 
 
-ONE_SENTENCE = (
-    f"docs of {LONG} tokens or more are one sentence. `spacy convert` doesn't know separators of "
-    "white space, and joins the sentences: use `costner convert`"
+ONE_LONG_SENTENCE = (
+    f"docs of {LONG_SENTENCE} tokens or more are one sentence. `spacy convert` doesn't know "
+    "separators of white space, and joins the sentences: use `costner convert`"
 )
 
 
@@ -48,19 +50,28 @@ CROSSING = (
 )
 
 
-class Problem(NamedTuple):
-    """A problem of a single doc."""
+class DocProblem(NamedTuple):
+    """A problem of a single doc.
 
-    severity: str  # "error" or "warning"
-    message: str  # what the problem is, and its effect
-    text: str = ""  # the text with the problem, such as an entity
+    severity (str): "error" or "warning".
+    message (str): What the problem is, and its effect.
+    text (str): The text with the problem, such as an entity.
+    """
+
+    severity: str
+    message: str
+    text: str = ""
 
 
 class AnnotatedDoc(NamedTuple):
-    """A doc whose tokens are all annotated."""
+    """A doc whose tokens are all annotated.
 
-    number: int  # the index of the doc in its corpus
-    ents: set[tuple[str, str, int]]  # the text, the label and the first token of each entity
+    number (int): The index of the doc in its corpus.
+    ents (set[tuple[str, str, int]]): The text, the label and the first token of each entity.
+    """
+
+    number: int
+    ents: set[tuple[str, str, int]]
 
 
 def check_docs(
@@ -88,7 +99,7 @@ def check_docs(
                 only_in_this_doc = sorted(ents - first_doc.ents)
                 only_in_first_doc = sorted(first_doc.ents - ents)
                 text = f"{only_in_this_doc} against {only_in_first_doc} in doc {first_doc.number}"
-                problems.append(Problem(WARNING, CONTRADICTION, text))
+                problems.append(DocProblem(WARNING, CONTRADICTION, text))
         for severity, message, text in problems:
             yield Finding(severity, corpus, message, [place_in_doc(i, doc, text)])
         if (iob == ent_iob.OUTSIDE).any():
@@ -99,43 +110,35 @@ def check_docs(
         yield Finding(severity, corpus, message)
 
 
-def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
-    """Find what is wrong with a doc: its text, its sentences, and its entities.
-
-    eg (Example): The doc, as the reference of an example.
-    ner (CostSensitiveNER): The component.
-    labels (Sequence[str]): The labels of the component.
-    YIELDS (Problem): The problems.
-    """
+def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[DocProblem]:
+    """Find what is wrong with the reference of an example: its text, its sentences, and its
+    entities. The component has these `labels`."""
     doc = eg.reference
     if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
-        yield Problem(WARNING, "docs without annotation of entities: they are not used")
+        yield DocProblem(WARNING, "docs without annotation of entities: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
-    if len(doc) >= LONG and has_sentences:
+    if len(doc) >= LONG_SENTENCE and has_sentences:
         # spaCy's value for the start of a sentence is 1. The first token is left out: it starts a
         # sentence in every doc.
         starts_sentence = doc.to_array("SENT_START")[1:] == 1
         if not starts_sentence.any():
-            yield Problem(WARNING, ONE_SENTENCE)
+            yield DocProblem(WARNING, ONE_LONG_SENTENCE)
     misread = MOJIBAKE.search(doc.text)
     if misread is not None:
         message = "texts were read in another encoding than their own (mojibake)"
-        yield Problem(WARNING, message, repr(misread[0]))
+        yield DocProblem(WARNING, message, repr(misread[0]))
     invisible = INVISIBLE.search(doc.text)
     if invisible is not None:
         message = "texts have characters that can't be seen, which make other words of their words"
-        yield Problem(WARNING, message, ascii(invisible[0]))
+        yield DocProblem(WARNING, message, ascii(invisible[0]))
     yield from check_entities(eg, ner, labels)
 
 
-def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[Problem]:
+def check_entities(
+    eg: Example, ner: CostSensitiveNER, labels: Sequence[str]
+) -> Iterator[DocProblem]:
     """Find the annotated entities of a doc that a component can't learn, can't predict, or learns
-    with a change.
-
-    eg (Example): The doc.
-    ner (CostSensitiveNER): The component.
-    labels (Sequence[str]): The labels of the component.
-    """
+    with a change."""
     doc = eg.reference
     has_same_tokens = [token.text for token in doc] == [token.text for token in eg.predicted]
     # The spans that annotators have rejected, as (begin, end, label)
@@ -146,30 +149,27 @@ def check_entities(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) ->
         text = f"{ent.text!r} {ent.label_}"
         # Most docs have no border. Then the entity needn't be aligned, which takes time.
         if borders.any() and crosses_border(eg, ent, borders):
-            yield Problem(WARNING, CROSSING, text)
+            yield DocProblem(WARNING, CROSSING, text)
         # A rejected span without a label rejects all labels.
         if rejected & {(ent.start, ent.end, ""), (ent.start, ent.end, ent.label_)}:
             message = "entities are among the incorrect spans: their docs are not used"
-            yield Problem(ERROR, message, text)
+            yield DocProblem(ERROR, message, text)
         if ent.label_ not in labels:
-            yield Problem(WARNING, OTHER_LABELS, text)
+            yield DocProblem(WARNING, OTHER_LABELS, text)
         if all(token.is_space for token in ent):
-            yield Problem(WARNING, "entities are only whitespace: they are not used", text)
+            yield DocProblem(WARNING, "entities are only whitespace: they are not used", text)
         elif ent[0].is_space or ent[-1].is_space:
-            yield Problem(WARNING, "entities begin or end with whitespace: it is removed", text)
+            yield DocProblem(WARNING, "entities begin or end with whitespace: it is removed", text)
         elif not any(map(str.isalnum, ent.text)):
-            yield Problem(WARNING, "entities without a letter or digit", text)
+            yield DocProblem(WARNING, "entities without a letter or digit", text)
         if not has_same_tokens and not eg.get_aligned_spans_y2x([ent]):
-            yield Problem(WARNING, MISALIGNED, text)
+            yield DocProblem(WARNING, MISALIGNED_ENTITIES, text)
 
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
-    """Whether an entity can't be predicted, as a part of it is in one sequence of the chain and a
-    part in the next. White space at its ends doesn't count.
-
-    eg (Example): The doc. The chain is cut in the predicted doc.
-    ent (Span): An entity of the annotated doc.
-    borders (Array1d): True for the first token of each sequence of the predicted doc. Shape: (T,)
+    """Whether an entity of the annotated doc can't be predicted, as a part of it is in one sequence
+    of the chain and a part in the next. White space at its ends doesn't count. `borders` is True
+    for the first token of each sequence of the predicted doc, where the chain is cut. Shape: (T,)
     """
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]

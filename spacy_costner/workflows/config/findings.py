@@ -14,20 +14,31 @@ WARNING = "warning"
 
 
 class DocPlace(NamedTuple):
-    """A doc with a problem."""
+    """A doc with a problem.
 
-    doc: int  # the index of the doc in its corpus
-    words: str  # the first words of the doc
-    text: str  # the text with the problem, such as an entity; empty if it is the whole doc
+    doc (int): The index of the doc in its corpus.
+    words (str): The first words of the doc.
+    text (str): The text with the problem, such as an entity; empty if it is the whole doc.
+    """
+
+    doc: int
+    words: str
+    text: str
 
 
 class Finding(NamedTuple):
-    """A problem in data or config."""
+    """A problem in data or config.
 
-    severity: str  # "error" or "warning"
-    corpus: str  # "train" or "dev", or "config"
-    message: str  # what the problem is, and its effect
-    places: Sequence[DocPlace] = ()  # the docs where it was found
+    severity (str): "error" or "warning".
+    corpus (str): "train" or "dev", or "config".
+    message (str): What the problem is, and its effect.
+    places (Sequence[DocPlace]): The docs where it was found.
+    """
+
+    severity: str
+    corpus: str
+    message: str
+    places: Sequence[DocPlace] = ()
 
 
 def join_findings(findings: Iterable[Finding]) -> list[Finding]:

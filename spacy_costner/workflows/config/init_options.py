@@ -1,14 +1,133 @@
 """The options of `init`, and whether they go together."""
 
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from spacy.util import is_package
+from spacy.util import get_lang_class, is_package
+
+from ...readers import DEFAULTS, ReadOptions
+from ..vectors import DIR_VECTORS
+from .aims import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 
 
 Decoding = Literal["viterbi", "threshold", "min-cost"]
+
+
+MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
+"""The kinds of mistakes whose costs are options."""
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """The options of `init`. docs/init.md says what `init` chooses where one is None. Costs are by
+    token.
+
+    output_path (Path): Where the config will be, for the commands at its head.
+    model (Literal["linear", "cnn", "hybrid", "transformer"]): Kind of model.
+    lang (str): Code of the language.
+    train_path (Path | None): Training corpus, to choose sizes; any format.
+    dev_path (Path | None): Development corpus; any format.
+    aim (str | None): f (best F), cost (lowest cost), guarantee (a promised miss rate),
+        precision=0.9 (best recall with at least this precision) or recall=0.9.
+    miss (float | None): Cost of a missed entity, for each token.
+    false_alarm (float | None): Cost of a false alarm, for each token.
+    wrong_label (float | None): Cost of a wrong label, for each token.
+    wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
+        token.
+    tree_path (Path | None): Label tree, a JSON or YAML file: near labels cost less.
+    tree_by_prefix (str | None): Write the label tree, by default to tree.json next to the config:
+        each label is below its part before this separator, such as _.
+    cost (str | None): hamming, zero-one or a CSV file: the cost of each pair of labels.
+    loss (str | None): Loss, or several, separated by commas.
+    decoding (Literal["viterbi", "threshold", "min-cost"] | None): How entities are chosen.
+    inner_nodes (bool): Also predict inner nodes of the tree.
+    spans_key (str | None): Entities may overlap: the key of doc.spans.
+    groups_path (Path | None): JSON file, {component: [labels]}: labels of different components may
+        overlap.
+    transformer (str | None): Name or folder of the transformer.
+    vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
+    raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from
+        `train_path`, to the folder vectors next to the config. See `learn_vectors`.
+    reading (ReadOptions): How to read the corpora, also in training.
+    force (bool): Overwrite the file of the tree and the folder of the vectors.
+    command (str): The command that makes the config, for its head.
+    """
+
+    output_path: Path = Path("config.cfg")
+    _: KW_ONLY
+    model: Model = "linear"
+    lang: str = "en"
+    train_path: Path | None = None
+    dev_path: Path | None = None
+    aim: str | None = None
+    miss: float | None = None
+    false_alarm: float | None = None
+    wrong_label: float | None = None
+    wrong_boundary: float | None = None
+    tree_path: Path | None = None
+    tree_by_prefix: str | None = None
+    cost: str | None = None
+    loss: str | None = None
+    decoding: Decoding | None = None
+    inner_nodes: bool = False
+    spans_key: str | None = None
+    groups_path: Path | None = None
+    transformer: str | None = None
+    vectors: str | None = None
+    raw_paths: list[Path] | None = None
+    reading: ReadOptions = DEFAULTS
+    force: bool = False
+    command: str = "python -m spacy costner init"
+
+    @property
+    def vectors_folder(self) -> Path:
+        """The folder of vectors that are learned from raw text."""
+        return self.output_path.with_name(DIR_VECTORS)
+
+    @property
+    def mistake_costs(self) -> dict[str, float]:
+        """The given costs, by the kind of mistake: see `MISTAKES`."""
+        costs = {mistake: getattr(self, mistake) for mistake in MISTAKES}
+        return {mistake: cost for mistake, cost in costs.items() if cost is not None}
+
+    def completed(self) -> "InitOptions":
+        """Fill in the options that follow from others without the corpus."""
+        options = self
+        if options.spans_key is None and options.groups_path is not None:
+            options = replace(options, spans_key="sc")  # the default of spaCy's SpanCategorizer
+        if options.tree_path is None and options.tree_by_prefix is not None:
+            options = replace(options, tree_path=options.output_path.with_name("tree.json"))
+        if options.raw_paths:
+            options = replace(options, vectors=str(options.vectors_folder))
+        return options
+
+
+def check_options(options: InitOptions) -> None:
+    """Check what can be checked before the corpus is read.
+
+    RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options don't
+        go together, or a new folder exists.
+    RAISES (ImportError): If spaCy has no such language.
+    """
+    get_lang_class(options.lang)  # raises an error if spaCy lacks it
+    if options.transformer is not None and options.model != "transformer":
+        raise ValueError(
+            f"`transformer`: expected `model` transformer, got `model` {options.model}"
+        )
+    if options.raw_paths:
+        check_raw_option(options.vectors, options.model)
+        if not options.force:
+            refuse_existing(options.vectors_folder)
+    elif options.vectors is not None:
+        check_vectors_option(options.vectors, options.model)
+    if options.aim is not None:
+        # This raises an error if the text is neither one of these two names, nor an aim of `tune`.
+        parse_aim(options.aim, "cost", "guarantee", option="`aim`")
+    if options.tree_by_prefix is not None and options.train_path is None:
+        raise ValueError("`tree_by_prefix`: expected `train_path`, whose labels are in the tree")
 
 
 def check_raw_option(vectors: str | None, model: Model) -> None:
@@ -25,7 +144,7 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
 def check_vectors_option(vectors: str, model: Model) -> None:
     """Check that given vectors can be inputs of the model.
 
-    RAISES (ValueError): If there is no such pipeline, or the model takes no static vectors.
+    RAISES (ValueError): If the pipeline is missing, or the model takes no static vectors.
     """
     if model == "transformer":
         raise ValueError("`vectors`: expected `model` linear, cnn or hybrid, got transformer")
@@ -37,9 +156,9 @@ def check_vectors_option(vectors: str, model: Model) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Check that there is nothing at the path of a new file or folder.
+    """Check that nothing exists at the path of a new file or folder.
 
-    RAISES (ValueError): If there is something.
+    RAISES (ValueError): If something exists.
     """
     if path.exists():
         raise ValueError(f"{path}: expected a new file, got one that exists: use `force`")

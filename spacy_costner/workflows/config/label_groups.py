@@ -12,24 +12,24 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
-from .corpus_statistics import TrainingCorpus
+from .corpus_statistics import CorpusStatistics
 
 MAX_OVERLAP = 0.01
 """A component can't predict both of two spans that overlap. So at most this share of the spans of a
 label may overlap with spans of other labels of the same component."""
 
 
-def has_overlaps(labels: Sequence[str], corpus: TrainingCorpus) -> bool:
+def has_overlaps(labels: Sequence[str], corpus: CorpusStatistics) -> bool:
     """Whether any two spans with these labels overlap in the corpus."""
     # "With replacement" gives pairs of a label with itself, too.
     return any(pair in corpus.overlaps for pair in combinations_with_replacement(labels, 2))
 
 
-def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[str]]:
+def choose_groups(corpus: CorpusStatistics, path: Path | None) -> dict[str, list[str]]:
     """Choose the labels of each component. They are read from a file or, without one, divided by
     which spans overlap in the corpus.
 
-    corpus (TrainingCorpus): The corpus.
+    corpus (CorpusStatistics): The corpus.
     path (Path | None): The file: see `read_groups`.
     RETURNS (dict[str, list[str]]): The labels of each component, by its name.
     RAISES (ValueError): If there is neither a file nor a corpus, or the file doesn't have each
@@ -47,7 +47,7 @@ def choose_groups(corpus: TrainingCorpus, path: Path | None) -> dict[str, list[s
     return {f"ner_{i}": labels for i, labels in enumerate(groups, start=1)}
 
 
-def group_labels(corpus: TrainingCorpus) -> list[list[str]]:
+def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
     """Divide labels into groups whose spans rarely overlap.
 
     Labels are assigned one after another, the most frequent first. Each label joins the group with
@@ -85,9 +85,9 @@ def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str]
 
 
 def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Read the labels of each component from a JSON file: {component: [labels]}.
+    """Read the labels of each component from a JSON file: {component: [labels]}. The keys of
+    `label_counts` are the labels of the corpus.
 
-    label_counts (Mapping[str, int]): The labels of the corpus are the keys.
     RAISES (ValueError): If the file has another form, has a label twice, or lacks a label of the
         corpus.
     """

@@ -88,7 +88,7 @@ def open_config(path: str | Path) -> Config:
     except (ConfigValidationError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
         raise ValueError(
-            f"{path}: expected a config (corpora have options, such as --paths.train), got: {text}"
+            f"{path}: expected a config (corpora are settings, such as paths.train), got: {text}"
         ) from error
 
 
@@ -101,7 +101,7 @@ def load_pipeline(
     model (str | Path): The pipeline, a package or a folder.
     code_path (str | Path | None): Python file with registered functions to be imported.
     use_gpu (int): GPU ID or -1 for CPU.
-    RAISES (ValueError): If a file or another folder is there.
+    RAISES (ValueError): If the path is a file or another folder.
     """
     check_is_pipeline(model)
     setup_gpu(use_gpu, silent=True)
@@ -110,8 +110,8 @@ def load_pipeline(
 
 
 def check_is_pipeline(model: str | Path) -> None:
-    """Check that a path is not that of a file, or of a folder that is no pipeline, such as the
-    output folder of `fit`, which has a pipeline in it. If a process was killed while it saved the
+    """Check that a path isn't a file, or a folder that is no pipeline, such as the output folder of
+    `fit`, which has a pipeline in it. If a process was killed while it saved the
     pipeline, the folder is put in order first: see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
@@ -127,7 +127,7 @@ def check_is_pipeline(model: str | Path) -> None:
 
 
 def did_you_mean(folder: str | Path) -> str:
-    """A question that names a pipeline in a folder, such as model-best. Empty if there is none."""
+    """A question that names a pipeline in a folder, such as model-best. Empty without one."""
     for file in sorted(Path(folder).glob(f"*/{META}")):
         return f": did you mean {file.parent}?"
     return ""

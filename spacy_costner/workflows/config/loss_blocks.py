@@ -10,7 +10,7 @@ from spacy.util import registry
 from ...costs.tables import HAMMING
 from ...types import Loss
 from .blocks import Block, find_name
-from .corpus_statistics import TrainingCorpus
+from .corpus_statistics import CorpusStatistics
 from .cost_blocks import find_highest_cost
 from .sizes import Sizes
 
@@ -36,7 +36,7 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: b
 
     model (str): The kind of model.
     aim (str): What should be best: see `init`.
-    costs (Mapping[str, Any]): The blocks of the given costs: see `Costs.blocks`.
+    costs (Mapping[str, Any]): The blocks of the given costs: see `GivenCosts.blocks`.
     is_small (bool): Whether there are few training sentences.
     RETURNS (list[str]): The name of the loss, or the names of the losses of a schedule.
     """
@@ -87,9 +87,9 @@ def make_loss(
 ) -> Block:
     """Make the block of a loss, or of a schedule of losses, with the recommended settings.
 
-    losses (Sequence[str]): The short name of the loss, or those of the losses of the schedule.
-    cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost} in its
-        place. None: the Hamming cost.
+    losses (Sequence[str]): The short name of the loss, or of each loss of the schedule.
+    cost (Any): The block of the cost, or a variable such as ${components.ner.scorer.cost}
+        instead. None: the Hamming cost.
     multiplier (float): The recommended setting of the score per unit of cost is multiplied by this.
     epochs (Sequence[float]): After how many epochs each loss of a schedule but the last ends. The
         default is for two losses.
@@ -107,13 +107,8 @@ def make_loss(
 
 def make_single_loss(loss: str, cost: Any, multiplier: float) -> Block:
     """Make the block of a loss that isn't a schedule. It has the defaults of its factory or, where
-    another value is recommended, that value.
-
-    loss (str): The name of the loss, such as "SoftmaxMargin".
-    cost (Any): The block of the cost. None: the Hamming cost, if the loss has one.
-    multiplier (float): The setting of the loss that says what a unit of cost adds to a score is
-        multiplied by this number.
-    RETURNS (Block): The block.
+    another value is recommended, that value. The setting that says what a unit of cost adds to a
+    score is multiplied by `multiplier`. Without a cost, a loss that needs one has the Hamming cost.
     """
     name = f"spacy_costner.{loss}.v1"
     parameters = signature(registry.losses.get(name)).parameters
@@ -142,15 +137,15 @@ def round_to_two_digits(value: float) -> float:
 
 
 def choose_multiplier(
-    cost: Block | None, files: Mapping[str, str], corpus: TrainingCorpus
+    cost: Block | None, files: Mapping[str, str], corpus: CorpusStatistics
 ) -> float:
     """Choose a factor for the setting of a loss that says what a unit of cost adds to a score. The
     factor is 1, or 0.5 with a label tree. It is lower if the worst mistake would otherwise have a
     score above `HIGHEST_SCORE`.
 
     cost (Block | None): The block of the cost. None: mistakes have no cost.
-    files (Mapping[str, str]): The files of the cost: see `Costs`.
-    corpus (TrainingCorpus): The training corpus, whose labels may be confused.
+    files (Mapping[str, str]): The files of the cost: see `GivenCosts`.
+    corpus (CorpusStatistics): The training corpus, whose labels may be confused.
     """
     multiplier = 0.5 if "tree" in files else 1.0
     if cost is None:

@@ -1,86 +1,111 @@
-"""All choices for a config."""
+"""The plan of a config: all choices that its options make or leave open."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from .corpus_statistics import TrainingCorpus
-from .cost_blocks import Costs
-from .init_options import Decoding, Model
-from .loss_blocks import build_loss
+from .corpus_statistics import CorpusStatistics
+from .cost_blocks import GivenCosts, choose_costs
+from .decoding_blocks import choose_decoding
+from .init_options import Decoding, InitOptions
+from .label_groups import choose_groups
+from .loss_blocks import build_loss, choose_losses, parse_losses
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All choices for a config: those that the arguments of `init` make, and those that they leave
-    open. The template uses the fields of `Plan` and `Settings` by their names."""
+    """All choices for a config. The template uses the fields of `InitOptions`, `Plan` and
+    `TemplateValues` by their names. Where the first two have the same name, the field is that of
+    the plan.
 
-    # The file, and the command that makes it
-    config_path: Path
-    command: str
+    options (InitOptions): The options, completed.
+    corpus (CorpusStatistics): The statistics of the training corpus.
+    groups (Mapping[str, list[str]]): The labels of each component; empty if no spans may overlap.
+    aim (str): What should be best: see `InitOptions`.
+    costs (GivenCosts): The costs that the options give.
+    losses (Sequence[str]): The short name of the loss, or of each loss of a schedule.
+    decoding (Decoding): How entities are chosen.
+    """
 
-    # The corpora
-    train_path: Path | None
-    dev_path: Path | None
-    corpus: TrainingCorpus
-    reading: Mapping[str, Any]  # the settings of the readers
-
-    # The pipeline
-    lang: str
-    model: Model
-    transformer: str | None  # None: the one that spaCy recommends for the language
-    vectors: str | None  # a package or folder with static vectors
-    groups: Mapping[str, list[str]]  # the labels of each component; empty if no spans may overlap
-    spans_key: str | None  # the key of `doc.spans` for spans that may overlap
-
-    # Training and decoding
+    options: InitOptions
+    corpus: CorpusStatistics
+    groups: Mapping[str, list[str]]
     aim: str
-    costs: Costs
+    costs: GivenCosts
     losses: Sequence[str]
-    has_loss_option: bool  # whether an option names the losses
     decoding: Decoding
-    inner_nodes: bool
 
 
-def check_choices(
-    aim: str, losses: Sequence[str], decoding: str, costs: Costs, *, inner_nodes: bool
-) -> None:
+def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
+    """Choose what the options leave open: see docs/init.md.
+
+    options (InitOptions): The options, completed.
+    corpus (CorpusStatistics): The statistics of the training corpus.
+    RAISES (ValueError): If a loss or cost isn't registered, if options don't go together, or if the
+        file of groups can't be read or lacks a label of the corpus.
+    """
+    groups: dict[str, list[str]] = {}
+    if options.spans_key is not None:
+        groups = choose_groups(corpus, options.groups_path)
+    costs = choose_costs(options)
+    aim = options.aim
+    if aim is None:
+        aim = "cost" if costs.blocks or options.decoding == "min-cost" else "f"
+    if options.spans_key is not None and costs.block(aim) is not None:
+        raise ValueError("`spans_key`: expected no costs with it, as their scores are of doc.ents")
+    if options.loss is None:
+        losses = choose_losses(options.model, aim, costs.blocks, is_small=corpus.is_small)
+    else:
+        losses = parse_losses(options.loss)
+    decoding = options.decoding
+    if decoding is None:
+        last_loss = build_loss(losses[-1])  # The trained model has the scores of this loss.
+        decoding = choose_decoding(options.model, aim, last_loss, inner_nodes=options.inner_nodes)
+    plan = Plan(
+        options=options,
+        corpus=corpus,
+        groups=groups,
+        aim=aim,
+        costs=costs,
+        losses=losses,
+        decoding=decoding,
+    )
+    check_plan(plan)
+    return plan
+
+
+def check_plan(plan: Plan) -> None:
     """Check that no choice makes another one pointless or impossible.
 
-    aim (str): What should be best: see `init`.
-    losses (Sequence[str]): The names of the losses, in order.
-    decoding (str): How entities are chosen: see `Decoding`.
-    costs (Costs): What mistakes cost.
-    inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
     RAISES (ValueError): If a choice does so.
     """
-    if decoding == "min-cost" and aim != "cost":
+    if plan.decoding == "min-cost" and plan.aim != "cost":
         raise ValueError(
-            "`decoding`: expected min-cost with `aim` cost only: `costner tune` would replace it, "
-            "and `costner guarantee` chooses a set of spans"
+            "`decoding`: expected min-cost with `aim` cost only: `tune` would replace it, and "
+            "`guarantee` chooses a set of spans"
         )
 
     # Some options are pointless if scores are not probabilities after training.
     option_of_probabilities = None
-    if aim == "guarantee":
+    if plan.aim == "guarantee":
         option_of_probabilities = "`aim` guarantee"
-    elif decoding != "viterbi":
-        option_of_probabilities = f"`decoding` {decoding}"
-    if option_of_probabilities is not None and not build_loss(losses[-1]).has_probabilities:
+    elif plan.decoding != "viterbi":
+        option_of_probabilities = f"`decoding` {plan.decoding}"
+    last_loss = plan.losses[-1]
+    if option_of_probabilities is not None and not build_loss(last_loss).has_probabilities:
         raise ValueError(
             f"`loss`: expected a loss such as Sequential with {option_of_probabilities}, got "
-            f"{losses[-1]}: its scores are not probabilities"
+            f"{last_loss}: its scores are not probabilities"
         )
 
-    # A cost is used by a loss or by the aim. A tree is used by the scorer, whatever the loss.
-    has_cost_in_training = any(build_loss(name).cost for name in losses)
-    is_cost_used = has_cost_in_training or aim == "cost" or "tree" in costs.blocks
-    if costs.blocks and not is_cost_used:
+    # A cost is used by a loss or by the aim. A tree is used by the scorer, with every loss.
+    has_tree = "tree" in plan.costs.blocks
+    has_cost_in_training = any(build_loss(name).cost for name in plan.losses)
+    is_cost_used = has_cost_in_training or plan.aim == "cost" or has_tree
+    if plan.costs.blocks and not is_cost_used:
         raise ValueError(
-            f"`loss`: expected a loss that takes a cost, or `aim` cost, got {', '.join(losses)}: "
-            "nothing would use what you say mistakes cost"
+            "`loss`: expected a loss that takes a cost, or `aim` cost, got "
+            f"{', '.join(plan.losses)}: nothing would use what you say mistakes cost"
         )
 
-    if inner_nodes and (decoding != "min-cost" or "tree" not in costs.blocks):
+    if plan.options.inner_nodes and (plan.decoding != "min-cost" or not has_tree):
         raise ValueError("`inner_nodes`: expected `tree_path` and `decoding` min-cost with it")

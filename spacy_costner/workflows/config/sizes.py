@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from spacy.util import registry
 
 from .blocks import Block
-from .corpus_statistics import SPACY_EMBED_ROWS, TrainingCorpus
+from .corpus_statistics import SPACY_EMBED_ROWS, CorpusStatistics
 from .init_options import Model
 
 MIN_EMBED_ROWS = 1000
@@ -14,17 +14,26 @@ MIN_EMBED_ROWS = 1000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Settings that fit the size of a corpus. All but the last are settings of [training]."""
+    """Settings that fit the size of a corpus. All but the last are settings of [training].
+
+    batcher (Block): The block of the batcher.
+    eval_frequency (int): The number of steps between evaluations.
+    patience (int): The number of steps without a better score after which training ends. 0: no
+        limit.
+    max_epochs (int): The number of epochs. 0: no limit.
+    max_steps (int): The number of steps. 0: no limit.
+    n_embed_rows (int): How many rows the table of word forms has.
+    """
 
     batcher: Block
     eval_frequency: int
     patience: int
     max_epochs: int
     max_steps: int
-    n_embed_rows: int  # how many rows the table of word forms has
+    n_embed_rows: int
 
 
-def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
+def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
     """Choose settings that fit the size of a corpus. If the corpus has enough words, an epoch has
     100 batches or more. It is evaluated at least once."""
     batcher, batch_size = choose_batcher(model, corpus)
@@ -77,11 +86,11 @@ def choose_sizes(model: Model, corpus: TrainingCorpus) -> Sizes:
     )
 
 
-def choose_batcher(model: Model, corpus: TrainingCorpus) -> tuple[Block, int]:
+def choose_batcher(model: Model, corpus: CorpusStatistics) -> tuple[Block, int]:
     """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
     within limits. With a transformer its size is fixed, and padding counts, too. The sizes of
-    transformers, the tolerance, and the limits of models other than the linear one are those of
-    spaCy's quickstart.
+    transformers, the tolerance, and the limits of models other than the linear one are from spaCy's
+    quickstart.
 
     RETURNS (tuple[Block, int]): The block of the batcher, and the number of words of a batch.
     """

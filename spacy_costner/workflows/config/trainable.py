@@ -44,8 +44,8 @@ def components_to_fit(nlp: Language, frozen: Iterable[str]) -> list[CostSensitiv
     have the same `spans_key`.
 
     frozen (Iterable[str]): The names of components that are not trained.
-    RAISES (ValueError): If there is none, if other components would have to be trained, or if a
-        model is not linear.
+    RAISES (ValueError): If the pipeline has none, if other components would have to be trained, or
+        if a model is not linear.
     """
     trainable: list[str] = []
     ners: list[CostSensitiveNER] = []

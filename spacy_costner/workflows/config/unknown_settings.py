@@ -36,9 +36,9 @@ of any name."""
 
 
 def check_settings(config: Mapping[str, Any], source: object = None) -> None:
-    """Check that the settings of a config, complete or not, are read by something: those of the
-    sections in `SCHEMAS`, and those of all blocks that name a registered function or the factory of
-    a component. Sections and settings beside these may have any name.
+    """Check that the settings of a config, complete or not, are read by something: the settings of
+    the sections in `SCHEMAS`, and of all blocks that name a registered function or the factory of a
+    component. Other sections and settings may have any name.
 
     config (Mapping[str, Any]): The config.
     source (object): The file of the config, with which the message of an error begins. None: the
@@ -67,11 +67,9 @@ def _import_factories() -> None:
 
 def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
     """Check the settings of all blocks within a block that have a registered function or the
-    factory of a component, such as [training.optimizer].
+    factory of a component, such as [training.optimizer]. The outer block has the name `path`, such
+    as "training"; the whole config has the name "".
 
-    block (Mapping[str, Any]): The outer block.
-    path (str): The name of the outer block, such as "training"; empty for the whole config.
-    source (object): See `check_settings`.
     RAISES (ValueError): If nothing reads a setting.
     """
     for name, inner_block in block.items():
@@ -134,8 +132,8 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
         names_to_check = path.split(".")
         is_variable = f"${{{path}}}" in config_text  # The config refers to it: ${paths.train}.
         if is_variable or names_to_check[0] in CHECKED:
-            # The config may lack the setting itself: the variable gets its value from the command
-            # line, or `check_settings` checks its name. Only its section has to exist.
+            # The config may lack the setting itself: the variable gets its value from the
+            # overrides, or `check_settings` checks its name. Only its section has to exist.
             names_to_check.pop()
         # Begin with the whole config, and go from one section to the section within it.
         block: Any = full_config
@@ -150,13 +148,9 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 def _check_names(
     names: Iterable[str], allowed: Collection[str], section: str, source: object
 ) -> None:
-    """Check that a section has only settings that it may have.
+    """Check that a section, such as "training", has only the settings that are allowed.
 
-    names (Iterable[str]): The settings that the section has.
-    allowed (Collection[str]): The settings that it may have.
-    section (str): The name of the section, such as "training"; empty for the whole config.
-    source (object): See `check_settings`.
-    RAISES (ValueError): If there is another setting.
+    RAISES (ValueError): If it has another setting.
     """
     for name in names:
         if name in allowed:

@@ -53,7 +53,7 @@ def compare(
         are scored by the cost of the scorer, and losses that are given by name have this cost, too.
         Otherwise variants are scored by the Hamming cost.
     losses (Sequence[str | Path]): The names of losses, or configs: the name of the file is
-        the name of the loss, and its blocks replace those of the base config.
+        the name of the loss, and its blocks replace the blocks of the base config.
     test_path (Path): The test corpus.
     output_path (Path): The folder for the variants, `<loss>/seed-<seed>`, and `comparison.json`.
     seeds (Sequence[int]): Each variant is trained with each of them.
@@ -67,7 +67,7 @@ def compare(
     jobs (int): Number of parallel trainings.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
-    make_executor (MakeExecutor | None): Makes another executor: see `runs.run_all`.
+    make_executor (MakeExecutor | None): Makes another executor: see `executors.run_all`.
     on_end (Callable[[str, Ended], None] | None): Called with the name and result of a variant.
     RETURNS (list[ComparedLoss]): The scores of each loss and combination of values.
     RAISES (ValueError): If there is nothing to train; if a config can't be read, has an unknown
@@ -109,20 +109,8 @@ def compare(
         "sweep": {name: list(values) for name, values in sweep.items()},
         "seeds": unique_seeds,
         "samples": n_samples,
-        "cost": variants[0].measure.cost,
+        "cost": variants[0].scoring.cost,
         "losses": rows,
     }
     save_file(output_path / "comparison.json", partial(srsly.write_json, data=as_json(record)))
     return rows
-
-
-def read_seeds(text: str) -> list[int]:
-    """Read the seeds of the command line: whole numbers, separated by commas.
-
-    RAISES (ValueError): If they are something else.
-    """
-    try:
-        return [int(seed) for seed in text.split(",")]
-    except ValueError:
-        message = f"--seeds: expected whole numbers with commas between, got {text!r}"
-        raise ValueError(message) from None

@@ -8,136 +8,96 @@ from spacy.language import Language
 from thinc.api import Config
 
 from ...files.saving import save_text
-from ...readers import KeptDocs, ReadOptions
-from ..config.init_options import check_vectors_option
-from ..config.initial_config import init
+from ...readers import KeptDocs
+from ..config.init_options import InitOptions, check_vectors_option
+from ..config.initial_config import make_config
 from ..config.loading import read_config, with_reading
 from ..config.trainable import LINEAR_MODEL
-from ..vectors import LearnedVectors, learn_beside
-from .corpus_reports import warn_of_problems
+from ..vectors import LearnedVectors, learn_with_corpus
+from .fit_corpora import warn_of_problems
 
 NO_CORPUS = "fit: `train_path`: expected a corpus if there is no config, got none"
 """The message of an error."""
 
 
-def learn_for_corpus(
+def learn_vectors_for(
     raw_paths: Sequence[Path],
-    output_path: Path,
     config: Config | Path | None,
+    options: InitOptions,
     overrides: Mapping[str, Any],
-    *,
-    lang: str | None,
-    train_path: Path | None,
-    reading: ReadOptions,
 ) -> LearnedVectors:
     """Learn vectors from raw text and the training corpus, and save them in the output folder. The
-    language and the corpus are those of the config, if there is one. See `fit` for the arguments.
+    language and the corpus are read from the config, if there is one. See `find_config` for the
+    other arguments.
 
-    RAISES (ValueError): If there is neither a config nor a corpus. See also `learn_beside`.
+    raw_paths (Sequence[Path]): Files and folders of raw text.
+    RAISES (ValueError): If there is neither a config nor a corpus. See also `learn_with_corpus`.
     """
-    if config is None:
-        if train_path is None:
-            raise ValueError(NO_CORPUS)
-        return learn_beside(raw_paths, train_path, output_path, lang or "en", reading)
+    lang = options.lang
+    train_path = options.train_path
+    if config is None and train_path is None:
+        raise ValueError(NO_CORPUS)
     if isinstance(config, Path):
         # The vectors don't depend on the development corpus.
         config = read_with_paths(config, overrides, train_path, dev_path=None)
-    # What the config lacks, such as the block [paths], has spaCy's default.
-    complete = Config(Language.default_config).merge(config).interpolate()
-    corpus_path = complete["paths"].get("train")
-    train_path = None if corpus_path is None else Path(corpus_path)
-    return learn_beside(raw_paths, train_path, output_path, complete["nlp"]["lang"], reading)
+    if config is not None:
+        # What the config lacks, such as the block [paths], has spaCy's default.
+        complete = Config(Language.default_config).merge(config).interpolate()
+        lang = complete["nlp"]["lang"]
+        corpus_path = complete["paths"].get("train")
+        train_path = None if corpus_path is None else Path(corpus_path)
+    return learn_with_corpus(raw_paths, train_path, options.vectors_folder, lang, options.reading)
 
 
 def find_config(
     config: Config | Path | None,
-    output_path: Path,
-    *,
-    lang: str | None,
-    train_path: Path | None,
-    dev_path: Path | None,
-    vectors: str | None,
-    aim: str | None,
-    reading: ReadOptions,
-    kept: KeptDocs,
+    options: InitOptions,
     overrides: Mapping[str, Any],
-    command: str,
+    kept: KeptDocs,
 ) -> Config:
     """Find the config to train with. If none is given, `init` makes one. The paths of the corpora
     and the overrides are only put into a config that is a file, the static vectors into any config.
-    See `fit` for the arguments.
 
-    aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
-    kept (KeptDocs): Keeps the docs of the training corpus if `init` reads them: see there.
+    config (Config | Path | None): The given config.
+    options (InitOptions): The options for a new config. A given config gets some of them: the
+        corpora, how they are read, and the vectors.
+    overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
+    kept (KeptDocs): Keeps the docs of the training corpus if `init` reads them: see `make_config`.
     RAISES (ValueError): See `write_config`, `read_config` and `with_static_vectors`.
     """
     if config is None:
-        config = write_config(
-            output_path,
-            lang=lang or "en",
-            train_path=train_path,
-            dev_path=dev_path,
-            vectors=vectors,
-            aim=aim,
-            reading=reading,
-            kept=kept,
-            command=command,
-        )
+        config = write_config(options, kept)
     # A file still needs its settings; a `Config` object already has all of them.
     if isinstance(config, Path):
-        config = read_with_paths(config, overrides, train_path, dev_path)
-    config = with_reading(config, reading)
-    if vectors is not None:
-        config = with_static_vectors(config, vectors)
+        config = read_with_paths(config, overrides, options.train_path, options.dev_path)
+    config = with_reading(config, options.reading)
+    if options.vectors is not None:
+        config = with_static_vectors(config, options.vectors)
     return config
 
 
-def write_config(
-    output_path: Path,
-    *,
-    lang: str,
-    train_path: Path | None,
-    dev_path: Path | None,
-    vectors: str | None,
-    aim: str | None,
-    reading: ReadOptions,
-    kept: KeptDocs,
-    command: str,
-) -> Path:
-    """Let `init` make a config for the corpora, and write it to the output folder. See `fit` for
-    the arguments.
+def write_config(options: InitOptions, kept: KeptDocs) -> Path:
+    """Let `init` make a config for the corpora, and write it to the output folder. Returns its
+    path. See `find_config` for the arguments.
 
-    aim (str | None): What the pipeline is tuned for: the argument `tune` of `fit`.
-    kept (KeptDocs): Keeps the docs of the training corpus: see `init`.
-    RETURNS (Path): The config.
     RAISES (ValueError): If there is no training corpus, or if the folder has another config, which
         is not overwritten. See also `init`.
     """
-    if train_path is None:
+    if options.train_path is None:
         raise ValueError(NO_CORPUS)
-    path = output_path / "config.cfg"
+    path = options.output_path
     # Problems are reported when the corpus is read to train on it, or if it comes to nothing.
     try:
-        text = init(
-            path,
-            lang=lang,
-            train_path=train_path,
-            dev_path=dev_path,
-            vectors=vectors,
-            aim=aim,
-            reading=reading,
-            kept=kept,
-            command=command,
-        )
+        text = make_config(options, kept)
     except ValueError:
         warn_of_problems(kept.info)
         raise
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
-            f"{path}: expected the config of this command, got another: give it as the config, "
-            "remove it, or choose another `output_path`"
+            f"{path}: expected the config of this call, got another: give it as the config, remove "
+            "it, or choose another `output_path`"
         )
-    output_path.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, text)
     return path
 
@@ -145,12 +105,9 @@ def write_config(
 def read_with_paths(
     path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
 ) -> Config:
-    """Read a config, and override some of its settings.
+    """Read a config, and override some of its settings. If the path of a corpus is None, the config
+    has it.
 
-    path (Path): The config.
-    overrides (Mapping[str, Any]): The new values of settings, by their names with dots.
-    train_path (Path | None), dev_path (Path | None): The paths of the corpora. None: they are those
-        of the config.
     RAISES (ValueError): See `read_config`.
     """
     all_overrides = dict(overrides)
@@ -162,11 +119,10 @@ def read_with_paths(
 
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
-    """Make a copy of a config in which linear models have static vectors as inputs.
+    """Make a copy of a config in which linear models have the static vectors of a pipeline, a
+    package or a folder, as inputs.
 
-    config (Config): The config.
-    vectors (str): Package or folder of a pipeline with static vectors.
-    RAISES (ValueError): If there is no such pipeline, or no linear model in the config.
+    RAISES (ValueError): If the pipeline is missing, or the config has no linear model.
     """
     check_vectors_option(vectors, "linear")
     changed_config = config.copy()
@@ -180,6 +136,6 @@ def with_static_vectors(config: Config, vectors: str) -> Config:
             n_models += 1
     if not n_models:
         raise ValueError(
-            f"fit: `vectors`: expected a component with {LINEAR_MODEL} in the config, there is none"
+            f"fit: `vectors`: expected a component with {LINEAR_MODEL} in the config, got none"
         )
     return changed_config

@@ -16,11 +16,11 @@ from ..calibration.temperature import Calibration
 from ..calibration.tuning import Tuning
 from ..vectors import LearnedVectors
 
-N_FOLDS = 4
+N_HELD_OUT_FOLDS = 4
 """Into how many folds the training docs are divided, if there is no development corpus."""
 
 
-HELD_OUT = f"{N_FOLDS} held-out folds of the training corpus"
+HELD_OUT_FOLDS = f"{N_HELD_OUT_FOLDS} held-out folds of the training corpus"
 """What the held-out docs are called where scores name the docs that they were measured on."""
 
 
@@ -30,7 +30,7 @@ DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 
 STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
-again. To go on from this model, name it in initialize.after_init: spacy_costner.start_from.v1."""
+again. To train it further, name it in initialize.after_init: spacy_costner.start_from.v1."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Fitted:
     path (Path): The folder with the pipeline.
     outcomes (Mapping[str, Trained]): How training ended for each component, by its name.
     scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning;
-        without one, those of no docs. Empty if evaluation was interrupted.
+        without one, scores of no docs. Empty if evaluation was interrupted.
     nlp (Language): The pipeline.
     ners (Sequence[CostSensitiveNER]): The components that were trained. They are several if these
         share a `spans_key`.
@@ -78,8 +78,7 @@ class Fitted:
 
     @property
     def n_weights(self) -> int:
-        """The number of weights of all components. Those of first passes and hidden layers don't
-        count."""
+        """The number of weights of all components, without first passes and hidden layers."""
         n_weights = 0
         for ner in self.ners:
             _, weights = linear_part(ner.model)
@@ -100,7 +99,7 @@ class Fitted:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     def training_text(self) -> str:
-        """Say how training ended, with a line for each component."""
+        """Report how training ended, with a line for each component."""
         lines: list[str] = []
         for name, outcome in self.outcomes.items():
             line = outcome.as_text()
@@ -110,11 +109,11 @@ class Fitted:
         return "\n".join(lines)
 
     def scores_text(self) -> str:
-        """Say which scores the pipeline had before calibration and tuning, and on which docs."""
+        """Report which scores the pipeline had before calibration and tuning, and on which docs."""
         source = "dev"
         scores: dict[str, Any] | None = self.scores
         if not self.has_dev:
-            source = HELD_OUT
+            source = HELD_OUT_FOLDS
             scores = self.held_out
         if scores is None:
             return "not evaluated: there is no development corpus"
@@ -129,7 +128,7 @@ class Fitted:
         return f"{source}: {', '.join(score_texts)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The results as a dictionary, which the command prints as JSON."""
+        """The results as a dictionary that JSON can have."""
         coverage = self.vector_coverage
         return {
             "path": self.path,
@@ -147,8 +146,7 @@ class Fitted:
         }
 
     def as_text(self) -> str:
-        """Say how training ended, which scores there are, and what calibration and tuning have
-        changed."""
+        """Report how training ended, the scores, and what calibration and tuning have changed."""
         weights = f"{self.n_weights:,} weights"
         if any(first_pass_of(ner.model) for ner in self.ners):
             weights += ", two passes (features.document)"

@@ -44,9 +44,13 @@ PrepareComponent = Callable[[CostSensitiveNER], object]
 
 class Fold(NamedTuple):
     """Docs that were held out, and the predictions for them of a model that was trained on the
-    others."""
+    others.
 
-    docs: Ints1d  # the indices of the held-out docs among all docs. Shape: (D,)
+    docs (Ints1d): The indices of the held-out docs among all docs. Shape: (D,)
+    dev (DevPredictions): The predictions for them.
+    """
+
+    docs: Ints1d
     dev: DevPredictions
 
 
@@ -134,7 +138,7 @@ def hold_out(
         `run_all`). Its folds have no examples. None: folds are trained in this process, and have
         their examples.
     code_path (Path | None): Python file that workers import.
-    desc (str): The text beside the progress bar.
+    desc (str): The text next to the progress bar.
     RETURNS (list[Fold]): The folds.
     RAISES (ValueError): If the component of the config can't be fitted, there are too few folds or
         texts (see `assign_folds`), no token of a fold is annotated, or a worker failed.
@@ -170,13 +174,8 @@ def make_fold_runs(
     fold_of_doc: Ints1d,
     code_path: Path | None,
 ) -> list[Run]:
-    """Make a run for each fold. Its worker gets all docs as bytes.
-
-    training (FoldTraining): How models are trained.
-    examples (Sequence[Example]): All docs.
-    fold_of_doc (Ints1d): The number of the fold of each doc. Shape: (docs,)
-    code_path (Path | None): Python file that workers import.
-    """
+    """Make a run for each fold. Its worker gets all docs as bytes. `fold_of_doc` has the number of
+    the fold of each doc. Shape: (docs,)"""
     predicted = pack_docs([eg.predicted for eg in examples])
     reference = pack_docs([eg.reference for eg in examples])
     runs: list[Run] = []
@@ -204,14 +203,9 @@ def fit_in_worker(
     is_held_out: Array1d,
     code_path: Path | None,
 ) -> Fold:
-    """Train and predict a fold in a worker: see `FoldTraining.fit`. The fold is returned without
-    examples, as `hold_out` has them.
-
-    training (FoldTraining): How the model is trained.
-    predicted, reference (bytes): The docs of all examples: see `pack_docs`.
-    is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
-    code_path (Path | None): Python file that is imported first.
-    """
+    """Train and predict a fold in a worker: see `FoldTraining.fit`. The docs of all examples are
+    bytes: see `pack_docs`. `is_held_out` is True for the docs of the fold. Shape: (docs,) The fold
+    is returned without examples, as `hold_out` has them."""
     import_once(code_path)
     # A `DocBin` keeps no vocab. Docs get one of the pipeline that is trained, as its language says
     # what the lower case or the shape of a word is.

@@ -5,7 +5,7 @@ corpus. Without one, the training docs are divided into folds, and each fold is 
 that was trained on the others: its docs are held out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,20 +27,19 @@ from ..evaluation.predictions import (
     record_scores,
     replace_predicted,
 )
-from .fitted import HELD_OUT, N_FOLDS, Fitted
+from .fit_corpora import FitCorpora
+from .fitted import HELD_OUT_FOLDS, N_HELD_OUT_FOLDS, Fitted
 from .folds import hold_out
 
 
 def improve(
     fitted: Fitted,
-    dev: Sequence[Example],
-    examples: Iterable[Example],
+    corpora: FitCorpora,
     *,
     calibrate: bool,
     aim: Mapping[str, float] | None,
     n_seeds: int,
     file_tokens: bool,
-    dev_source: str,
 ) -> Fitted:
     """Calibrate and tune a trained pipeline, and record its new scores. This takes predictions for
     the development docs or, without these, for held-out training docs.
@@ -49,20 +48,18 @@ def improve(
     starts), so that it can warn when it is given docs that were read otherwise.
 
     fitted (Fitted): The pipeline, which is changed in place, and how it was trained.
-    dev (Sequence[Example]): The development docs; empty without a development corpus.
-    examples (Iterable[Example]): The training docs, which may be divided into folds.
+    corpora (FitCorpora): The development docs and, to be divided into folds, the training docs.
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
     n_seeds (int): How often the models of folds are trained.
     file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
-    dev_source (str): The name of the development docs, with which the scores are recorded.
     RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
         the scores on these.
     RAISES (ValueError): If it can't be calibrated or tuned on these docs: see `calibrate_on`,
         `check_parameter` and `tune_on`. It may be changed by then.
     """
     nlp = fitted.nlp
-    (ner,) = fitted.ners  # `check_options` refuses several
+    (ner,) = fitted.ners  # `check_fit_options` refuses several
     parameter = ""  # the setting of the decoding that is tuned
     if aim is not None:
         # This is checked first, as models of folds may have to be trained below.
@@ -71,16 +68,16 @@ def improve(
     # Predict docs that the model was not trained on: the development docs, or the docs of each fold
     # by a model of the others.
     if fitted.has_dev:
-        source = dev_source
-        predictions = [predict_dev(nlp, ner, dev)]
-        reading = find_reading(nlp, ner.name, dev, file_tokens=file_tokens)
+        source = corpora.dev_source
+        predictions = [predict_dev(nlp, ner, corpora.dev)]
+        reading = find_reading(nlp, ner.name, corpora.dev, file_tokens=file_tokens)
     else:
-        source = HELD_OUT
+        source = HELD_OUT_FOLDS
         # A doc without tokens has nothing to predict.
-        nonempty = [eg for eg in examples if len(eg.predicted)]
+        nonempty = [eg for eg in corpora.train if len(eg.predicted)]
         predictions = predict_held_out(nlp, ner, nonempty, n_seeds=n_seeds)
         fitted = replace(fitted, held_out=score_predictions(nlp, ner, predictions))
-        # Models of folds predict docs without sentence starts, whatever the corpus has: see
+        # Models of folds predict docs without sentence starts, also if the corpus has some: see
         # `hold_out`.
         bare_docs = [copy_without_annotation(eg.predicted) for eg in nonempty]
         reading = find_reading(nlp, ner.name, replace_predicted(nonempty, bare_docs))
@@ -105,7 +102,7 @@ def improve(
     # Record the scores with the new temperature and decoding.
     if fitted.has_dev:
         scores = evaluate_dev(nlp, ner, predictions[0])
-        n_docs = len(dev)
+        n_docs = len(corpora.dev)
     else:
         scores = score_predictions(nlp, ner, predictions)
         n_docs = sum(len(predicted.examples) for predicted in predictions)
@@ -116,13 +113,10 @@ def improve(
 def predict_held_out(
     nlp: Language, ner: CostSensitiveNER, examples: Sequence[Example], *, n_seeds: int
 ) -> list[DevPredictions]:
-    """Predict training docs by models that were not trained on them. The docs are divided into
-    `N_FOLDS` folds, and a model is trained for each fold on the docs of the others.
+    """Predict training docs, none of which is empty, by models that were not trained on them. The
+    docs are divided into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs
+    of the others, with the config of the pipeline.
 
-    nlp (Language): The pipeline. The models are trained with its config.
-    ner (CostSensitiveNER): The component, for its labels.
-    examples (Sequence[Example]): The training docs. None of them may be empty.
-    n_seeds (int): The number of models for each fold, whose weights are averaged.
     RETURNS (list[DevPredictions]): The predictions of each fold.
     RAISES (ValueError): See `hold_out`.
     """
@@ -130,7 +124,7 @@ def predict_held_out(
         nlp.config,
         examples,
         ner.labels,
-        n_folds=N_FOLDS,
+        n_folds=N_HELD_OUT_FOLDS,
         n_seeds=n_seeds,
         desc="held-out folds",
     )
@@ -140,14 +134,9 @@ def predict_held_out(
 def score_predictions(
     nlp: Language, ner: CostSensitiveNER, predictions: Sequence[DevPredictions]
 ) -> dict[str, Any]:
-    """Score predictions for held-out docs. The probabilities are those of the models of the folds,
-    and the component decodes entities from them. The docs are not changed.
-
-    nlp (Language): The pipeline, which says what is scored.
-    ner (CostSensitiveNER): The component.
-    predictions (Sequence[DevPredictions]): The predictions of each fold.
-    RETURNS (dict[str, Any]): The scores. The components after this one don't run for them.
-    """
+    """Score the predictions of each fold for its held-out docs. The models of the folds give the
+    probabilities, and the component decodes entities from them. The docs are not changed, and the
+    components after this one don't run."""
     examples: list[Example] = []
     for predictions_of_fold in predictions:
         # `predict` writes entities to docs, so it gets copies.

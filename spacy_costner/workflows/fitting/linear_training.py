@@ -39,16 +39,21 @@ MAX_WEIGHTS = 2 * 10**7
 memory for each weight."""
 
 
-BATCH_SIZE = 256
+ANNOTATION_BATCH_SIZE = 256
 """How many docs are annotated together, if the corpus isn't in memory."""
 
 
 class LinearPipeline(NamedTuple):
-    """A pipeline whose linear model is to be trained."""
+    """A pipeline whose linear model is to be trained.
+
+    nlp (Language): The pipeline.
+    ner (CostSensitiveNER): The component to train.
+    training (dict[str, Any]): The block [training] of its config, resolved.
+    """
 
     nlp: Language
-    ner: CostSensitiveNER  # the component to train
-    training: dict[str, Any]  # the block [training] of its config, resolved
+    ner: CostSensitiveNER
+    training: dict[str, Any]
 
 
 def load_linear(config: Config, vocab: Vocab | bool = True) -> LinearPipeline:
@@ -99,11 +104,9 @@ def prepare(linear: LinearPipeline, corpus: Corpus, *, in_memory: bool = True) -
 def initialize_components(
     linear: LinearPipeline, get_examples: Callable[[], Iterable[Example]]
 ) -> None:
-    """Initialize the components of a pipeline as `spacy train` does. Frozen components stay as they
-    are. Components from trained pipelines aren't initialized either, as their training goes on.
-
-    get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
-    """
+    """Initialize the components of a pipeline on training examples, as `spacy train` does. Frozen
+    components stay as they are. Components from trained pipelines aren't initialized either, as
+    their training goes on."""
     nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())
@@ -121,21 +124,16 @@ def annotate_in_batches(
 ) -> Iterator[Example]:
     """Let components annotate the predicted docs, one batch after another, as not all docs are in
     memory. See `annotate_predicted`."""
-    for batch in minibatch(examples, BATCH_SIZE):
+    for batch in minibatch(examples, ANNOTATION_BATCH_SIZE):
         yield from annotate_predicted(nlp, batch, names)
 
 
 def annotate_predicted(
     nlp: Language, examples: list[Example], names: Sequence[str]
 ) -> list[Example]:
-    """Let components annotate the predicted docs, as `spacy train` does with its
-    `annotating_components`. The predicted docs of the examples are replaced.
-
-    nlp (Language): The pipeline.
-    examples (list[Example]): The examples.
-    names (Sequence[str]): The names of these components.
-    RETURNS (list[Example]): The same examples.
-    """
+    """Let the components with these names annotate the predicted docs, as `spacy train` does with
+    its `annotating_components`. The predicted docs of the examples are replaced. Returns the
+    examples."""
     if not names:
         return examples
     with nlp.select_pipes(enable=names):
@@ -163,8 +161,8 @@ def train_linear(
     If docs are few, it is trained on all of them at once: weights start from 0, and the loss is
     minimised with a penalty (see `train_at_once`). Docs have to be in memory for that, and the
     component has to allow it (see `can_train_at_once`). Otherwise it is trained by updates, as
-    `spacy train` does. After training the weights are made slim, unless the model keeps all of
-    them: those that hardly matter become 0, and the others are rounded (see `slim_down`).
+    `spacy train` does. After training the weights are pruned and quantized, unless the model keeps
+    all of them: weights that hardly matter become 0, and the others are rounded (see `slim_down`).
 
     The model may have a hidden layer. Normally it is trained alone, after the weights: see
     `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
@@ -197,7 +195,7 @@ def train_linear(
     if is_at_once:
         trained = train_at_once(ner.model, ner.objective, ner.chain_tags, examples)
         ner.cfg["progress"] = trained.progress._asdict()
-        slim_weights(ner)
+        prune_and_quantize(ner)
     else:
         trained = train_by_updates(
             linear,
@@ -221,9 +219,9 @@ def train_linear(
     return trained
 
 
-def slim_weights(ner: CostSensitiveNER) -> None:
-    """Make the weights of a linear model slim: see `slim_down`. That is done right after training,
-    so that the weights that are evaluated, calibrated and tuned are those that will be saved."""
+def prune_and_quantize(ner: CostSensitiveNER) -> None:
+    """Prune and quantize the weights of a linear model: see `slim_down`. That is done right after
+    training, so that the weights that are evaluated, calibrated and tuned are the saved ones."""
     _, weights = linear_part(ner.model)
     weights.restart(weights.slim(weights.rows))
 
@@ -237,13 +235,13 @@ def train_by_updates(
     cache: Path | None = None,
     trains_hidden_layer: bool = True,
 ) -> Trained:
-    """Train the linear model of a pipeline by updates. See `train_linear` for the arguments.
+    """Train the linear model of a pipeline by updates, with its hidden layer or without. See
+    `train_linear` for the arguments.
 
     Long docs are cut into pieces: see `batch_pieces`. The batcher of the config makes batches of
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
-    `max_steps` of the config. Then the weights are made slim.
+    `max_steps` of the config. Then the weights are pruned and quantized.
 
-    trains_hidden_layer (bool): Whether a hidden layer is trained, too.
     RETURNS (Trained): How the last training ended.
     """
     _, ner, training = linear
@@ -261,7 +259,7 @@ def train_by_updates(
     )
 
     def after_epoch(trained: Trained) -> None:
-        """Note in the settings of the component how far training is, and tell the caller."""
+        """Record progress in the settings of the component, and call `on_epoch`."""
         ner.cfg["progress"] = trained.progress._asdict()
         on_epoch(trained)
 
@@ -295,9 +293,9 @@ def train_by_updates(
             break  # Its weights so far count in the mean.
     # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
-    # `restart` sets weights, too: here those of the trained model.
+    # `restart` sets weights, too: here the weights of the trained model.
     weights.restart((sum_of_weights / n_trainings).astype("float32"))
-    slim_weights(ner)
+    prune_and_quantize(ner)
     if layer is not None:  # There is only one training then: see `train_linear` and `check_cache`.
         layer.restart(layer.averaged(optimizer))
     return trained

@@ -1,6 +1,5 @@
 """Whether the options of `fit` go together and fit the config."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from spacy.language import Language
@@ -8,14 +7,14 @@ from spacy.util import dot_to_object
 
 from ...ml import linear_part
 from ...pipeline.component import CostSensitiveNER
-from ..corpora import Corpus
+from ..config.trainable import components_to_fit
+from ..corpora import lacks_path
 from .folds import SEEN_BY_START
+from .linear_training import LinearPipeline
 
 
-def check_options(
-    nlp: Language,
-    ners: Sequence[CostSensitiveNER],
-    dev_corpus: Corpus | None,
+def check_fit_options(
+    linear: LinearPipeline,
     *,
     is_improved: bool,
     file_tokens: bool,
@@ -24,27 +23,28 @@ def check_options(
 ) -> None:
     """Check, before anything is trained, that the options of `fit` go together and fit the config.
 
-    nlp (Language): The pipeline.
-    ners (Sequence[CostSensitiveNER]): The components to train.
-    dev_corpus (Corpus | None): The development corpus, if there is one.
+    linear (LinearPipeline): The pipeline.
     is_improved (bool): Whether the pipeline is to be calibrated or tuned.
     file_tokens (bool): Whether development docs have the tokens of their file.
-    has_cache (bool): Whether `fit` has a cache.
+    has_cache (bool): Whether features are in a cache.
     n_seeds (int): How often the components are trained.
     RAISES (ValueError): If they don't fit.
     """
+    nlp, _, training = linear
+    ners = components_to_fit(nlp, training["frozen_components"])
+    has_dev = not lacks_path(nlp.config.interpolate(), training["dev_corpus"])
     if len(ners) > 1 and (is_improved or has_cache):
         raise ValueError(
             "fit: `calibrate`, `tune`, `cache`: expected one component to train, got "
-            f"{[ner.name for ner in ners]}: `costner calibrate` and `costner tune` take one by its "
-            "--name"
+            f"{[ner.name for ner in ners]}: calibrate and tune each of them afterwards, by its "
+            "`name`"
         )
-    if file_tokens and dev_corpus is None:
+    if file_tokens and not has_dev:
         raise ValueError(
             "fit: `file_tokens`: expected a development corpus with it, got none: docs that are "
             "held out of the training corpus are read as for training"
         )
-    needs_folds = is_improved and dev_corpus is None
+    needs_folds = is_improved and not has_dev
     # This callback may start training from another model, which may have seen all training docs:
     # then the docs of a fold would not be new to the model of the other folds.
     if needs_folds and nlp.config["initialize"]["after_init"] is not None:
@@ -59,12 +59,10 @@ def check_options(
 
 
 def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
-    """Check that no setting prevents a cache. With a cache, docs are read twice and not kept.
+    """Check that no setting of the component to train prevents a cache. With a cache, docs are read
+    twice and not kept.
 
-    nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component to train.
-    n_seeds (int): How often it is trained.
-    RAISES (ValueError): If a setting doesn't go with that.
+    RAISES (ValueError): If a setting does.
     """
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]

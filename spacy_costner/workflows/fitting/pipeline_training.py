@@ -1,6 +1,7 @@
 """Train the components of a pipeline, and save it as `spacy train` does."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from spacy.vocab import Vocab
 
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.reading import lacks_sentence_starts
+from ...progress import phase
 from ...readers import KeptDocs
 from ...training.online import INTERRUPTED, Trained
+from ..config.trainable import components_to_fit
 from ..saved_strings import save_pipeline
-from .fitted import score_prefix
+from .fit_corpora import FitCorpora
+from .fitted import Fitted, score_prefix
 from .linear_training import LinearPipeline, ignore_epoch, train_linear
 
 
@@ -29,41 +33,46 @@ def vocab_of_kept(kept: KeptDocs, overrides: Mapping[str, Any]) -> Vocab | bool:
     return kept.nlp.vocab
 
 
-def note_sentence_starts(
-    nlp: Language,
-    ners: Sequence[CostSensitiveNER],
-    dev: Sequence[Example],
-    source: str,
-    scores: Mapping[str, Any],
-) -> list[str]:
-    """Say how good a pipeline would be with spaCy's sentencizer before it. That is only of interest
-    if its chain is cut at sentence starts, and only the annotation of the docs has some. The
-    pipeline is then evaluated again, with those of the sentencizer.
+def fit_linear(
+    linear: LinearPipeline,
+    corpora: FitCorpora,
+    path: Path,
+    *,
+    n_seeds: int,
+    cache: Path | None,
+) -> Fitted:
+    """Train the linear models of a pipeline on its corpora, and evaluate it. It is neither
+    calibrated nor tuned and, unless there is a cache, not saved.
 
-    nlp (Language): The pipeline.
-    ners (Sequence[CostSensitiveNER]): The components that were trained.
-    dev (Sequence[Example]): The docs.
-    source (str): The name of the docs.
-    scores (Mapping[str, Any]): The scores of the pipeline on the docs without sentence starts.
-    RETURNS (list[str]): One sentence with F without and with a sentencizer, or nothing.
+    linear (LinearPipeline): The pipeline and its settings of training.
+    corpora (FitCorpora): Its corpora: see `read_corpora`.
+    path (Path): The folder where the pipeline will be saved.
+    n_seeds (int): How often each component is trained. The weights are averaged.
+    cache (Path | None): Folder for features and targets. With a cache training takes long, so the
+        pipeline is saved after each epoch.
+    RETURNS (Fitted): The pipeline, and the results. If Ctrl-C stops training or evaluation, this is
+        the pipeline so far.
     """
-    first_ner = ners[0]
-    uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
-    if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
-        return []
-    # Sentence starts of the annotation would promise more: no component finds just these.
-    sentencizer = Sentencizer()
-    dev_with_starts = [Example(sentencizer(eg.predicted.copy()), eg.reference) for eg in dev]
-    name_of_f = f"{score_prefix(first_ner)}_f"
-    f = scores.get(name_of_f)
-    f_with_starts = nlp.evaluate(dev_with_starts).get(name_of_f)
-    if f is None or f_with_starts is None:
-        return []
-    return [
-        f"{source}: F {100 * f:.2f} without sentence starts, as no component before "
-        f"{first_ner.name} sets them, and {100 * f_with_starts:.2f} with those of spaCy's "
-        "sentencizer"
-    ]
+    nlp, _, training = linear
+    ners = components_to_fit(nlp, training["frozen_components"])
+    with phase("train"):
+        outcomes = train_components(linear, ners, corpora.train, path, n_seeds=n_seeds, cache=cache)
+    notes = [*corpora.notes]
+    scores: dict[str, Any] = {}
+    # If somebody stops the evaluation, there are no scores.
+    with suppress(KeyboardInterrupt), phase("evaluate") if corpora.dev else nullcontext():
+        scores_of_dev = nlp.evaluate(corpora.dev)
+        notes += note_sentence_starts(nlp, ners, corpora.dev, corpora.dev_source, scores_of_dev)
+        scores = scores_of_dev
+    return Fitted(
+        path=path,
+        outcomes=outcomes,
+        scores=scores,
+        nlp=nlp,
+        ners=ners,
+        has_dev=corpora.has_dev,
+        notes=notes,
+    )
 
 
 def train_components(
@@ -75,15 +84,8 @@ def train_components(
     n_seeds: int,
     cache: Path | None,
 ) -> dict[str, Trained]:
-    """Train the components of a pipeline, one after another.
+    """Train the components of a pipeline, one after another. See `fit_linear` for the arguments.
 
-    linear (LinearPipeline): The pipeline and its settings of training.
-    ners (Sequence[CostSensitiveNER]): The components to train.
-    examples (Iterable[Example]): The training docs.
-    path (Path): The folder for the pipeline. It is only used if there is a cache.
-    n_seeds (int): How often each component is trained. The weights are averaged.
-    cache (Path | None): Folder for features and targets. With a cache training takes long, so the
-        pipeline is saved after each epoch.
     RETURNS (dict[str, Trained]): How training ended for each component. If Ctrl-C stops a
         component, it is the last one.
     """
@@ -91,7 +93,7 @@ def train_components(
 
     def save_unfinished(trained: Trained) -> None:
         """Save the pipeline as it is after an epoch, without scores."""
-        (ner,) = ners  # A cache is for one component: see `check_options`.
+        (ner,) = ners  # A cache is for one component: see `check_fit_options`.
         # As in `spacy train`, the averages of the weights are saved, not the weights.
         with nlp.use_params(training["optimizer"].averages or {}):
             losses = {ner.name: trained.value}
@@ -110,6 +112,45 @@ def train_components(
         if outcome.reason == INTERRUPTED:
             break
     return outcomes
+
+
+def note_sentence_starts(
+    nlp: Language,
+    ners: Sequence[CostSensitiveNER],
+    dev: Sequence[Example],
+    source: str,
+    scores: Mapping[str, Any],
+) -> list[str]:
+    """Note the score that a pipeline would have with spaCy's sentencizer before it. That is only of
+    interest if its chain is cut at sentence starts, and only the annotation of the docs has some.
+    The pipeline is then evaluated again, with the sentence starts of the sentencizer.
+
+    RETURNS (list[str]): One sentence with F without and with a sentencizer, or nothing.
+    """
+    first_ner = ners[0]
+    uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
+    if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
+        return []
+    # With the sentence starts of the annotation, F would be too high: no component finds just
+    # these.
+    sentencizer = Sentencizer()
+    dev_with_starts = [Example(sentencizer(eg.predicted.copy()), eg.reference) for eg in dev]
+    name_of_f = f"{score_prefix(first_ner)}_f"
+    f = scores.get(name_of_f)
+    f_with_starts = nlp.evaluate(dev_with_starts).get(name_of_f)
+    if f is None or f_with_starts is None:
+        return []
+    return [
+        f"{source}: F {100 * f:.2f} without sentence starts, as no component before "
+        f"{first_ner.name} sets them, and {100 * f_with_starts:.2f} with spaCy's "
+        "sentencizer"
+    ]
+
+
+def save_fitted(fitted: Fitted, training: Mapping[str, Any]) -> None:
+    """Save a trained pipeline to its path, with its scores and losses: see `save_trained`."""
+    losses = {name: outcome.value for name, outcome in fitted.outcomes.items()}
+    save_trained(fitted.path, fitted.nlp, training, fitted.scores, losses)
 
 
 def save_trained(

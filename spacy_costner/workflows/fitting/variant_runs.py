@@ -102,7 +102,7 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     setup_gpu(use_gpu, silent=True)
     path = variant.path
     trained_key = key_of_training(variant.config, code_path)
-    predicted_key = fingerprint(trained_key, asdict(variant.measure), Predicted._fields)
+    predicted_key = fingerprint(trained_key, asdict(variant.scoring), Predicted._fields)
     seconds = remembered(
         path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
     )
@@ -112,7 +112,7 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
 
     # spaCy also evaluates the model after the first step, and that may be the best model. The saved
     # component says how many updates it had. If gradients are accumulated, several are one step.
-    component_settings = srsly.read_json(path / "model-best" / variant.measure.component / "cfg")
+    component_settings = srsly.read_json(path / "model-best" / variant.scoring.component / "cfg")
     n_updates = component_settings["progress"]["steps"]
     updates_per_step = variant.config["training"].get("accumulate_gradient", 1)
     n_steps = n_updates // updates_per_step
@@ -153,8 +153,8 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
     with log_file as log, phase(f"{variant.loss}, seed {variant.seed}"):
         trained_path = train_pipeline(variant.config, unfinished, log, use_gpu=use_gpu)
     seconds = perf_counter() - begin
-    # The note that an older pipeline is trained is removed before that pipeline is replaced. So the
-    # note never counts for the new pipeline, even if this process is killed in between.
+    # The record that an older pipeline is trained is removed before that pipeline is replaced. So
+    # the record never counts for the new pipeline, even if this process is killed in between.
     (variant.path / "trained.json").unlink(missing_ok=True)
     replace_folder(trained_path, variant.path / "model-best")
     shutil.rmtree(unfinished)
@@ -162,26 +162,22 @@ def train_variant(variant: Variant, use_gpu: int) -> float:
 
 
 def count_predictions(variant: Variant) -> Predicted:
-    """Predict the test corpus with the trained pipeline of a variant, and count its correct and
-    wrong predictions in each doc.
-
-    variant (Variant): The variant. Its `path` is the folder where it was trained.
-    RETURNS (Predicted): The counts, as lists, which can be saved as JSON.
-    """
+    """Predict the test corpus with the trained pipeline in the folder of a variant, and count its
+    correct and wrong predictions in each doc. The counts are lists, which can be saved as JSON."""
     nlp = spacy.load(variant.path / "model-best")
-    measure = variant.measure
-    reader = make_reader(Path(measure.test_path), **measure.reading)
-    examples = list(examples_to_measure(nlp, reader, file_tokens=measure.file_tokens))
-    known = KnownText.of_component(nlp, get_component(nlp, measure.component))
-    notes = note_recurrence(known, [eg.reference for eg in examples], measure.test_path)
+    scoring = variant.scoring
+    reader = make_reader(Path(scoring.test_path), **scoring.reading)
+    examples = list(examples_to_measure(nlp, reader, file_tokens=scoring.file_tokens))
+    known = KnownText.of_component(nlp, get_component(nlp, scoring.component))
+    notes = note_recurrence(known, [eg.reference for eg in examples], scoring.test_path)
     unpredicted_docs = [eg.predicted for eg in examples]
     for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):
         eg.predicted = predicted_doc
 
     # The config has the cost as a block. `resolve` makes objects of the blocks of a dictionary.
-    cost = registry.resolve({"cost": measure.cost})["cost"]
-    labels = nlp.pipe_labels.get(measure.component, ())
-    counts = count_docs(examples, cost, labels=labels, scheme=measure.scheme)
+    cost = registry.resolve({"cost": scoring.cost})["cost"]
+    labels = nlp.pipe_labels.get(scoring.component, ())
+    counts = count_docs(examples, cost, labels=labels, scheme=scoring.scheme)
     annotated = [eg.reference for eg in select_annotated(examples)]  # the docs of the counts
     return Predicted(
         counts=[column.tolist() for column in counts],

@@ -15,15 +15,24 @@ UNTRAINED = "the best model was not trained past the first step"
 
 
 class Finished(NamedTuple):
-    """A variant that is trained and evaluated."""
+    """A variant that is trained and evaluated.
 
-    loss: str  # see `Variant`
+    loss (str): See `Variant`.
+    seed (int): See `Variant`.
+    seconds (float): How long training took.
+    counts (DocCounts): The counts of its predictions on the test corpus.
+    is_trained (bool): Whether the best model was trained past the first step.
+    units (Sequence[int]): The unit of each test doc: see `Predicted`.
+    notes (Sequence[str]): Which texts of the test corpus recur.
+    """
+
+    loss: str
     seed: int
-    seconds: float  # how long training took
-    counts: DocCounts  # the counts of its predictions on the test corpus
-    is_trained: bool = True  # whether the best model was trained past the first step
-    units: Sequence[int] = ()  # the unit of each test doc: see `Predicted`
-    notes: Sequence[str] = ()  # which texts of the test corpus recur
+    seconds: float
+    counts: DocCounts
+    is_trained: bool = True
+    units: Sequence[int] = ()
+    notes: Sequence[str] = ()
 
     def columns(self) -> FloatsXd:
         """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
@@ -40,10 +49,14 @@ class Finished(NamedTuple):
 
 
 class ScoredLoss(NamedTuple):
-    """The scores of a loss. The keys are the names of scores: see `scores_of`."""
+    """The scores of a loss. The keys are the names of scores: see `scores_of`.
 
-    by_seed: dict[str, list[float]]  # the score of each seed
-    differences: dict[str, Difference]  # the difference from the first loss that has scores
+    by_seed (dict[str, list[float]]): The score of each seed.
+    differences (dict[str, Difference]): The difference from the first loss that has scores.
+    """
+
+    by_seed: dict[str, list[float]]
+    differences: dict[str, Difference]
 
 
 class ComparedLoss(NamedTuple):
@@ -54,7 +67,7 @@ class ComparedLoss(NamedTuple):
     seconds (float): The mean training time.
     scores (dict[str, float]): The scores, averaged over seeds: see `scores_of`.
     by_seed (dict[str, list[float]]): The scores of each seed.
-    differences (dict[str, Difference]): How each score differs from that of the first loss. Empty
+    differences (dict[str, Difference]): How each score differs from the first loss. Empty
         for the first loss, and if one of the two has no scores.
     untrained (list[int]): The seeds whose best model was not trained past the first step.
     notes (Sequence[str]): What may make the scores misleading: which texts of the test corpus
@@ -119,11 +132,8 @@ def score_losses(
     runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
 ) -> dict[str, ScoredLoss]:
     """Score each loss with each seed, and compute the differences of each from the first of these
-    losses.
+    losses. A loss has a trained variant for each seed.
 
-    runs_of_loss (Mapping[str, Sequence[Finished]]): The trained variants of each loss, one for each
-        seed.
-    n_samples (int): Number of bootstrap samples.
     RETURNS (dict[str, ScoredLoss]): The scores by loss.
     RAISES (ValueError): If no test doc is annotated.
     """
@@ -166,12 +176,8 @@ def score_losses(
 def scores_of(sums: FloatsXd) -> dict[str, FloatsXd]:
     """Compute scores: F, precision and recall of entities, the mean cost of a token, and the share
     of docs whose predicted entities are exactly the annotated ones. A score is 0 if its denominator
-    is 0.
-
-    sums (FloatsXd): The counts of `Finished.columns`, summed over docs. Shape: (..., C)
-    RETURNS (dict[str, FloatsXd]): The scores, by the names that spaCy and the cost scorer give
-        them. Shape: (...)
-    """
+    is 0. They have the names that spaCy and the cost scorer give them. `sums` are the counts of
+    `Finished.columns`, summed over docs. Shapes: (..., C) to (...)"""
     tp, fp, fn, total_cost, n_tokens, n_exact, n_docs = numpy.moveaxis(sums, -1, 0)
     return {
         "ents_f": f_score(tp, fp, fn),

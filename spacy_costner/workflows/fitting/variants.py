@@ -45,25 +45,40 @@ them."""
 
 
 @dataclass(frozen=True)
-class Measure:
-    """How all variants are scored."""
+class ScoringSettings:
+    """How all variants are scored.
 
-    component: str  # the name of the component
-    scheme: str  # the tag scheme
-    cost: dict[str, Any]  # the block of the cost
-    test_path: str  # the test corpus
-    file_tokens: bool  # see `compare`
-    reading: dict[str, Any]  # the settings of its reader
+    component (str): The name of the component.
+    scheme (str): The tag scheme.
+    cost (dict[str, Any]): The block of the cost.
+    test_path (str): The test corpus.
+    file_tokens (bool): See `compare`.
+    reading (dict[str, Any]): The settings of its reader.
+    """
+
+    component: str
+    scheme: str
+    cost: dict[str, Any]
+    test_path: str
+    file_tokens: bool
+    reading: dict[str, Any]
 
 
 class Variant(NamedTuple):
-    """A config with one loss, one value of each swept setting, and one seed."""
+    """A config with one loss, one value of each swept setting, and one seed.
 
-    loss: str  # the name of the loss, followed by the values, such as "Sequential L2=0.1"
+    loss (str): The name of the loss, followed by the values, such as "Sequential L2=0.1".
+    seed (int): The random seed.
+    config (Config): The config, with variables filled in.
+    scoring (ScoringSettings): How it is scored.
+    path (Path): The folder of the variant.
+    """
+
+    loss: str
     seed: int
-    config: Config  # with variables filled in
-    measure: Measure
-    path: Path  # the folder of the variant
+    config: Config
+    scoring: ScoringSettings
+    path: Path
 
 
 def check_evaluations(variants: Sequence[Variant]) -> None:
@@ -114,8 +129,8 @@ def make_variants(
     config_path (Path): The base config. If its scorer is `spacy_costner.cost_scorer.v1`, variants
         are scored by the cost of the scorer, and losses that are given by name have this cost, too.
         Otherwise variants are scored by the Hamming cost.
-    losses (Sequence[str | Path]): The names of losses, or configs whose blocks replace those of the
-        base config. If there are none, the loss of the base config is trained.
+    losses (Sequence[str | Path]): The names of losses, or configs whose blocks replace blocks of
+        the base config. Without losses, the loss of the base config is trained.
     test_path (Path): The test corpus.
     output_path (Path): The folder for the variants.
     seeds (Sequence[int]): Each variant is trained with each of them.
@@ -138,7 +153,7 @@ def make_variants(
     scorer_cost = None
     if scorer and scorer.get("@scorers") == COST_SCORER:
         scorer_cost = scorer["cost"]
-    measure = Measure(
+    scoring = ScoringSettings(
         component=component,
         scheme=component_block.get("scheme", "BILUO"),
         cost=scorer_cost or HAMMING,
@@ -171,16 +186,13 @@ def make_variants(
         check_settings(config, name)
         # A value in the name, such as a path, may have slashes.
         path = output_path / name.replace("/", "_") / f"seed-{seed}"
-        variants.append(Variant(name, seed, config, measure, path))
+        variants.append(Variant(name, seed, config, scoring, path))
     return variants
 
 
 def variant_name(loss: str, values: Mapping[str, Any]) -> str:
-    """The name of a loss with the values of the swept settings, such as "Sequential L2=0.1".
-
-    loss (str): The name of the loss; empty for the loss of the base config.
-    values (Mapping[str, Any]): The values by the names of settings, as they are shown.
-    """
+    """The name of a loss with the values of the swept settings, such as "Sequential L2=0.1". The
+    loss of the base config has the name ""."""
     words: list[str] = []
     if loss:
         words.append(loss)
@@ -193,15 +205,12 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
 def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Read what each loss changes in the base config.
+    """Read what each loss changes in the base config. A loss is a name or the file of a config.
+    Named losses get the block of the cost or, without one, the Hamming cost.
 
-    losses (Sequence[Path]): The losses. Each is the name of a loss, or a config.
-    component (str): The name of the component that is trained.
-    cost (dict[str, Any] | None): The block of the cost that named losses get. None: the Hamming
-        cost.
     RETURNS (dict[str, dict[str, Any]]): The blocks of each loss, by the name of the loss.
-    RAISES (ValueError): If two losses have the same name, there is no loss with a name, or a config
-        can't be read or doesn't have the component.
+    RAISES (ValueError): If two losses have the same name, a loss isn't registered, or a config
+        can't be read or lacks the component.
     """
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:

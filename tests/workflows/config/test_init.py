@@ -25,7 +25,8 @@ from spacy_costner.cli import costner
 from spacy_costner.docstrings import parameter_texts
 from spacy_costner.workflows.config.blocks import find_name
 from spacy_costner.workflows.config.config_template import read_comments
-from spacy_costner.workflows.config.initial_config import init
+from spacy_costner.workflows.config.init_options import InitOptions
+from spacy_costner.workflows.config.initial_config import init, make_config
 from spacy_costner.workflows.config.loss_blocks import build_loss, parse_losses
 from spacy_costner.workflows.corpora import FEW_SENTENCES
 
@@ -285,6 +286,26 @@ def test_comments_of_losses_are_about_their_settings(loss_name: str) -> None:
     """What the docstring says of errors and of the result is no comment."""
     make_loss = registry.losses.get(f"spacy_costner.{loss_name}.v1")
     assert {*parameter_texts(make_loss)} <= {*inspect.signature(make_loss).parameters}
+
+
+def test_the_arguments_of_init_are_its_options() -> None:
+    """Names, types and defaults, for `help` and editors."""
+    options = inspect.signature(InitOptions).parameters
+    assert inspect.signature(init).parameters == options
+    assert {*parameter_texts(InitOptions)} == {*options}
+    with pytest.raises(TypeError, match="mis"):
+        init(mis=2.0)  # type: ignore[call-arg]
+
+
+def test_options_make_the_config_of_the_same_arguments() -> None:
+    options = InitOptions(Path("es.cfg"), lang="es", model="hybrid", miss=2.0)
+    assert make_config(options) == init(Path("es.cfg"), lang="es", model="hybrid", miss=2.0)
+    assert make_config(options) != make_config(InitOptions())
+
+
+def test_a_tree_by_prefix_needs_a_corpus_before_anything_is_read() -> None:
+    with pytest.raises(ValueError, match=r"^`tree_by_prefix`: expected `train_path`"):
+        init(tree_by_prefix="_", groups_path=Path("missing.json"))
 
 
 def test_a_loss_that_needs_a_start_follows_sequential() -> None:

@@ -324,7 +324,7 @@ def test_fit_scores_docs_with_a_sentencizer_where_no_component_sets_sentence_sta
         f[has_starts] = 100 * nlp.evaluate(list(examples))["ents_f"]
     note = (
         f"note: {dev}: F {f[False]:.2f} without sentence starts, as no component before ner sets "
-        f"them, and {f[True]:.2f} with those of spaCy's sentencizer"
+        f"them, and {f[True]:.2f} with spaCy's sentencizer"
     )
     assert result.output.count(note) == 1
     messages = [finding.message for finding in check(folder / "config.cfg").findings]

@@ -27,7 +27,12 @@ from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
 from spacy_costner.workflows.fitting.variant_runs import key_of_training, run_variant
 from spacy_costner.workflows.fitting.variant_scores import ComparedLoss, Finished, summarise
-from spacy_costner.workflows.fitting.variants import Measure, Variant, change_config, make_variants
+from spacy_costner.workflows.fitting.variants import (
+    ScoringSettings,
+    Variant,
+    change_config,
+    make_variants,
+)
 
 from ...support.experiment import SHORT, Experiment, make_experiment
 from ...support.fitting import sparse_config
@@ -84,7 +89,7 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
     ]
     for variant in variants:
         assert variant.path == experiment.output_path / variant.loss / f"seed-{variant.seed}"
-        measure = Measure(
+        scoring = ScoringSettings(
             component="ner",
             scheme="IOB2",
             cost=HAMMING,
@@ -92,7 +97,7 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
             file_tokens=False,
             reading={},
         )
-        assert variant.measure == measure
+        assert variant.scoring == scoring
 
 
 def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experiment) -> None:
@@ -153,7 +158,7 @@ def test_losses_by_name_have_the_cost_that_is_scored(experiment: Experiment) -> 
 
     risk, mira = make_variants(*experiment_by_name, seeds=[0])
 
-    assert risk.measure.cost == mira.measure.cost == cost
+    assert risk.scoring.cost == mira.scoring.cost == cost
     assert risk.config["components"]["ner"]["loss"]["*"]["then"]["cost"] == cost
     assert mira.config["components"]["ner"]["loss"]["cost"] == cost
 
@@ -249,10 +254,10 @@ def test_another_measure_needs_no_other_training(
     training would fail."""
     variant = variants_of(experiment)[0]
     outcome = run_variant(variant)
-    zero_one = replace(variant.measure, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
+    zero_one = replace(variant.scoring, cost={"@misc": "spacy_costner.ZeroOneCost.v1"})
 
     monkeypatch.delattr("spacy_costner.workflows.fitting.variant_runs.train_pipeline")
-    again = run_variant(variant._replace(measure=zero_one))
+    again = run_variant(variant._replace(scoring=zero_one))
 
     assert again.seconds == outcome.seconds
     tp_again, *_ = again.counts
@@ -341,7 +346,7 @@ def test_a_pipeline_stays_until_another_is_complete(
     other = variants_of(experiment, **{"training.max_steps": 3})[0]
 
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.workflows.fitting.comparison.{failing_step}")
+        patch.delattr(f"spacy_costner.workflows.fitting.variant_runs.{failing_step}")
         run_variant(other)
 
     assert saved_weights(other) == weights
@@ -362,7 +367,7 @@ def test_a_pipeline_that_failed_is_trained_again(
     weights = saved_weights(first)
     other = variants_of(experiment, **{"training.max_steps": 3})[0]
     with monkeypatch.context() as patch, pytest.raises(NameError):
-        patch.delattr(f"spacy_costner.workflows.fitting.comparison.{failing_step}")
+        patch.delattr(f"spacy_costner.workflows.fitting.variant_runs.{failing_step}")
         run_variant(other)
 
     assert run_variant(other).seconds != outcome.seconds

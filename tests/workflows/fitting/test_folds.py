@@ -17,7 +17,7 @@ from spacy.util import load_config
 from spacy_costner.workflows.calibration.temperature import calibrate_on
 from spacy_costner.workflows.calibration.tuning import tune_on
 from spacy_costner.workflows.evaluation.predictions import predict_dev
-from spacy_costner.workflows.fitting.fitted import HELD_OUT, N_FOLDS
+from spacy_costner.workflows.fitting.fitted import HELD_OUT_FOLDS, N_HELD_OUT_FOLDS
 
 from ...support.commands import run
 from ...support.pipelines import examples, load
@@ -89,7 +89,7 @@ def fitted(request: pytest.FixtureRequest, fit_with: Callable[..., Fitted]) -> F
 def test_scores_are_of_docs_that_were_held_out(fitted: Fitted) -> None:
     """A model that hasn't seen a doc can only guess which of two labels it has, so that F is about
     0.5 before tuning. The empty doc doesn't count. The corpus has 81 docs with it."""
-    assert fitted.performance["measured_on"] == {"source": HELD_OUT, "docs": 80}
+    assert fitted.performance["measured_on"] == {"source": HELD_OUT_FOLDS, "docs": 80}
     assert 0.2 < fitted.printed["held_out"]["ents_f"] < 0.7
     assert 0 < fitted.performance["ents_f"] < 0.7
 
@@ -167,7 +167,7 @@ def test_models_of_two_passes_are_held_out_too(corpus: Path, tmp_path: Path) -> 
     options = ["--paths.train", corpus, "--output", tmp_path, *SHORT]
     result = run("fit", config, *options, "--calibrate")
     assert result.exit_code == 0, result.output
-    assert f"\n{HELD_OUT}: F " in result.output
+    assert f"\n{HELD_OUT_FOLDS}: F " in result.output
     assert "dev:" not in result.output
 
 
@@ -210,7 +210,7 @@ def test_a_model_to_start_from_needs_a_development_corpus(corpus: Path, tmp_path
 
 def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_path: Path) -> None:
     doc = Doc(blank_vocab(), words=["Oslo", "waits"], ents=["B-LOC", "O"])
-    DocBin(docs=[doc] * (N_FOLDS - 1)).to_disk(tmp_path / "train.spacy")
+    DocBin(docs=[doc] * (N_HELD_OUT_FOLDS - 1)).to_disk(tmp_path / "train.spacy")
     options = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
     result = run("fit", *options, "--calibrate")
     assert result.exit_code == 1

@@ -137,7 +137,7 @@ def test_fit_again_learns_again(folder: Path) -> None:
     (folder / "output" / "vectors" / FILE).unlink()
     result = run("fit", *fit_options(folder))
     assert result.exit_code == 1
-    assert "output/vectors: expected nothing there, or vectors that were learned" in result.output
+    assert "output/vectors: expected a new folder, or vectors that were learned" in result.output
 
 
 def test_init_writes_vectors_beside_the_config(folder: Path) -> None:
