@@ -50,7 +50,12 @@ N_PRINTED = 10
     options={
         "n_folds": Option("--folds"),
         "n_seeds": Option("--seeds", min=1),
-        "seed": Option("--shuffle", show_default="blocks of docs"),
+        "seed": Option(
+            "--shuffle",
+            help="Random seed to assign docs to folds",
+            show_default="folds are blocks of consecutive docs",
+        ),
+        "file_tokens": Option(help="Give models the sentence starts of the file, too"),
         "code_path": Option("--code", "-c"),
     },
     without=("make_executor",),
@@ -67,31 +72,43 @@ def audit_cli(
     ],
     output_path: Annotated[
         Path | None,
-        Option("--output", "-o", help="Output file: JSONL; with --apply the corrected corpus"),
+        Option("--output", "-o", help="Output file: JSONL; with --apply, the corrected corpus"),
     ] = None,
     html_path: Annotated[Path | None, Option("--html", help="Output HTML page")] = None,
     apply_path: Annotated[
         Path | None,
-        Option("--apply", help="Correct the corpus by the lines of this JSONL file", exists=True),
+        Option(
+            "--apply", help="Correct the corpus with the answers in this JSONL file", exists=True
+        ),
     ] = None,
     unanswered: Annotated[
         str,
-        Option("--unanswered", help="With --apply, lines without an answer: leave, accept"),
+        Option(
+            "--unanswered",
+            help="With --apply: what to do with lines without an answer: leave, accept",
+        ),
     ] = LEAVE,
-    n_places: Annotated[int, Option("--places", "-n", help="Number of places", min=1)] = 200,
+    n_places: Annotated[
+        int,
+        Option(
+            "--places", "-n", help="Number of places to write, most probable mistakes first", min=1
+        ),
+    ] = 200,
     *,
     reading: ReadOptions,
-    jobs: Annotated[int, Option("--jobs", "-j", help="Folds at a time", min=1)] = 1,
+    jobs: Annotated[
+        int, Option("--jobs", "-j", help="Number of folds to train in parallel", min=1)
+    ] = 1,
     address: AddressOption = None,
     print_json: JsonOption = False,
 ) -> None:
     """
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
-    and spurious entities. The linear model of the config is trained on all docs but those of a
-    fold, for each fold, and compares the annotation with alternatives. Writes the most probable
-    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or reject them on the page and
-    save your answers; then run the command again with --apply and a new --output. Override
-    settings as in `spacy train`, e.g. --nlp.lang es.
+    and spurious entities. For each fold, the linear model of the config is trained on the docs of
+    all other folds, and the annotation is compared with alternatives. Writes the most probable
+    mistakes as JSONL in Prodigy's format, and as an HTML page. Accept or reject them on the page
+    and save your answers. Then run the command again with --apply and a new --output to correct the
+    corpus. Override settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
     inputs = [config_path, corpus_path]

@@ -99,9 +99,9 @@ def estimate_cli(
 ) -> None:
     """
     Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
-    with intervals. Run it twice: first with --draw to draw docs, which you annotate. Then with the
-    annotated docs, and --texts with all texts that they were drawn from. A session of `serve` has
-    both: its folder is enough.
+    with intervals. Run it twice: with --draw, to draw docs that you annotate; then with the
+    annotated docs, and with --texts for all texts that they were drawn from. A session of `serve`
+    has both: give its folder.
     Intervals are valid for any model, also on texts that are unlike its training docs.
     """
     if n is not None:  # the number of drawings
