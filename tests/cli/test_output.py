@@ -378,5 +378,12 @@ def test_the_deviation_of_several_values_stands_behind_their_mean() -> None:
 
 
 def test_tables_for_the_terminal() -> None:
+    """Also with a cell that is longer than the 30 characters of wasabi's default."""
+    long = 40 * "x"
     rows = [["label", "P", ""], ["a", 0.5, "best"], ["other", 10, ""]]
     assert text_table(rows).splitlines() == ["label     P", "a      0.50  best", "other    10"]
+    assert text_table([["", "F"], [long, 1]]).splitlines() == [42 * " " + "F", f"{long}  1"]
+
+
+def test_a_markdown_table_without_rows_has_its_header() -> None:
+    assert markdown_table(["a", "b"], []) == "| a | b |\n| --- | --- |"
