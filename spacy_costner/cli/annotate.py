@@ -75,8 +75,8 @@ def annotate_cli(
 
 
 def summary_text(summary: Summary) -> str:
-    """Say what was annotated and how fast, what the tests for a shift have found, which docs have
-    failed, and name the first errors. Inputs are annotated in parts. Parts that an earlier run has
+    """Write what was annotated and how fast, the results of the tests for a shift, the files with
+    failed docs, and the first errors. Inputs are annotated in parts. Parts that an earlier run has
     annotated are kept: see `PartCounts`."""
     parts = summary.parts
     lines = [

@@ -160,23 +160,23 @@ def save_corrected(
     """Correct the docs of a corpus by the answers to an audit, and save them. Print how many
     suggestions were accepted, how many were rejected, and how many have no answer.
 
-    docs (Sequence[Doc]): The audited docs, which are changed.
+    docs (Sequence[Doc]): The audited docs. They are changed in place.
     answers_path (Path): The suggestions of the audit with their answers, in JSONL.
     output_path (Path | None): The file for the corrected corpus.
     unanswered (str): What happens to suggestions without an answer: "leave" or "accept".
     print_json (bool): Whether the numbers are printed as JSON.
-    RAISES (ValueError): If there is no output file, or none with a suffix of a corpus, or the
+    RAISES (ValueError): If the output file is missing or has no suffix of a corpus, or the
         answers don't fit the docs: see `apply_answers`.
     """
     if output_path is None:
-        raise ValueError("audit: output: expected a corpus with --apply, got none")
+        raise ValueError("audit: --output: expected a corpus with --apply, got none")
     check_suffix(output_path)
     counts = apply_answers(docs, answers_path, unanswered=unanswered)
     write_corpus(output_path, docs)
     n_with_answer = counts._asdict()
     text = ", ".join(f"{number:,} {answer}" for answer, number in n_with_answer.items())
     if counts.unanswered:
-        text += "\nTo correct places without an answer, too: --unanswered accept"
+        text += "\nTo also correct places without an answer: --unanswered accept"
     print_result(n_with_answer, text, print_json, output_path)
 
 
@@ -224,8 +224,8 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
-    """Say what was audited and how many probable mistakes of each kind there are, and list the most
-    probable ones: places where the suggestion is more probable than the annotation.
+    """Write what was audited, the number of probable mistakes of each kind, and the most probable
+    ones: places where the suggestion is more probable than the annotation.
 
     tasks (Sequence[Task]): The tasks of the suspects, in the same order.
     """
@@ -236,7 +236,7 @@ def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     for note in audited.notes:
         lines += [f"note: {note}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
-    # The others are in the file, in case that somebody wants to see more.
+    # The other suspects are only in the output file and on the page.
     probable = [pair for pair in zip(audited.suspects, tasks) if pair[0].is_probable]
     if not probable:
         lines.append("no alternative is more probable than the annotation")

@@ -69,7 +69,7 @@ def convert_cli(
 
 
 def converted_text(converted: Converted, name: str) -> str:
-    """Say how the corpus was read, what it has, and what couldn't be read as it stands.
+    """Write how the corpus was read, what it contains, and the problems of reading it.
 
     name (str): The name of the corpus.
     """

@@ -136,7 +136,7 @@ def estimate_cli(
 
 def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Path | None]:
     """Find the annotated docs and all texts in the folder of a session of `serve`. Other paths stay
-    as they are, and so does a path of texts that was given.
+    as they are. So does the path of the texts, if one is given.
 
     docs_path (Path): The annotated docs, or the folder.
     texts_path (Path | None): All texts.
@@ -201,7 +201,7 @@ def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
 
 
 def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
-    """Write a table of the first drawn docs, and say how many there are.
+    """Write a table of the first drawn docs, and the number of all drawn docs.
 
     rows (Sequence[dict[str, Any]]): The facts of all drawn docs: see `drawn_rows`.
     n_drawn (int): The number of drawings.
@@ -216,8 +216,8 @@ def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
 
 
 def estimate_text(result: Estimate) -> str:
-    """Write a table of the estimates with their intervals. Below it, say what isn't estimated, and
-    how many drawings halve the intervals."""
+    """Write a table of the estimates with their intervals. Below it is what isn't estimated, and
+    the number of drawings that would halve the intervals."""
     level = f"{100 * result.confidence:g} % interval"
     header = ["label", "of all texts", "estimate", level, "model alone", "annotated docs alone"]
     rows: list[Sequence[Any]] = [header]
@@ -262,8 +262,8 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
 
 
 def refusals_of_label(estimate_of_label: LabelEstimate) -> list[str]:
-    """Say which measures of a label have no estimate, and why. Measures with the same reason are on
-    one line."""
+    """Write which measures of a label have no estimate, and why. Measures with the same reason are
+    on one line."""
     names_by_reason: dict[str, list[str]] = {}
     for name in MEASURES:
         reason = getattr(estimate_of_label, name).refusal

@@ -1,4 +1,4 @@
-"""Guarantee a miss rate, or a share of false alarms, and say in words what is promised."""
+"""Guarantee a miss rate, or a share of false alarms, and print the promise in words."""
 
 from functools import partial
 from pathlib import Path
