@@ -16,6 +16,7 @@ from .annotate import annotate_cli
 from .audit import audit_cli
 from .calibrate import calibrate_cli
 from .check import check_cli
+from .command_line import names_options
 from .compare import compare_cli
 from .convert import convert_cli
 from .distill import distill_cli
@@ -100,4 +101,4 @@ for _name, _function, _group, _summary in COMMANDS:
     add_command = costner.command(
         _name, short_help=_summary, rich_help_panel=_group, context_settings=_settings
     )
-    add_command(_function)
+    add_command(names_options(_function))

@@ -21,11 +21,25 @@ N_ERRORS = 5
 @command(
     annotate,
     options={
-        "form": Option("--format", "-f"),
+        "form": Option("--format", "-f", help="Format of the output"),
         "jobs": Option("--jobs", "-j", min=1),
-        "n_rows": Option("--part", min=1),
+        "n_rows": Option(
+            "--part",
+            help="Lines or rows per part. Each part has its own output file. A .spacy file is one "
+            "part, and row groups of Parquet are not divided",
+            min=1,
+        ),
         "id_name": Option("--id"),
-        "with_text": Option("--with-text/--no-text"),
+        "with_text": Option(
+            "--with-text/--no-text", help="Whether to write the texts. .spacy always has them"
+        ),
+        "whole_files": Option(
+            help="Read a .txt file as one doc, instead of a doc per line. Its id is the name of "
+            "the file"
+        ),
+        "on_error": Option(
+            help="What to do if a doc fails: write a row with its error, or raise the error"
+        ),
         "use_gpu": Option("--gpu-id", "-g"),
         "code_path": Option("--code", "-c"),
     },
@@ -36,7 +50,7 @@ def annotate_cli(
     model: ModelArg,
     inputs: Annotated[
         list[Path],
-        Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
+        Argument(help="Files or folders: .txt with a text per line, .jsonl, .spacy, .parquet"),
     ],
     output_path: Annotated[Path, Option("--output", "-o", help="Output folder")],
     *,
@@ -45,9 +59,9 @@ def annotate_cli(
 ) -> None:
     """
     Annotate files of texts. Writes the entities with their probabilities and, if the pipeline has
-    them, alternatives and guaranteed sets. A doc that fails becomes a row with its error. Run
-    the command again to do what is missing, or what has changed: the model, a setting, an input.
-    The exit code is 1 if a file could not be read, or all of its docs failed.
+    them, alternatives and guaranteed sets. If a doc fails, its error is written instead. Run the
+    command again to annotate only what is missing or has changed: the model, a setting or an input.
+    The exit code is 1 if a file can't be read, or all of its docs fail.
     """
     with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
@@ -61,8 +75,8 @@ def annotate_cli(
 
 
 def summary_text(summary: Summary) -> str:
-    """Say what was annotated and how fast, what the tests for a shift have found, which docs have
-    failed, and name the first errors. Inputs are annotated in parts. Parts that an earlier run has
+    """Write what was annotated and how fast, the results of the tests for a shift, the files with
+    failed docs, and the first errors. Inputs are annotated in parts. Parts that an earlier run has
     annotated are kept: see `PartCounts`."""
     parts = summary.parts
     lines = [
@@ -85,7 +99,7 @@ def summary_text(summary: Summary) -> str:
         files = f"{path} and {len(others):,} others" if others else path
         lines.append(
             f"note: lines of {files} don't end as sentences do, and each line is a doc: if lines "
-            "are wrapped, take --whole-files, which makes a doc of each file"
+            "are wrapped, use --whole-files, which makes a doc of each file"
         )
     return "\n".join(lines)
 

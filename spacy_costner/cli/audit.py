@@ -50,7 +50,12 @@ N_PRINTED = 10
     options={
         "n_folds": Option("--folds"),
         "n_seeds": Option("--seeds", min=1),
-        "seed": Option("--shuffle", show_default="blocks of docs"),
+        "seed": Option(
+            "--shuffle",
+            help="Random seed to assign docs to folds",
+            show_default="folds are blocks of consecutive docs",
+        ),
+        "file_tokens": Option(help="Give models the sentence starts of the file, too"),
         "code_path": Option("--code", "-c"),
     },
     without=("make_executor",),
@@ -67,31 +72,43 @@ def audit_cli(
     ],
     output_path: Annotated[
         Path | None,
-        Option("--output", "-o", help="Output file: JSONL; with --apply the corrected corpus"),
+        Option("--output", "-o", help="Output file: JSONL; with --apply, the corrected corpus"),
     ] = None,
     html_path: Annotated[Path | None, Option("--html", help="Output HTML page")] = None,
     apply_path: Annotated[
         Path | None,
-        Option("--apply", help="Correct the corpus by the lines of this JSONL file", exists=True),
+        Option(
+            "--apply", help="Correct the corpus with the answers in this JSONL file", exists=True
+        ),
     ] = None,
     unanswered: Annotated[
         str,
-        Option("--unanswered", help="With --apply, lines without an answer: leave, accept"),
+        Option(
+            "--unanswered",
+            help="With --apply: what to do with lines without an answer: leave, accept",
+        ),
     ] = LEAVE,
-    n_places: Annotated[int, Option("--places", "-n", help="Number of places", min=1)] = 200,
+    n_places: Annotated[
+        int,
+        Option(
+            "--places", "-n", help="Number of places to write, most probable mistakes first", min=1
+        ),
+    ] = 200,
     *,
     reading: ReadOptions,
-    jobs: Annotated[int, Option("--jobs", "-j", help="Folds at a time", min=1)] = 1,
+    jobs: Annotated[
+        int, Option("--jobs", "-j", help="Number of folds to train in parallel", min=1)
+    ] = 1,
     address: AddressOption = None,
     print_json: JsonOption = False,
 ) -> None:
     """
     Find probable mistakes in the annotation of a corpus: wrong labels, wrong boundaries, missing
-    and spurious entities. The linear model of the config is trained on all docs but those of a
-    fold, for each fold, and compares the annotation with alternatives. Writes the most probable
-    mistakes as JSONL in Prodigy's form and as an HTML page. Accept or reject them on the page and
-    save your answers; then run the command again with --apply and a new --output. Override
-    settings as in `spacy train`, e.g. --nlp.lang es.
+    and spurious entities. For each fold, the linear model of the config is trained on the docs of
+    all other folds, and the annotation is compared with alternatives. Writes the most probable
+    mistakes as JSONL in Prodigy's format, and as an HTML page. Accept or reject them on the page
+    and save your answers. Then run the command again with --apply and a new --output to correct the
+    corpus. Override settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
     inputs = [config_path, corpus_path]
@@ -143,23 +160,23 @@ def save_corrected(
     """Correct the docs of a corpus by the answers to an audit, and save them. Print how many
     suggestions were accepted, how many were rejected, and how many have no answer.
 
-    docs (Sequence[Doc]): The audited docs, which are changed.
+    docs (Sequence[Doc]): The audited docs. They are changed in place.
     answers_path (Path): The suggestions of the audit with their answers, in JSONL.
     output_path (Path | None): The file for the corrected corpus.
     unanswered (str): What happens to suggestions without an answer: "leave" or "accept".
     print_json (bool): Whether the numbers are printed as JSON.
-    RAISES (ValueError): If there is no output file, or none with a suffix of a corpus, or the
+    RAISES (ValueError): If the output file is missing or has no suffix of a corpus, or the
         answers don't fit the docs: see `apply_answers`.
     """
     if output_path is None:
-        raise ValueError("audit: output: expected a corpus with --apply, got none")
+        raise ValueError("audit: --output: expected a corpus with --apply, got none")
     check_suffix(output_path)
     counts = apply_answers(docs, answers_path, unanswered=unanswered)
     write_corpus(output_path, docs)
     n_with_answer = counts._asdict()
     text = ", ".join(f"{number:,} {answer}" for answer, number in n_with_answer.items())
     if counts.unanswered:
-        text += "\nTo correct places without an answer, too: --unanswered accept"
+        text += "\nTo also correct places without an answer: --unanswered accept"
     print_result(n_with_answer, text, print_json, output_path)
 
 
@@ -207,8 +224,8 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
-    """Say what was audited and how many probable mistakes of each kind there are, and list the most
-    probable ones: places where the suggestion is more probable than the annotation.
+    """Write what was audited, the number of probable mistakes of each kind, and the most probable
+    ones: places where the suggestion is more probable than the annotation.
 
     tasks (Sequence[Task]): The tasks of the suspects, in the same order.
     """
@@ -219,7 +236,7 @@ def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     for note in audited.notes:
         lines += [f"note: {note}", ""]
     lines += [text_table([["kind", "places"], *audited.kinds.items()]), ""]
-    # The others are in the file, in case that somebody wants to see more.
+    # The other suspects are only in the output file and on the page.
     probable = [pair for pair in zip(audited.suspects, tasks) if pair[0].is_probable]
     if not probable:
         lines.append("no alternative is more probable than the annotation")

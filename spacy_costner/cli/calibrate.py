@@ -58,8 +58,8 @@ def calibrate_cli(
 
 def calibration_text(calibration: Calibration) -> str:
     """The result of a calibration for the terminal. Entities are grouped in bins by their
-    confidence, and a table shows which share of each bin is right. Below it are the temperatures,
-    also those of single labels."""
+    confidence, and a table shows which share of each bin is right. Below it are the
+    temperatures, overall and per label."""
     rows: list[list[Any]] = [["confidence", "entities", "mean", "right"]]
     for confidence_bin in calibration.reliability:
         if confidence_bin["n"] > 0:

@@ -1,6 +1,7 @@
 """Check data and config, and print what was found."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,22 +12,23 @@ from typer import Argument, Option
 from ..readers import ReadOptions
 from ..workflows.config.checks import Check, check
 from ..workflows.config.findings import ERROR, WARNING
-from .command_line import reads_corpora
+from .command_line import command, reads_corpora
 from .options import CodeOption, read_overrides
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 
+@command(check, without=("overrides", "reading"))
 @reads_corpora
 def check_cli(
+    run: partial[Check],  # `check` with the options that `command` adds
     ctx: typer.Context,
     config_path: Annotated[Path, Argument(help="Config to train with", exists=True)],
-    name: Annotated[str | None, Option("--name", help="Name of the component")] = None,
+    *,
+    reading: ReadOptions,
     n_places: Annotated[int, Option("--places", "-n", help="Docs to show per finding")] = 3,
     print_json: JsonOption = False,
     code_path: CodeOption = None,
-    *,
-    reading: ReadOptions,
 ) -> None:
     """
     Check your data and config before training: entities per label, annotation that can't be
@@ -36,7 +38,7 @@ def check_cli(
     overrides = read_overrides(ctx)
     with errors_shown():
         import_code(code_path)
-        checked = check(config_path, overrides=overrides, name=name, reading=reading)
+        checked = run(config_path, overrides=overrides, reading=reading)
     print_result(checked, check_text(checked, n_places), print_json)
     if checked.has_errors:
         raise typer.Exit(1)

@@ -3,12 +3,12 @@
 Each keyword-only parameter of the function becomes an option of the command. The signature of the
 function gives the name, the type and the default of the option, and the docstring gives its help
 text. What neither can say, such as a short name, a range or that a file has to exist, stands in the
-table `options` of the command.
+table `options` of the command. So does a help text that has other words than the docstring.
 """
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
@@ -42,8 +42,8 @@ def command(
     function with the values of these options, as a `partial`.
 
     function (Callable): The function. Its docstring has a text for each parameter.
-    options (Mapping[str, OptionInfo]): What the signature can't say of an option, by the name of
-        its parameter.
+    options (Mapping[str, OptionInfo]): What the signature can't say about an option, by the name of
+        its parameter. A help text replaces the text of the docstring.
     without (Collection[str]): The keyword-only parameters that don't become options, as the command
         sets them itself.
     RETURNS (Callable): The decorator.
@@ -79,27 +79,18 @@ def command(
             values_of_function: dict[str, Any] = {}
             for option in options_of_function:
                 values_of_function[option.name] = values.pop(option.name)
-            # `errors_shown` reads these.
-            token = OPTION_OF_PARAMETER.set(option_of_parameter)
-            try:
-                body(partial(function, **values_of_function), **values)
-            finally:
-                OPTION_OF_PARAMETER.reset(token)
+            body(partial(function, **values_of_function), **values)
 
-        option_of_parameter: dict[str, str] = {}
-        for declared in (*options_of_function, *options_of_command):
-            name = name_of_option(declared)
-            if name is not None:
-                option_of_parameter[declared.name] = name
-        # Docstrings name parameters, help texts their options.
+        # Docstrings name parameters, help texts name options.
+        all_parameters = [*positional, *options_of_function, *options_of_command]
+        option_of_parameter = options_of(all_parameters)
         for declared in options_of_function:
             (option,) = declared.annotation.__metadata__
             option.help = with_options(option.help, option_of_parameter)
 
         # `wraps` copies the signature of the body. Typer has to see the signature of the whole
-        # command in its place.
-        full_signature = Signature([*positional, *options_of_function, *options_of_command])
-        run_command.__signature__ = full_signature  # type: ignore[attr-defined]
+        # command instead.
+        run_command.__signature__ = Signature(all_parameters)  # type: ignore[attr-defined]
         return run_command
 
     return decorate
@@ -175,7 +166,7 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
         Option(
             "--text-key",
             help="Label Studio: key of the text in the data of tasks",
-            show_default="that of the text which the regions quote",
+            show_default="the key of the text that the regions quote",
         ),
     ),
     (
@@ -192,15 +183,10 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
 
 
 def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo:
-    """Make the option of a parameter.
-
-    parameter (Parameter): The parameter.
-    option (OptionInfo): What the signature doesn't say, and perhaps a help text of its own.
-    text (str): The help text otherwise.
-    """
+    """Make the option of a parameter. If the command gives no help text, it is the text of the
+    docstring. Help texts have no full stop at the end, as in spaCy."""
     option = copy(option)  # a table of options may have the same object for several parameters
-    if option.help is None:
-        option.help = text
+    option.help = option.help or text.removesuffix(".")
     # If a switch (an option that is False by default) has no name, Typer makes two names for it:
     # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option
     # in the attribute `default`, which is `...` if there is none.
@@ -211,9 +197,47 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     return option
 
 
+def names_options(body: Command) -> Command:
+    """Let a command print errors with the names of its options: see `output.with_options`."""
+    option_of_parameter = options_of(signature(body).parameters.values())
+
+    @wraps(body)
+    def run_command(**values: Any) -> None:
+        """Run the command. Typer gives the values of its arguments and options."""
+        token = OPTION_OF_PARAMETER.set(option_of_parameter)
+        try:
+            body(**values)
+        finally:
+            OPTION_OF_PARAMETER.reset(token)
+
+    return run_command
+
+
+def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
+    """The options of a command by the names of the parameters that they set, such as
+    "train_path": "--train".
+
+    The command may read the value of an option before it calls a function of `workflows`. Then the
+    command and the function can have different parameters, such as `annotated_path` and `annotated`
+    for --annotated. So each option also has the parameter of its own name.
+
+    parameters (Iterable[Parameter]): The parameters of the command. Those of arguments are left
+        out.
+    """
+    option_of_parameter: dict[str, str] = {}
+    for parameter in parameters:
+        option = name_of_option(parameter)
+        if option is not None:
+            option_of_parameter[parameter.name] = option
+    for option in list(option_of_parameter.values()):
+        own_name = option.removeprefix("--").replace("-", "_")
+        option_of_parameter.setdefault(own_name, option)
+    return option_of_parameter
+
+
 def name_of_option(parameter: Parameter) -> str | None:
     """The name of the option that Typer makes of a parameter, such as "--train" or, if the option
-    has no name of its own, "--train-path". None if the parameter isn't that of an option."""
+    has no name of its own, "--train-path". None if the parameter isn't an option."""
     for option in getattr(parameter.annotation, "__metadata__", ()):
         if isinstance(option, OptionInfo):
             # Typer keeps the first name in the attribute `default`: see `as_option`.

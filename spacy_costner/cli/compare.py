@@ -17,7 +17,7 @@ from ..workflows.executors import Ended, Failed, ray_cluster
 from ..workflows.fitting.comparison import compare
 from ..workflows.fitting.variant_scores import UNTRAINED, ComparedLoss, Finished
 from .command_line import command, reads_corpora
-from .options import AddressOption, read_overrides
+from .options import FILE_TOKENS_HELP, AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 from .tables import markdown_table, mean_and_deviation
 
@@ -26,6 +26,7 @@ from .tables import markdown_table, mean_and_deviation
     compare,
     options={
         "n_samples": Option("--samples", min=1),
+        "file_tokens": Option(help=FILE_TOKENS_HELP.format(docs="test docs")),
         "jobs": Option("--jobs", "-j", min=1),
         "use_gpu": Option("--gpu-id", "-g"),
         "code_path": Option("--code", "-c"),
@@ -45,11 +46,14 @@ def compare_cli(
     ],
     losses: Annotated[
         str,
-        Option("--losses", "-l", help="Comma-separated names of losses, or paths of their configs"),
+        Option("--losses", "-l", help="Comma-separated names of losses, or paths to their configs"),
     ] = "",
     sweeps: Annotated[
         list[str],
-        Option("--sweep", help="Values to try, as section.setting=1,2; repeat for combinations"),
+        Option(
+            "--sweep",
+            help="Values to try, as section.setting=1,2. Repeatable: tries all combinations",
+        ),
     ] = [],  # noqa: B006
     seeds: Annotated[str, Option("--seeds", "-s", help="Comma-separated random seeds")] = "0",
     *,
@@ -58,25 +62,25 @@ def compare_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Train a config with several losses, or several values of any settings, and compare their
-    scores. All get the same data, training budget and seeds. A loss is given by its name, as in
-    `costner init`, or as a config: its [components] and [training] settings replace those of the
-    base config. Override settings of all variants as in `spacy train`, e.g. --paths.train
-    ./train.spacy. Finished trainings are kept in the output folder and not repeated.
+    Train a config with several losses, or several values of any settings, and compare the
+    scores. All variants get the same data, training budget and seeds. A loss is given by its name,
+    as in `costner init`, or as a config: its [components] and [training] settings replace the
+    settings of the base config. Override settings of all variants as in `spacy train`, e.g.
+    --paths.train ./train.spacy. Finished trainings are kept in the output folder and not repeated.
 
     The last two columns are p-values of the differences in F and in cost from the first
     row (paired bootstrap over docs, two-sided).
     """
 
     def print_variant(name: str, ended: Ended) -> None:
-        """Print how a variant has ended. With --json it is printed to stderr, as stdout is for the
+        """Print the outcome of a variant. With --json it is printed to stderr, as stdout is for the
         result alone."""
         typer.echo(variant_text(name, ended), err=print_json)
 
     go_on = "Finished trainings are kept: run the same command again to continue."
     with errors_shown(go_on), ray_messages_to_stderr(address):
         names = [name.strip() for name in losses.split(",")]
-        given_names = [name for name in names if name]  # none, if there is no option --losses
+        given_names = [name for name in names if name]  # empty without --losses
         rows = run(
             config_path,
             given_names,
@@ -108,7 +112,7 @@ def read_seeds(text: str) -> list[int]:
 def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
     """Read the texts of all options --sweep. Returns the values of each setting.
 
-    RAISES (BadParameter): If a text can't be read, or a setting is there twice.
+    RAISES (BadParameter): If a text can't be read, or a setting is given twice.
     """
     values_of_settings: dict[str, list[Any]] = {}
     for text in texts:
@@ -160,8 +164,8 @@ def comparison_text(rows: Sequence[ComparedLoss]) -> str:
     table: list[list[str]] = []
     notes: list[str] = []
     for row in rows:
-        # The columns from F to sentences: `by_seed` has the same order. A loss without scores has
-        # dashes there.
+        # The columns from F to sentences: `by_seed` has the same order. A loss without scores gets
+        # dashes.
         scores = ["-", "-", "-", "-", "-"]
         if row.by_seed:
             scores = [score_text(name, by_seed) for name, by_seed in row.by_seed.items()]

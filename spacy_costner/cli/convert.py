@@ -20,7 +20,11 @@ from .output import LANGUAGE_OPTION, JsonOption, errors_shown, print_result
 @command(
     convert,
     options={
-        "n_sents": Option("--n-sents", "-n", min=0),
+        "n_sents": Option("--n-sents", "-n", help="Sentences per doc. 0: one doc per file", min=0),
+        "spans_key": Option(
+            "--spans-key",
+            help="Span group for entities, which may overlap, instead of doc.ents",
+        ),
         "lang": Option("--lang", "-l"),
     },
     without=("token_column", "tag_column", "scheme", "text_key", "conflicts", "tag_names"),
@@ -35,7 +39,7 @@ def convert_cli(
     *,
     reading: ReadOptions,
     tag_names: Annotated[
-        str | None, Option("--tag-names", help="Comma-separated names of tags that are numbers")
+        str | None, Option("--tag-names", help="Comma-separated names of tags, if tags are numbers")
     ] = None,
     print_json: JsonOption = False,
 ) -> None:
@@ -43,8 +47,8 @@ def convert_cli(
     Convert an annotated corpus, and show what it contains. The format is found from the content:
     .spacy; CoNLL columns in any tag scheme; JSONL of Prodigy, doccano and Hugging Face; Label
     Studio's JSON export; brat standoff; WebAnno TSV; training data of GLiNER, Rasa and spaCy 2;
-    CSV; a Hugging Face dataset on disk; a folder of these. All commands, and configs with the
-    reader spacy_costner.read.v1, read these formats without conversion, too.
+    CSV; a Hugging Face dataset on disk; or a folder of these. All commands, and configs with the
+    reader spacy_costner.read.v1, also read these formats directly.
     """
     names = None
     if tag_names:
@@ -65,7 +69,7 @@ def convert_cli(
 
 
 def converted_text(converted: Converted, name: str) -> str:
-    """Say how the corpus was read, what it has, and what couldn't be read as it stands.
+    """Write how the corpus was read, what it contains, and the problems of reading it.
 
     name (str): The name of the corpus.
     """

@@ -26,10 +26,29 @@ from .tables import text_table
 @command(
     distill,
     options={
-        "min_confidence": Option("--min-confidence", min=0, max=1),
-        "gold_path": Option("--gold", exists=True),
-        "gold_weight": Option("--gold-weight", min=0),
-        "n_seeds": Option("--seeds", min=1),
+        "soft": Option(help="Train on the probabilities of the teachers, not on their entities"),
+        "incomplete": Option(
+            help="The teachers find only some of the entities, as rules do. Another token is O "
+            "only if its word is surely outside of entities. Otherwise its annotation is missing"
+        ),
+        "min_confidence": Option(
+            "--min-confidence",
+            help="Where the teachers are less certain that there is an entity, or that there is no "
+            "entity, annotation is missing",
+            min=0,
+            max=1,
+        ),
+        "gold_path": Option("--gold", help="Additional annotated corpus to train on", exists=True),
+        "gold_weight": Option(
+            "--gold-weight",
+            help="Weight of each doc of --gold. A doc of a teacher has weight 1",
+            min=0,
+        ),
+        "n_seeds": Option(
+            "--seeds",
+            help="Linear student: number of trainings, whose weights are averaged",
+            min=1,
+        ),
     },
     without=("reading",),
 )
@@ -39,14 +58,16 @@ def distill_cli(
     ctx: typer.Context,
     teacher: Annotated[
         str,
-        Argument(help="Pipeline that sets doc.ents: a package or a folder; or its answers, JSONL"),
+        Argument(
+            help="Pipeline that sets doc.ents: a package or a folder; or its answers as JSONL"
+        ),
     ],
     config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for answers and student")
     ],
     raw: Annotated[
-        list[str] | None, Argument(help="Text: .txt, a doc per line, or a corpus of any format")
+        list[str] | None, Argument(help="Texts: .txt with a doc per line, or corpora of any format")
     ] = None,
     other_teachers: Annotated[
         list[str] | None, Option("--teacher", "-t", help="Another teacher. Repeatable")
@@ -59,8 +80,8 @@ def distill_cli(
 ) -> None:
     """
     Distill a teacher, such as a transformer, into a student, such as a linear model: the teacher
-    annotates text, and the student is trained on that. Answers are kept in the output folder, and
-    a run that was interrupted goes on where it was. Override settings of the student as in
+    annotates texts, and the student is trained on its answers. They are kept in the output folder,
+    so that an interrupted run continues where it stopped. Override settings of the student as in
     `spacy train`, e.g. --paths.dev ./dev.spacy.
     """
     # The command line may have settings of the config, such as --paths.dev dev.spacy, among the
@@ -79,7 +100,7 @@ def distill_cli(
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Divide the words of a command line into the paths of texts and the settings of the config,
-    which may stand in any order. A setting is "--name value" or "--name=value"."""
+    which may come in any order. A setting is "--name value" or "--name=value"."""
     paths: list[Path] = []
     settings: list[str] = []
     is_value = False  # whether the word is the value of the setting before it
@@ -96,8 +117,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def distilled_text(distilled: Distilled) -> str:
-    """Say what the student has learned from, and write a table of the scores of teachers and
-    student."""
+    """Write what the student was trained on, and a table of the scores of teachers and student."""
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
         text += f"; {distilled.n_missing:,} are missing, being uncertain"

@@ -1,5 +1,5 @@
-"""Draw docs that people annotate; then estimate with them how many entities texts have, and how
-good a pipeline is on these texts.
+"""Draw a random sample of docs for people to annotate. Then estimate from it how many entities
+texts have, and how good a pipeline is on these texts.
 
 The command gets the function `estimate` as `run`, which has the options of the command line: see
 `command_line.command`.
@@ -36,7 +36,18 @@ MEASURES = ("entities", "precision", "recall", "f")
 """The measures of a `LabelEstimate`, in the order of the table."""
 
 
-@command(estimate, options={"name": Option("--name")}, without=["n_left_out"])
+@command(
+    estimate,
+    options={
+        "confidence": Option(help="Probability that an interval contains the true number"),
+        "simple_random": Option(
+            help="The annotated docs are a simple random sample that you drew yourself, without "
+            "replacement, instead of with --draw"
+        ),
+        "name": Option("--name"),
+    },
+    without=["n_left_out"],
+)
 @reads_corpora
 def estimate_cli(
     run: partial[Estimate],  # `estimate` with the options that `command` adds
@@ -44,7 +55,7 @@ def estimate_cli(
     docs_path: Annotated[
         Path,
         Argument(
-            help="The annotated docs that --draw drew, or the folder of a session of `serve`; with "
+            help="Annotated docs that --draw drew, or the folder of a session of `serve`; with "
             "--draw, the texts to draw from",
             exists=True,
         ),
@@ -53,16 +64,20 @@ def estimate_cli(
         Path | None,
         Option("--texts", help="All texts that the docs were drawn from", exists=True),
     ] = None,
-    n_drawn: Annotated[
+    n: Annotated[
         int | None,
-        Option("--draw", help="Draw docs to be annotated, so many times, with replacement", min=1),
+        Option("--draw", help="Draw N docs to annotate, with replacement", metavar="N", min=1),
     ] = None,
     output_path: Annotated[
         Path | None, Option("--output", "-o", help="With --draw: output file")
     ] = None,
     form: Annotated[
         str,
-        Option("--format", "-f", help="With --draw: form of it: prodigy, doccano, label-studio"),
+        Option(
+            "--format",
+            "-f",
+            help="With --draw: format of the output: prodigy, doccano, label-studio",
+        ),
     ] = "prodigy",
     with_predictions: Annotated[
         bool,
@@ -72,7 +87,7 @@ def estimate_cli(
             "may accept wrong ones",
         ),
     ] = False,
-    seed: Annotated[int, Option("--seed", help="With --draw: seed of the drawings")] = 0,
+    seed: Annotated[int, Option("--seed", help="With --draw: random seed")] = 0,
     plot_path: Annotated[
         Path | None, Option("--plot", help="Plot the estimates (requires matplotlib)")
     ] = None,
@@ -84,12 +99,12 @@ def estimate_cli(
 ) -> None:
     """
     Estimate how many entities texts have, and the precision, recall and F of a pipeline on them,
-    with intervals. First draw docs with --draw and annotate them. Then give them, and with --texts
-    all texts that they were drawn from. Or give the folder of a session of `serve`, which has both:
-    some of its texts were drawn at random to measure the model.
-    Intervals are valid whatever the model is worth, also on text that is unlike its training docs.
+    with intervals. Run it twice: with --draw, to draw docs that you annotate; then with the
+    annotated docs, and with --texts for all texts that they were drawn from. A session of `serve`
+    has both: give its folder.
+    Intervals are valid for any model, also on texts that are unlike its training docs.
     """
-    if n_drawn is not None:
+    if n is not None:  # the number of drawings
         if output_path is None or texts_path is not None or plot_path is not None:
             raise BadParameter("--draw takes the texts and --output, without --texts and --plot")
         with errors_shown():
@@ -98,11 +113,11 @@ def estimate_cli(
             nlp = load_pipeline(model, code_path, use_gpu)
             texts = progress(read_texts(nlp, docs_path, reading), desc="draw", unit="doc")
             component = run.keywords["name"]  # the option --name, which `command` adds
-            drawn_docs = draw(nlp, texts, n=n_drawn, seed=seed, name=component)
+            drawn_docs = draw(nlp, texts, n=n, seed=seed, name=component)
             tasks = (doc.task(with_predictions=with_predictions) for doc in drawn_docs)
             save_tasks(output_path, tasks, form)
         rows = drawn_rows(drawn_docs)
-        print_result({"docs": rows}, drawn_text(rows, n_drawn), print_json, output_path)
+        print_result({"docs": rows}, drawn_text(rows, n), print_json, output_path)
         return
 
     docs_path, texts_path = files_of_session(docs_path, texts_path)
@@ -121,7 +136,7 @@ def estimate_cli(
 
 def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Path | None]:
     """Find the annotated docs and all texts in the folder of a session of `serve`. Other paths stay
-    as they are, and so does a path of texts that was given.
+    as they are. So does the path of the texts, if one is given.
 
     docs_path (Path): The annotated docs, or the folder.
     texts_path (Path | None): All texts.
@@ -186,7 +201,7 @@ def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
 
 
 def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
-    """Write a table of the first drawn docs, and say how many there are.
+    """Write a table of the first drawn docs, and the number of all drawn docs.
 
     rows (Sequence[dict[str, Any]]): The facts of all drawn docs: see `drawn_rows`.
     n_drawn (int): The number of drawings.
@@ -201,8 +216,8 @@ def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
 
 
 def estimate_text(result: Estimate) -> str:
-    """Write a table of the estimates with their intervals. Below it, say what isn't estimated, and
-    how many drawings halve the intervals."""
+    """Write a table of the estimates with their intervals. Below it is what isn't estimated, and
+    the number of drawings that would halve the intervals."""
     level = f"{100 * result.confidence:g} % interval"
     header = ["label", "of all texts", "estimate", level, "model alone", "annotated docs alone"]
     rows: list[Sequence[Any]] = [header]
@@ -247,8 +262,8 @@ def rows_of_label(estimate_of_label: LabelEstimate) -> list[Sequence[Any]]:
 
 
 def refusals_of_label(estimate_of_label: LabelEstimate) -> list[str]:
-    """Say which measures of a label have no estimate, and why. Measures with the same reason are on
-    one line."""
+    """Write which measures of a label have no estimate, and why. Measures with the same reason are
+    on one line."""
     names_by_reason: dict[str, list[str]] = {}
     for name in MEASURES:
         reason = getattr(estimate_of_label, name).refusal

@@ -17,7 +17,7 @@ from ..workflows.fitting.fit_corpora import ignore_corpus
 from ..workflows.fitting.fitted import Fitted
 from ..workflows.fitting.fitting import fit
 from .command_line import command, reads_corpora, words_of_command
-from .options import CodeOption, read_overrides
+from .options import FILE_TOKENS_HELP, CodeOption, read_overrides
 from .output import (
     LANGUAGE_OF_PIPELINE,
     LANGUAGE_OPTION,
@@ -33,8 +33,9 @@ from .output import (
         "lang": Option("--lang", "-l", show_default="en"),
         "train_path": Option("--train", exists=True),
         "dev_path": Option("--dev", exists=True),
-        "n_seeds": Option("--seeds", min=1),
         "raw_paths": Option("--raw", exists=True, show_default=False),
+        "n_seeds": Option("--seeds", help="Number of trainings, whose weights are averaged", min=1),
+        "file_tokens": Option(help=FILE_TOKENS_HELP.format(docs="development docs")),
         "cache": Option("--cache", file_okay=False),
     },
     without=("reading", "overrides", "command", "on_corpus"),
@@ -56,13 +57,13 @@ def fit_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Train a linear model, and calibrate and tune it. Without a config, writes the one that
-    `costner init` writes for the corpora.
+    Train a linear model (spacy_costner.SparseCRF.v1), and optionally calibrate and tune it. Without
+    a config, writes the config that `costner init` writes for the corpora.
 
-    Trains as `spacy train` does with a config (spacy_costner.SparseCRF.v1), but faster: until
-    max_epochs or max_steps, and only the final model is evaluated. With fewer than 1,000 sentences,
-    trains on all docs at once, which is better. Override settings as in `spacy train`, e.g.
-    --nlp.lang es. Press Ctrl-C to stop and save the model so far.
+    Trains as `spacy train` does, but faster: until max_epochs or max_steps, and only the final
+    model is evaluated. With fewer than 1,000 sentences, trains on all docs at once, which gives
+    better scores. Override settings as in `spacy train`, e.g. --nlp.lang es. Press Ctrl-C to stop
+    and save the model so far.
     """
     if config_path is not None and str(config_path).startswith("-"):
         # The user gave no config, but settings such as --nlp.lang es. Typer took the first word of
@@ -72,7 +73,7 @@ def fit_cli(
         config_path = None
     overrides = read_overrides(ctx)
     import_code(code_path)
-    new_config_path = None  # the config that `fit` writes, if there is none
+    new_config_path = None  # the config that `fit` writes, if none is given
     language_setting = LANGUAGE_OF_PIPELINE
     if config_path is None:
         new_config_path = output_path / "config.cfg"

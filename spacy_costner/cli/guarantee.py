@@ -1,9 +1,10 @@
-"""Guarantee a miss rate, or a share of false alarms, and say in words what is promised."""
+"""Guarantee a miss rate, or a share of false alarms, and print the promise in words."""
 
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from ..files.saving import check_folder
 from ..pipeline.promises import Terms
@@ -14,7 +15,6 @@ from ..workflows.saved_strings import save_pipeline
 from .command_line import command, reads_corpora
 from .options import (
     CodeOption,
-    DevArg,
     FileTokensOption,
     GpuOption,
     ModelArg,
@@ -30,7 +30,11 @@ from .tables import number_or_dash, text_table
 @command(
     guarantee,
     options={
-        "confidence": Option(show_default="none: it holds on average; with --false-alarm 0.95")
+        "confidence": Option(
+            help="Probability that the promise holds, such as 0.95. Without it, the promise holds "
+            "on average over calibration docs",
+            show_default="none; 0.95 with --false-alarm",
+        )
     },
     without=("name", "file_tokens", "source"),
 )
@@ -38,7 +42,9 @@ from .tables import number_or_dash, text_table
 def guarantee_cli(
     run: partial[Guarantee],  # `guarantee` with the options that `command` adds
     model: ModelArg,
-    docs_path: DevArg,
+    docs_path: Annotated[
+        Path, Argument(help="Calibration docs: see `costner convert`", exists=True)
+    ],
     output_path: OutputOption,
     name: NameOption = "ner",
     *,
@@ -49,9 +55,9 @@ def guarantee_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Guarantee a miss rate: choose, on calibration docs, the threshold of a set of spans that
-    misses at most a share of the entities of other docs from the same source. The set is in
-    doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
+    Guarantee a miss rate, or a share of false alarms. Chooses a threshold on calibration docs:
+    the spans above it miss at most a share of the entities of other docs from the same source. They
+    are set in doc.spans["confidence_guaranteed"]. Use docs that the pipeline was not trained on.
     """
     with errors_shown():
         check_folder(output_path)

@@ -67,14 +67,15 @@ def init_cli(
     force: Annotated[bool, Option("--force", "-F", help="Overwrite the output file")] = False,
 ) -> None:
     """
-    Write a config for `spacy train`: for your model, language and corpus, for what mistakes
-    cost and for your aim. With --train, batches and evaluations fit the size of the corpus. The
-    config begins with the commands to run next. With several options for costs, a mistake costs
-    the sum of them.
+    Write a config for `spacy train` that fits your model, language, corpora, costs of mistakes
+    and aim. With --train, batches and evaluations fit the size of the corpus. The config begins
+    with the commands to run next. If you give several options for costs, a mistake costs their sum.
     """
     if output_path == Path("-"):  # the terminal
         if run.keywords["raw_paths"]:
-            raise ValueError("--raw: expected a file for the config, got -: vectors are next to it")
+            raise ValueError(
+                "--raw: expected a file for the config, as vectors are saved next to it"
+            )
         options = run(reading=reading, force=force, command=words_of_command(ctx))
         typer.echo(make_config(options), nl=False)
         return

@@ -37,19 +37,21 @@ CodeOption = Annotated[
 
 AddressOption = Annotated[
     str | None,
-    Option("--address", help="Ray cluster: host:port, auto", show_default="none: this machine"),
-]
-
-FileTokensOption = Annotated[
-    bool,
     Option(
-        "--file-tokens",
-        help="Take tokens and sentence starts from the file, as `spacy apply` and `annotate` do, "
-        "not only text, as `spacy evaluate` does",
+        "--address", help="Ray cluster, as host:port or auto", show_default="none: this machine"
     ),
 ]
-"""The option of commands that measure a pipeline. `readers.inputs` explains the two ways to read
-docs."""
+
+FILE_TOKENS_HELP = (
+    "Read {docs} with the tokens and sentence starts of their file, as `spacy apply` and "
+    "`annotate` do. Otherwise only their text is read, as `spacy evaluate` does"
+)
+"""The help text of --file-tokens. `readers.inputs` explains the two ways to read docs."""
+
+FileTokensOption = Annotated[
+    bool, Option("--file-tokens", help=FILE_TOKENS_HELP.format(docs="docs"))
+]
+"""The option of commands that evaluate a pipeline on docs."""
 
 
 def read_overrides(ctx: typer.Context) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def load(
 ) -> tuple[Language, list[Example]]:
     """Load a pipeline, and the annotated docs to measure it on.
 
-    model (str): The pipeline, a package or a folder.
+    model (str): The pipeline: a package or a folder.
     dev_path (Path): The docs; any format. Their annotation is read from where the components of the
         pipeline have theirs: from a key of `doc.spans` or, without one, from `doc.ents`.
     use_gpu (int): GPU ID or -1 for CPU.

@@ -41,7 +41,11 @@ OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
 """The options of the command that is running, by the names of the parameters that they set, such as
 "train_path": "--train"."""
 
-COMMAND_OF_FUNCTION = {"draw": "`estimate --draw`", "suggest_first": "`suggest --start`"}
+COMMAND_OF_FUNCTION = {
+    "draw": "`estimate --draw`",
+    "learn_vectors": "`costner vectors`",
+    "suggest_first": "`suggest --start`",
+}
 """The commands of functions that have another name."""
 
 
@@ -76,14 +80,14 @@ def errors_shown(
     without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
     Each warning is printed once, on one line. If stderr isn't a terminal, so is each phase.
 
-    go_on (str): The text that is printed after Ctrl-C. It says how to go on.
+    go_on (str): The text that is printed after Ctrl-C. It says how to continue.
     language_setting (str): What chooses the language of the tokenizer.
     with_phases (bool): Whether phases, such as training, have lines on stderr: see `progress`.
     """
     printed_warnings: set[str] = set()
 
     def print_warning(message: object, *_: Any, **__: Any) -> None:
-        """Print a warning. The module `warnings` calls this in place of its own function."""
+        """Print a warning. The module `warnings` calls this instead of its own function."""
         text = "; ".join(line.strip() for line in str(message).splitlines())
         if text in printed_warnings:
             return
@@ -124,7 +128,7 @@ def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
     """In a `with` block, what Ray prints goes to stderr, so that stdout has only the result of the
     command. Otherwise Ray prints the messages of its workers to stdout.
 
-    address (str | None): The address of the Ray cluster. None: there is none, and nothing changes.
+    address (str | None): The address of the Ray cluster. None: nothing changes.
     """
     if address is None:
         yield
@@ -140,7 +144,7 @@ def print_result(result: Any, text: str, print_json: bool, *written: Path | None
 
     result (Any): The result for --json: anything that `saving.as_json` takes.
     text (str): The result as text, for people.
-    print_json (bool): Whether to print JSON in place of the text.
+    print_json (bool): Whether to print JSON instead of the text.
     *written (Path | None): The outputs that were written. None: the user didn't ask for an output.
     """
     if print_json:

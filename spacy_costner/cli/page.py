@@ -40,7 +40,16 @@ EXAMPLES = ("index.html", "example.mjs", "package.json")
 """How to use the module in a page and in Node."""
 
 
-@command(make_web_model, options={"keep_memory": Option("--memory/--no-memory")})
+@command(
+    make_web_model,
+    options={
+        "keep_memory": Option(
+            "--memory/--no-memory",
+            help="Whether the model file has label memory and the words that are rare in the "
+            "training docs. A page publishes them, including names of people",
+        )
+    },
+)
 def page_cli(
     run: partial[WebModel],  # `make_web_model` with the options that `command` adds
     model: ModelArg,
@@ -59,14 +68,14 @@ def page_cli(
     ] = None,
     texts: Annotated[
         list[str] | None,
-        Option("--text", "-t", help="A text for the page to begin with. Repeatable"),
+        Option("--text", "-t", help="Text that the page starts with. Repeatable"),
     ] = None,
     code_path: CodeOption = None,
 ) -> None:
     """
-    Write a linear pipeline as one HTML file that predicts in the browser, without Python and a
-    network; or as a module for JavaScript. Both publish the words that the model knows, names of
-    people included: see --no-memory.
+    Write a linear pipeline as one HTML file that predicts in the browser, without Python or a
+    network; or as a module for JavaScript. Both publish the words that the model knows, including
+    names of people: see --no-memory.
     """
     with errors_shown():
         if output_path is None and module_path is None:

@@ -65,8 +65,8 @@ SETTINGS: Any = {
     "text.color": INK,
     "text.parse_math": False,
 }
-"""The settings of matplotlib for all figures. Labels are kept as text (svg.fonttype), ids are the
-same each time (svg.hashsalt), and "$" in a label is a dollar (text.parse_math)."""
+"""The settings of matplotlib for all figures. Labels stay text (svg.fonttype), ids are the same
+each time (svg.hashsalt), and "$" in a label is a dollar sign (text.parse_math)."""
 
 for _axis in ("xtick", "ytick"):
     SETTINGS[f"{_axis}.color"] = MUTED
@@ -78,7 +78,7 @@ DASHED: Any = {"color": MUTED, "linewidth": 0.8, "linestyle": (0, (4, 3))}
 """The style of a line that others are compared with: dashes of 4 points with gaps of 3 points."""
 
 NOTE: Any = {"textcoords": "offset points", "annotation_clip": True, "fontsize": 7}
-"""The style of a small text beside a point. It is left out if the point is outside of the axes."""
+"""The style of a small text next to a point. It is left out if the point is outside of the axes."""
 
 PLACES_OF_NOTES = [
     ("left", 4, 3),
@@ -88,8 +88,9 @@ PLACES_OF_NOTES = [
     ("right", -4, -9),
     ("right", -4, -3),
 ]
-"""Where the value of a point may stand beside it, the best place first. "left" means that the left
-end of the text is at the point. The numbers move the text to the right and upwards, in points."""
+"""Where the value of a point may be written next to it, the best place first. "left" means that the
+left end of the text is at the point. The numbers move the text to the right and upwards, in
+points."""
 
 MAX_NUMBERED = 17
 """A heat map with more rows or columns has no numbers in its cells."""
@@ -98,19 +99,20 @@ GOOD_SHARE = 0.8
 """A point of a curve is good if its F is at least this share of the best F."""
 
 MIN_DISTANCE = 0.04
-"""No value is written beside a point that is nearer to the highlighted one."""
+"""No value is written next to a point that is nearer to the highlighted point."""
 
 N_VALUES = 5
-"""About how many values are written beside each curve."""
+"""About how many values are written next to each curve."""
 
 POINTS_BETWEEN = 20
-"""At so many places between two points of a curve it is checked whether a text covers the curve."""
+"""The number of places between two points of a curve at which it is checked whether a text covers
+the curve."""
 
 DARK_OPACITY = 0.65
 """A cell that is more opaque is dark, and its number is white."""
 
 CELL_PREFIX = "cell-"
-"""The ids of the cells of heat maps begin with this."""
+"""The ids of the cells of heat maps start with this."""
 
 # The codes of characters that XML can't have: control characters except tab, line feed and carriage
 # return, halves of surrogate pairs, and two codes that are not characters.
@@ -131,7 +133,7 @@ CHOSEN = "chosen"
 def require_matplotlib() -> None:
     """Check that matplotlib is installed.
 
-    RAISES (ImportError): If it isn't.
+    RAISES (ImportError): If it isn't installed.
     """
     require("matplotlib.figure", extra="report", missing="plots require matplotlib")
 
@@ -312,7 +314,7 @@ def heat_map(
             axes.add_artist(patch)
             if value == 0 or numpy.isnan(value):
                 continue  # such a cell has no number, and shows nothing on hover
-            # The id has numbers in place of the names, which may have characters that ids can't.
+            # The id has numbers instead of names, which may have characters that ids can't have.
             patch.set_gid(f"{CELL_PREFIX}{row}-{column}")
             patch.set_label(f"{rows[row]} \N{RIGHTWARDS ARROW} {columns[column]}: {value:,.6g}")
             if is_numbered:
@@ -430,7 +432,7 @@ def precision_recall(
         axes.yaxis.set_major_formatter(_to_percent)
         _draw_lines_of_f(axes, low_recall)
 
-        # Draw the curves, and choose the points beside which their values are written.
+        # Draw the curves, and choose the points next to which their values are written.
         points_and_colours = []
         for name, table, good_points, colour in zip(curves, tables, good_tables, (ACCENT, SECOND)):
             _, precision, recall = table.T
@@ -467,7 +469,7 @@ def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
 
         p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
-    axes (Any): The axes to draw on.
+    axes (Any): The axes of the figure.
     low_recall (float): The lowest recall of the axes.
     """
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
@@ -491,8 +493,8 @@ def _to_percent(share: float, position: int) -> str:
 
 
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
-    """Write the value of each point beside it, where the text covers no other text and no curve. If
-    there is no such place, the value is left out.
+    """Write the value of each point next to it, where the text covers no other text and no curve.
+    If there is no such place, the value is left out.
 
     axes (Any): The axes with the curves.
     points_and_colours (Sequence[tuple[Any, str]]): The points, each with the colour of its text. A
@@ -610,8 +612,8 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 
 def draw_estimates(result: Estimate) -> Any:
     """Plot the estimates of each label with their intervals: at the left the number of entities, in
-    percent of the estimate, at the right F. A cross beside the estimate shows what the model alone
-    says. Below it is the interval of the annotated docs alone. Labels without an estimate have no
+    percent of the estimate, at the right F. A cross shows the estimate of the model alone. Below it
+    is the interval of the annotated docs alone. Labels without an estimate have no
     row.
 
     result (Estimate): The estimates.
@@ -642,8 +644,8 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) -> None:
-    """Draw an estimate with its interval in a row, and a cross for what the model alone says. Below
-    them is the interval of the annotated docs alone.
+    """Draw an estimate with its interval in a row, and a cross for the estimate of the model alone.
+    Below them is the interval of the annotated docs alone.
 
     axes (Any): The axes to draw on.
     y (int): The index of the row. The lines of row 0 make the legend.

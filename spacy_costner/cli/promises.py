@@ -1,4 +1,4 @@
-"""Say in words what a pipeline promises: `guarantee` prints it, and `page` shows it."""
+"""Write the promise of a pipeline in words: `guarantee` prints it, and `page` shows it."""
 
 from ..pipeline.promises import Promise
 
@@ -16,9 +16,9 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """Say what is promised, such as "at most 0.05 of the entities of a doc are missed, in the mean
-    over calibrations (found: exact)". "found" says when an entity counts as found. The text doesn't
-    say for which docs the promise holds."""
+    """Write what is promised, such as "at most 0.05 of the entities of a doc are missed, in the
+    mean over calibrations (found: exact)". "found" is the rule by which an entity counts as found.
+    The docs for which the promise holds are not in the text."""
     if not promise.limits_misses:
         mistakes = "the predicted set of a doc is wrong"
     elif promise.by == "doc":

@@ -27,8 +27,8 @@ from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
 from .output import errors_shown
 
 MAX_TAGS = 66
-"""The heat map of transitions is shown if there are at most so many tags, with the start. There are
-so many with 16 labels in the scheme BILUO."""
+"""The highest number of tags, including the start, for which the heat map of transitions is shown.
+16 labels in the scheme BILUO have 66."""
 
 MIN_WHOLE_COST = 10
 """If the highest cost is below this, costs are shown with two significant digits, otherwise as
@@ -86,8 +86,8 @@ def report_page(report: Report) -> str:
         chosen_name=f"current setting: {p_and_r}",
     )
 
-    # The figures by their names in the template. That of the guarantee is there only if there is
-    # one. If another figure is missing, the page says why.
+    # The figures by their names in the template. The figure of the guarantee is optional. If
+    # another figure is missing, the page says why.
     figures = {"precision-recall": curves_figure}
     if len(report.transitions.origins) <= MAX_TAGS:
         figures["transitions"] = plots.draw_transitions(report.transitions)

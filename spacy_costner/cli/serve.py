@@ -1,7 +1,7 @@
 """Serve an annotation session: people annotate texts on a page in the browser, while a model learns
 from their answers and chooses the next text.
 
-Some texts *measure* the model: it doesn't learn from their answers, except in `train_final`."""
+Some texts *measure* the model: it isn't trained on their answers, except in `train_final`."""
 
 import socket
 from contextlib import closing
@@ -31,7 +31,7 @@ from .output import errors_shown
 LOOPBACK = "127.0.0.1"
 """The address that only this computer can reach."""
 
-GO_ON = "All answers are saved: the same command goes on."
+GO_ON = "All answers are saved: run the same command again to continue."
 """The text that is printed after Ctrl-C."""
 
 
@@ -41,37 +41,40 @@ def serve_cli(
         Path, Argument(help="Folder of the session: texts, answers, models", file_okay=False)
     ],
     labels: Annotated[
-        str | None, Option("--labels", help="Labels, separated by commas; kept in the folder")
+        str | None, Option("--labels", help="Comma-separated labels; kept in the folder")
     ] = None,
     lang: Annotated[
         str | None, Option("--lang", "-l", help="Language of the tokenizer; kept in the folder")
     ] = None,
     texts_path: Annotated[
         Path | None,
-        Option("--texts", help="Texts to add: .txt with a text a line, or a corpus", exists=True),
+        Option("--texts", help="Texts to add: .txt with a text per line, or a corpus", exists=True),
     ] = None,
     model: Annotated[
-        str | None, Option("--model", help="Trained pipeline to begin with, a package or a folder")
+        str | None, Option("--model", help="Trained pipeline to start from: a package or a folder")
     ] = None,
-    port: Annotated[int, Option("--port", min=0, max=65535, help="Port; 0: a free one")] = 8765,
+    port: Annotated[
+        int, Option("--port", min=0, max=65535, help="Port, or 0 for any free port")
+    ] = 8765,
     host: Annotated[
-        str, Option("--host", help="Address to listen on; another one needs --token")
+        str, Option("--host", help="Address to listen on. Any other than the default needs --token")
     ] = LOOPBACK,
-    token: Annotated[
-        str | None, Option("--token", help="Secret that every request has to have")
-    ] = None,
+    token: Annotated[str | None, Option("--token", help="Secret that every request needs")] = None,
     final_path: Annotated[
         Path | None,
         Option(
             "--final",
-            help="Serve nothing: train on all answers, also of texts that measure, and save the "
-            "pipeline in this folder",
+            help="Don't serve: train on all answers, including the texts that measure the model, "
+            "and save the pipeline in this folder",
             file_okay=False,
         ),
     ] = None,
     has_label_studio: Annotated[
         bool,
-        Option("--label-studio", help="Label Studio asks: texts and labels are those of a project"),
+        Option(
+            "--label-studio",
+            help="Serve as the backend of Label Studio: texts and labels come from its project",
+        ),
     ] = False,
     use_gpu: GpuOption = -1,
     code_path: CodeOption = None,
@@ -79,10 +82,10 @@ def serve_cli(
     reading: ReadOptions,
 ) -> None:
     """
-    Annotate texts in the browser. A linear model learns from your answers while you work, proposes
-    entities, and chooses the next text. Some texts, drawn at random, measure it, and are trained on
-    only with --final. Each answer is saved at once: press Ctrl-C to stop, and run the command again
-    to go on.
+    Annotate texts in the browser, with active learning. A linear model is trained on your answers
+    in the background, suggests entities, and chooses the next text. Some texts are drawn at random
+    to measure the model, and are not trained on. At the end, train on all answers with --final.
+    Each answer is saved at once: press Ctrl-C to stop, and run the command again to continue.
     """
     with errors_shown(GO_ON, with_phases=False):
         check_address(host, token)
@@ -103,7 +106,7 @@ def serve_cli(
             start_model: Language | None = None
             if model is not None:
                 start_model = load_pipeline(model, code_path, use_gpu)
-                get_component(start_model, COMPONENT)  # raises an error if it has no such one
+                get_component(start_model, COMPONENT)  # raises an error if it has no such component
             session = AnnotationSession(
                 store, labels=label_list, lang=lang, start_model=start_model
             )
@@ -141,7 +144,7 @@ def keep_settings(
     store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
 ) -> tuple[list[str], str]:
     """Choose the labels and the language of a session, and save them in its folder. The options
-    come first; what isn't given there is as it was in the session before.
+    come first. The session keeps its other settings.
 
     store (AnnotationStore): The folder of the session.
     labels (str | None): The option --labels.
@@ -155,14 +158,16 @@ def keep_settings(
     label_list = saved.get("labels", [])
     if labels is not None:
         names = [name.strip() for name in labels.split(",")]
-        label_list = list(dict.fromkeys(filter(None, names)))  # each once, in order, no empty ones
+        label_list = list(dict.fromkeys(filter(None, names)))  # unique, in order, not empty
         if SURROGATE.search(labels):
             raise ValueError(f"--labels: expected text that can be UTF-8, got {encodable(labels)}")
     if not label_list and needs_labels:
         raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
     saved_lang = saved.get("lang")
     if lang is not None and saved_lang is not None and lang != saved_lang:
-        raise ValueError(f"--lang: expected {saved_lang!r}, that of the session, got {lang!r}")
+        raise ValueError(
+            f"--lang: expected {saved_lang!r}, the language of the session, got {lang!r}"
+        )
     lang = lang or saved_lang or "xx"  # spaCy's code for text of any language
     spacy.blank(lang)  # raises an error if there is no such language
     settings = {"labels": label_list, "lang": lang}
@@ -183,7 +188,7 @@ def add_texts(
     texts and empty ones are left out. Their number is printed, too.
 
     store (AnnotationStore): The folder of the session.
-    path (Path | None): The file. None: there are no new texts.
+    path (Path | None): The file. None: no texts are added.
     lang (str): Code of the language.
     reading (ReadOptions): How to read the file.
     needs_texts (bool): Whether it is an error if the session has no texts even then.
@@ -195,7 +200,7 @@ def add_texts(
         n_added = store.add_texts(texts)
         line = f"{n_added:,} texts added from {path}"
         if n_added < len(texts):
-            line += f"; {len(texts) - n_added:,} not, as they are repeated or empty"
+            line += f"; {len(texts) - n_added:,} left out, as they are repeated or empty"
         typer.echo(line)
     if not store.texts and needs_texts:
         raise ValueError("--texts: expected texts in a new session, got none")
@@ -207,13 +212,12 @@ def add_texts(
     if store.n_others:
         typer.echo(
             f"{store.n_others:,} annotated texts in {store.train_path.parent} are not answers of "
-            "this session. They stay there, and no model of the session learns them"
+            "this session. They stay there, and the session doesn't train on them"
         )
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
-    """Train a pipeline on all answers, also of texts that have measured the model so far, and save
-    it."""
+    """Train a pipeline on all answers, including the texts that measured the model, and save it."""
     check_folder(path)
     trained = session.train_on_all()
     save_pipeline(path, trained.nlp)
@@ -235,13 +239,13 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
-        # With this option, a server can have the port of one that has just ended.
+        # With this option, a server can reuse the port of a server that has just ended.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
         except OSError as error:
             raise ValueError(
-                f"--port: expected a free one at {host}, got {port}: {error.strerror}"
+                f"--port: expected a free port at {host}, got {port}: {error.strerror}"
             ) from None
         address = page_address(host, listener.getsockname()[1], token)
         typer.echo(f"Annotate at {address}  (Ctrl-C stops)")

@@ -26,7 +26,16 @@ N_PRINTED = 10
 
 @command(
     suggest,
-    options={"n": Option("--n", "-n", min=1), "name": Option("--name")},
+    options={
+        "n": Option("--n", "-n", help="Number of docs to choose, or all if there are fewer", min=1),
+        "by": Option(help="How to measure the uncertainty of the model"),
+        "per": Option(help="What a doc costs you: something per token, or the same for all docs"),
+        "diverse": Option(
+            help="Whether a doc counts less if the model is uncertain about the same words as in "
+            "docs chosen before it"
+        ),
+        "name": Option("--name"),
+    },
     without=("annotated",),
 )
 @reads_corpora
@@ -41,13 +50,13 @@ def suggest_cli(
     pool_path: Annotated[
         Path | None,
         Argument(
-            help="Docs to choose from: .txt with a text a line, or a corpus",
+            help="Docs to choose from: .txt with a text per line, or a corpus",
             exists=True,
             show_default=False,
         ),
     ] = None,
     form: Annotated[
-        str, Option("--format", "-f", help="Form of the output: prodigy, doccano, label-studio")
+        str, Option("--format", "-f", help="Format of the output: prodigy, doccano, label-studio")
     ] = "prodigy",
     annotated_path: Annotated[
         Path | None,
@@ -59,7 +68,7 @@ def suggest_cli(
         Path | None,
         Option(
             "--start",
-            help="Docs to choose from before there is a model: those with different words",
+            help="Without a pipeline: docs to choose from, so that they have many different words",
             exists=True,
         ),
     ] = None,
@@ -71,10 +80,10 @@ def suggest_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Choose the docs whose annotation is worth most: those of which the model is least sure, and
-    not the same words over and over. Writes them with the entities that the model predicts, and
-    their probabilities, for Prodigy, doccano or Label Studio. Without a model, --start chooses docs
-    with different words.
+    Choose the docs to annotate next by active learning: docs about which the model is most
+    uncertain, but not the same words over and over. Writes them with the predicted entities and
+    their probabilities, for Prodigy, doccano or Label Studio. If you have no pipeline yet, --start
+    chooses docs with many different words.
     """
     with errors_shown():
         if start_path is not None and model is not None:

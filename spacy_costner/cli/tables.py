@@ -1,8 +1,15 @@
 """Write tables of results as text: in Markdown, or for the terminal."""
 
+import sys
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy
+import wasabi
+from wasabi import MarkdownRenderer
+
+Align = Literal["l", "r"]
+"""How a column is aligned: to the left or to the right."""
 
 
 def markdown_table(
@@ -15,24 +22,33 @@ def markdown_table(
     align (bool): Whether cells are filled with spaces, so that columns are straight. All columns
         but the first are then aligned to the right.
     """
+    header_cells, *cells_of_rows = _as_text([header, *rows])
+    if not align:
+        # Without rows, wasabi ends the table with an empty line.
+        return MarkdownRenderer().table(cells_of_rows, header_cells).rstrip("\n")
     # In the line under the header, "--:" aligns a column to the right.
-    rule = ["---"] * len(header)
-    if align:
-        rule[1:] = ["--:"] * (len(header) - 1)
-    rows_of_cells = _as_text([header, rule, *rows])
-    if align:
-        rows_of_cells = _pad(rows_of_cells)
-    lines: list[str] = []
-    for cells in rows_of_cells:
-        joined_cells = " | ".join(cells)
-        lines.append(f"| {joined_cells} |")
-    return "\n".join(lines)
+    rule = ["---", *["--:"] * (len(header) - 1)]
+    # The renderer of wasabi doesn't fill cells. So this is a table for the terminal, which has
+    # columns of "|" between the other columns.
+    lines_of_cells: list[list[str]] = []
+    for cells in [header_cells, rule, *cells_of_rows]:
+        line = ["|"]
+        for cell in cells:
+            line += [cell, "|"]
+        lines_of_cells.append(line)
+    aligns: list[Align] = ["l", "l", "l"]
+    for _ in header[1:]:
+        aligns += ["r", "l"]
+    return _aligned(lines_of_cells, aligns, spacing=1)
 
 
 def text_table(rows: Sequence[Sequence[object]]) -> str:
-    """Write a table for the terminal. All columns but the first are right-aligned."""
-    lines = ["  ".join(cells).rstrip() for cells in _pad(_as_text(rows))]
-    return "\n".join(lines)
+    """Write a table for the terminal. All columns but the first are right-aligned. It has no
+    colours, so that it is the same in a file."""
+    aligns: list[Align] = ["l"]
+    for _ in rows[0][1:]:
+        aligns.append("r")
+    return _aligned(_as_text(rows), aligns, spacing=2)
 
 
 def number_or_dash(number: float | None, format_spec: str) -> str:
@@ -72,14 +88,14 @@ def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     return text_rows
 
 
-def _pad(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Fill cells with spaces, so that all cells of a column have the same width. The first column
-    is aligned to the left, the others to the right."""
-    columns = zip(*rows)
-    widths = [max(len(cell) for cell in column) for column in columns]
-    padded_rows: list[list[str]] = []
-    for cells in rows:
-        padded_cells = [cell.rjust(width) for cell, width in zip(cells, widths)]
-        padded_cells[0] = cells[0].ljust(widths[0])
-        padded_rows.append(padded_cells)
-    return padded_rows
+def _aligned(rows: Sequence[Sequence[str]], aligns: Sequence[Align], spacing: int) -> str:
+    """Fill cells with spaces, so that all cells of a column have the same width.
+
+    aligns (Sequence[Align]): How each column is aligned.
+    spacing (int): The number of spaces between two columns.
+    """
+    # By default wasabi doesn't align cells that are longer than 30 characters.
+    text = wasabi.table(rows, aligns=aligns, spacing=spacing, max_col=sys.maxsize)
+    # wasabi puts an empty line before and after the table. A row may end with empty cells.
+    lines = [line.rstrip() for line in text[1:-1].split("\n")]
+    return "\n".join(lines)

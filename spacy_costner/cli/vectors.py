@@ -16,8 +16,10 @@ from .output import JsonOption, errors_shown, print_result
     learn_vectors,
     options={
         "lang": Option("--lang", "-l"),
-        "dim": Option("--dim", min=1),
-        "min_count": Option("--min-count", min=1),
+        "dim": Option(
+            "--dim", help="Length of the vectors. It is less if there are fewer words", min=1
+        ),
+        "min_count": Option("--min-count", help="Minimum frequency of a word", min=1),
     },
     without=("reading",),
 )
@@ -42,8 +44,8 @@ def vectors_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Learn static vectors of words from text without annotation: words that occur beside the same
-    words get similar vectors. Use them by `fit --vectors FOLDER`, or in any config of spaCy with
+    Learn static vectors of words from text without annotation: words that occur next to the same
+    words get similar vectors. Use them with `fit --vectors FOLDER`, or in any spaCy config with
     include_static_vectors. Entities of annotated corpora are not used.
     Requires SciPy: pip install 'spacy-costner[vectors]'.
     """

@@ -37,12 +37,15 @@ def watch_cli(
     model: ModelArg,
     inputs: Annotated[
         list[Path],
-        Argument(help="Files or folders: .txt with a text a line, .jsonl, .spacy, .parquet"),
+        Argument(help="Files or folders: .txt with a text per line, .jsonl, .spacy, .parquet"),
     ],
     name: NameOption = "ner",
     plot_path: Annotated[
         Path | None,
-        Option("--plot", help="Test in the order of the input, and plot it (requires matplotlib)"),
+        Option(
+            "--plot",
+            help="Test docs in the order of the input, and plot the test (requires matplotlib)",
+        ),
     ] = None,
     text: Annotated[str, Option("--text", help="Key or column of the text")] = "text",
     *,
@@ -51,10 +54,11 @@ def watch_cli(
     code_path: CodeOption = None,
 ) -> None:
     """
-    Test without labels whether texts are still like the calibration docs of `guarantee`, and
-    compute the precision, recall and F to expect. The exit code is 1 after an alarm, of which there
-    are at most 1 % for texts like the calibration docs. Files are read as the calibration docs
-    were: their text or, if those were read with --file-tokens, their tokens and sentence starts.
+    Test without annotation whether texts are still like the calibration docs of `guarantee`, and
+    compute the precision, recall and F to expect. The exit code is 1 after an alarm. If texts are
+    like the calibration docs, the probability of an alarm is at most 1 %. Files are read like the
+    calibration docs: only their text or, if `guarantee` ran with --file-tokens, also their tokens
+    and sentence starts.
     """
     with errors_shown():
         # Check the paths and the package before the pipeline is loaded.

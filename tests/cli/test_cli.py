@@ -213,8 +213,8 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def pipeline_with_notes(trained_folder: Path, tmp_path: Path) -> Path:
-    """A trained pipeline, in whose folder the user has put another file. There is nothing beside
-    the folder."""
+    """A trained pipeline, in whose folder the user has put another file. Its parent
+    folder has nothing else."""
     path = tmp_path / "model"
     shutil.copytree(trained_folder / "model-best", path)
     (path / "notes.txt").write_text("mine")

@@ -7,16 +7,14 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.util import dict_to_dot, load_config
-from typer import Argument, Option
 
-from spacy_costner.cli.command_line import command
-from spacy_costner.cli.output import OPTION_OF_PARAMETER, RUN_AGAIN, with_options
+from spacy_costner.cli.output import RUN_AGAIN
 from spacy_costner.cli.tables import markdown_table, mean_and_deviation, text_table
 from spacy_costner.cli.tune import N_ROWS, tuning_text
 from spacy_costner.progress import phase, phases_shown, progress
@@ -137,72 +135,6 @@ def test_fit_needs_a_training_corpus(folder: Path, tmp_path: Path) -> None:
     assert "fit: --train: expected a corpus" in result.output
     with pytest.raises(ValueError, match=r"^fit: `train_path`: expected a corpus"):
         fit(None, tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [
-        ("fit: `train_path`: expected none with `n_seeds`", "fit: --train: expected none with -s"),
-        ("n_rows: expected 1, got `other`", "--part: expected 1, got `other`"),
-        ("a.jsonl: n_rows: expected 1", "a.jsonl: n_rows: expected 1"),
-        ("`n_rows=1` and ner.`x`", "`n_rows=1` and ner.`x`"),
-    ],
-)
-def test_errors_name_the_options_of_the_command(error: str, shown: str) -> None:
-    """A name that isn't marked may be that of a key in a file."""
-    options = {"train_path": "--train", "n_seeds": "-s", "n_rows": "--part"}
-    token = OPTION_OF_PARAMETER.set(options)
-    try:
-        assert with_options(error) == shown
-    finally:
-        OPTION_OF_PARAMETER.reset(token)
-    assert with_options(error) == error
-
-
-def test_errors_and_help_texts_name_commands() -> None:
-    """A function may have another name than its command, and a docstring names parameters."""
-    error = "expected texts, got docs that `draw` drew"
-    assert with_options(error) == "expected texts, got docs that `estimate --draw` drew"
-    help_text = run("guarantee", "--help").output
-    assert "Instead of --miss: highest share" in " ".join(help_text.split())
-
-
-def test_parameters_have_the_options_that_typer_makes() -> None:
-    """Of a function and of the command itself, with names of their own and without."""
-    shown: dict[str, str] = {}
-
-    def example(
-        first: Path, *, n_rows: int = 1, with_text: bool = True, plain: bool = False
-    ) -> None:
-        """An example.
-
-        first (Path): The first.
-        n_rows (int): Rows.
-        with_text (bool): Text.
-        plain (bool): Plain.
-        """
-
-    options = {"n_rows": Option("--part"), "with_text": Option("--with-text/--no-text")}
-
-    @command(example, options=options)
-    def example_cli(
-        run: Any,
-        first: Annotated[Path, Argument()],
-        *,
-        code_path: Annotated[Path | None, Option("-c", "--code")] = None,
-        print_json: Annotated[bool, Option(help="JSON")] = False,
-    ) -> None:
-        shown.update(OPTION_OF_PARAMETER.get())
-
-    values: Any = {"n_rows": 1, "with_text": True, "plain": False}
-    example_cli(first=Path("a"), code_path=None, print_json=False, **values)
-    assert shown == {
-        "n_rows": "--part",
-        "with_text": "--with-text",
-        "plain": "--plain",
-        "code_path": "--code",
-        "print_json": "--print-json",
-    }
 
 
 def test_fit_saves_the_trained_pipeline_if_it_can_not_be_tuned(
@@ -446,5 +378,12 @@ def test_the_deviation_of_several_values_stands_behind_their_mean() -> None:
 
 
 def test_tables_for_the_terminal() -> None:
+    """Also with a cell that is longer than the 30 characters of wasabi's default."""
+    long = 40 * "x"
     rows = [["label", "P", ""], ["a", 0.5, "best"], ["other", 10, ""]]
     assert text_table(rows).splitlines() == ["label     P", "a      0.50  best", "other    10"]
+    assert text_table([["", "F"], [long, 1]]).splitlines() == [42 * " " + "F", f"{long}  1"]
+
+
+def test_a_markdown_table_without_rows_has_its_header() -> None:
+    assert markdown_table(["a", "b"], []) == "| a | b |\n| --- | --- |"

@@ -168,7 +168,7 @@ def test_curve_goes_through_its_points() -> None:
 
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_values_are_not_written_over_each_other(power: int) -> None:
-    """The values of a threshold and of a bias are written beside two curves, which have the same
+    """The values of a threshold and of a bias are written next to two curves, which have the same
     ends. Between them the curves are the same, if the power is 1, or close to each other."""
     line = numpy.linspace(0, 1, 60)
     curves = {

@@ -486,7 +486,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         arguments = ["--labels", "PER", "--texts", texts, "--port", port]
         result = run("serve", tmp_path / "s", *arguments)
     assert result.exit_code == 1
-    assert f"--port: expected a free one at 127.0.0.1, got {port}" in result.stderr
+    assert f"--port: expected a free port at 127.0.0.1, got {port}" in result.stderr
 
 
 def test_the_language_of_a_session_stays(tmp_path: Path) -> None:
@@ -495,7 +495,7 @@ def test_the_language_of_a_session_stays(tmp_path: Path) -> None:
     run("serve", tmp_path / "s", "--labels", "A", "--lang", "en", "--texts", texts, "--final", "m")
     result = run("serve", tmp_path / "s", "--lang", "es")
     assert result.exit_code == 1
-    assert "--lang: expected 'en', that of the session, got 'es'" in result.stderr
+    assert "--lang: expected 'en', the language of the session, got 'es'" in result.stderr
 
 
 def test_the_last_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -544,8 +544,8 @@ def test_repeated_and_empty_texts_are_counted(tmp_path: Path) -> None:
     again = run("serve", tmp_path / "s", *arguments)
 
     added, counted = first.stdout.splitlines()
-    assert added == f"40 texts added from {path}; 3 not, as they are repeated or empty"
+    assert added == f"40 texts added from {path}; 3 left out, as they are repeated or empty"
     # At least 20 texts measure, as long as this is no more than half of all.
     assert counted == "40 texts, of which 20 measure; 0 have answers"
     added, _ = again.stdout.splitlines()
-    assert added == f"0 texts added from {path}; 43 not, as they are repeated or empty"
+    assert added == f"0 texts added from {path}; 43 left out, as they are repeated or empty"

@@ -712,7 +712,7 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--apply", "audit.jsonl"], "audit: output: expected a corpus with --apply, got none"),
+        (["--apply", "audit.jsonl"], "audit: --output: expected a corpus with --apply, got none"),
         (
             ["--apply", "audit.jsonl", "--output", "corpus.spacy"],
             "expected another file than the input",
