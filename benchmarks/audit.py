@@ -26,7 +26,8 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 
 from spacy_costner.cli.tables import markdown_table
 from spacy_costner.workflows.fitting.folds import Fold
-from spacy_costner.workflows.noisy_labels.auditing import KINDS, cross_fit, rank
+from spacy_costner.workflows.noisy_labels.auditing import cross_fit
+from spacy_costner.workflows.noisy_labels.suspects import KINDS, rank
 
 LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
 SAME_WORDS = f"{LABEL}, of the same words"

@@ -27,15 +27,13 @@ from spacy_costner.cli.tables import mean_and_deviation
 from spacy_costner.readers import make_reader, read_docs
 from spacy_costner.workflows.corpora import Corpus
 from spacy_costner.workflows.fitting.any_training import train_pipeline
-from spacy_costner.workflows.noisy_labels.distillation import (
+from spacy_costner.workflows.noisy_labels.student_corpus import save_corpus, save_gold
+from spacy_costner.workflows.noisy_labels.student_evaluation import (
     Evaluation,
     evaluate_pipeline,
     evaluate_together,
-    load_teacher,
-    save_answers,
-    save_corpus,
-    save_gold,
 )
+from spacy_costner.workflows.noisy_labels.teachers import load_teacher, save_answers
 
 CONFIG = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 N_GOLD = 2000

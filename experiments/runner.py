@@ -19,16 +19,10 @@ from thinc.api import Config
 from tqdm import tqdm
 
 from spacy_costner.cli.plots import save
-from spacy_costner.workflows.executors import (
-    Done,
-    Failed,
-    MakeExecutor,
-    Run,
-    local_processes,
-    ray_cluster,
-    read_cache,
-    run_all,
-)
+from spacy_costner.workflows.executors import local_processes
+from spacy_costner.workflows.ray_executor import ray_cluster
+from spacy_costner.workflows.result_cache import read_cache
+from spacy_costner.workflows.runs import Done, Failed, MakeExecutor, Run, run_all
 
 from .corpora import ROOT
 

@@ -13,7 +13,7 @@ from thinc.types import Floats1d, Floats2d, FloatsXd
 
 from spacy_costner.cli.tables import mean_and_deviation
 from spacy_costner.metrics import Difference, f_score, paired_differences, ratio
-from spacy_costner.workflows.executors import Run
+from spacy_costner.workflows.runs import Run
 
 from .runner import Runner
 from .training import BEST_PATH, Look, Stage, train_and_count

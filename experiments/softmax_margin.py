@@ -14,7 +14,7 @@ from typing import Any
 
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
-from spacy_costner.workflows.executors import Run
+from spacy_costner.workflows.runs import Run
 
 from .corpora import ROOT, as_examples, parts_of, read
 from .runner import Figures, Runner, spec

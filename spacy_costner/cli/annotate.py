@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from ..workflows.apply.annotating import Summary, annotate
-from ..workflows.executors import ray_cluster
+from ..workflows.ray_executor import ray_cluster
 from .command_line import command
 from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

@@ -24,16 +24,11 @@ from ..readers import (
 )
 from ..readers.conversion import check_suffix, write_corpus
 from ..workflows.config.loading import read_config
-from ..workflows.executors import local_processes, ray_cluster
-from ..workflows.noisy_labels.auditing import (
-    KINDS,
-    LEAVE,
-    Audit,
-    Suspect,
-    apply_answers,
-    audit,
-    suspect_to_task,
-)
+from ..workflows.executors import local_processes
+from ..workflows.noisy_labels.auditing import Audit, audit
+from ..workflows.noisy_labels.corrections import LEAVE, apply_answers, suspect_to_task
+from ..workflows.noisy_labels.suspects import KINDS, Suspect
+from ..workflows.ray_executor import ray_cluster
 from ..workflows.reports.excerpts import excerpt
 from ..workflows.reports.reporting import UNPREDICTABLE
 from .command_line import command, reads_corpora

@@ -13,9 +13,10 @@ import typer
 from typer import Argument, BadParameter, Option
 
 from ..readers import ReadOptions
-from ..workflows.executors import Ended, Failed, ray_cluster
 from ..workflows.fitting.comparison import compare
 from ..workflows.fitting.variant_scores import UNTRAINED, ComparedLoss, Finished
+from ..workflows.ray_executor import ray_cluster
+from ..workflows.runs import Ended, Failed
 from .command_line import command, reads_corpora
 from .options import FILE_TOKENS_HELP, AddressOption, read_overrides
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr

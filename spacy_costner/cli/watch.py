@@ -18,7 +18,9 @@ from ..files.saving import check_file
 from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
-from ..workflows.apply.annotating import annotate_rows, describe_error, find_sources, load_pipeline
+from ..workflows.apply.batches import annotate_rows, load_pipeline
+from ..workflows.apply.inputs import find_sources
+from ..workflows.apply.records import describe_error
 from ..workflows.calibration.watching import WatchResult, has_file_tokens, watch
 from ..workflows.components import get_component
 from .command_line import command

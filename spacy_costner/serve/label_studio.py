@@ -17,20 +17,19 @@ the annotations of its tasks, and those that are missing are saved then.
 https://labelstud.io/guide/ml_create
 """
 
-import re
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
-from xml.etree import ElementTree
+from typing import Any
 
 from ..readers import TASK_FORMS, CorpusError, Task
 from ..readers.context import CorpusInfo
 from ..readers.files import FilePlace, shown
 from ..readers.label_studio import read_label_studio
+from .labeling_config import LabelingInterface, read_labeling_config
 from .session import AnnotationSession
 from .store import SessionError, field, is_drawn
 
@@ -48,152 +47,6 @@ SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")
 UPDATED_AT = "updated_at"
 """The key of the time of the last change of a task or an annotation, and in the metadata of an
 answer."""
-
-VARIABLE = re.compile(r"\$([\w\[\].{}]+)", re.ASCII)
-"""A variable in the value of a text, as Label Studio finds it: "$text", or "$author.name" for a
-value within a value."""
-
-
-class LabelingInterface(NamedTuple):
-    """What is annotated in a project, by its labeling config: entities of one text. Predictions and
-    annotations are both read by it.
-
-    text_name (str): The name of the text.
-    text_value (str): What the text of a task is: a variable, such as "$text", or text with some.
-    labels (dict[str, str]): The labels, each with the name of the <Labels> that has it.
-    labels_names (tuple[str, ...]): The names of all <Labels> of the text.
-    other_texts (tuple[str, ...]): The names of other texts with labels. These are not read.
-    other_names (frozenset[str]): The names of all other elements.
-    """
-
-    text_name: str
-    text_value: str
-    labels: dict[str, str]
-    labels_names: tuple[str, ...]
-    other_texts: tuple[str, ...]
-    other_names: frozenset[str]
-
-    def text_of(self, task: Any) -> str:
-        """The text of a task.
-
-        RAISES (SessionError): If it has none.
-        """
-        data = task.get("data") if isinstance(task, dict) else None
-        values = data if isinstance(data, dict) else {}
-
-        def text_under(name: str) -> str:
-            """The text that the data has under a name."""
-            value = look_up(values, name)
-            if not isinstance(value, str):
-                expected = f"a task with a text under {name!r} in its data"
-                raise SessionError(f"tasks: expected {expected}, got {shown(task)}")
-            return value
-
-        # The name of the whole value may have characters that variables in a text don't have.
-        name = self.text_value.removeprefix("$")
-        if self.text_value.startswith("$") and (name in values or not VARIABLE.match(f"${name}")):
-            return text_under(name)
-        return VARIABLE.sub(lambda variable: text_under(variable[1]), self.text_value)
-
-    def results_of(self, annotation: Mapping[str, Any]) -> list[Any]:
-        """The results of an annotation without those of other elements, such as choices or the
-        labels of another text.
-
-        RAISES (SessionError): If it has no list of results, labels of an element that isn't in the
-            labeling config, as it was renamed, or a span without labels.
-        """
-        results: list[Any] = []
-        for result in field(annotation, "result", list):
-            if not isinstance(result, dict):
-                raise SessionError(f"annotations: expected results, got {shown(result)}")
-            names = [result.get("from_name"), result.get("to_name")]
-            if any(isinstance(name, str) and name in self.other_names for name in names):
-                continue
-            value = result.get("value")
-            has_labels = isinstance(value, dict) and "labels" in value
-            is_of_text = names[0] in self.labels_names and names[1] == self.text_name
-            if has_labels and not is_of_text:
-                expected = f"labels by {[*self.labels_names]} of {self.text_name!r}"
-                raise SessionError(f"annotations: expected {expected}, got {shown(names)}")
-            if is_of_text and not has_labels:
-                raise SessionError(f"annotations: expected a span with labels, got {shown(value)}")
-            results.append(result)
-        return results
-
-
-def look_up(values: Mapping[str, Any], path: str) -> Any:
-    """The value in the data of a task that a variable names: by its name or, if there is none, by
-    the names and numbers between its dots and brackets. None: there is none."""
-    if path in values:
-        return values[path]
-    value: Any = values
-    for name in re.findall(r"[^.\[\]{}]+", path):
-        if isinstance(value, dict):
-            value = value.get(name)
-        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        else:
-            return None
-    return value
-
-
-def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterface:
-    """Read a labeling config, XML. If there are labels of several texts, those of the first are
-    read. Several elements may have labels of it.
-
-    record (Mapping[str, Any]): The object of JSON that has the config.
-    name (str): Its name in the object.
-    RAISES (SessionError): If it has no labels of a text that is in the data of tasks.
-    """
-    config = record.get(name)
-    expected = f'{name}: expected <Labels name="…" toName="…"> and <Text name="…" value="$…">'
-    # A document type, "<!DOCTYPE", is refused: its entities can be made to grow without end. A
-    # comment, "<!--", is not.
-    if not isinstance(config, str) or "<!" in config.replace("<!--", ""):
-        raise SessionError(f"{expected}, got {shown(config)}")
-    try:
-        root = ElementTree.fromstring(config)
-    # Text that can't be UTF-8 is a ValueError, an unknown encoding a LookupError.
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise SessionError(f"{expected}, got {shown(config)}: {error}") from None
-    texts = {element.get("name"): element for element in root.iter("Text")}
-    elements = [element for element in root.iter("Labels") if element.get("toName") in texts]
-    if not elements:
-        raise SessionError(f"{expected}, got {shown(config)}")
-    text_name = elements[0].get("toName") or ""
-    text = texts[text_name]
-    text_value = text.get("value") or ""
-    if "$" not in text_value:
-        raise SessionError(f"{expected}, got the value {shown(text_value)}")
-    # Such a value is no text: its place, or the text in base64.
-    for attribute, plain in (("valueType", "text"), ("encoding", "none")):
-        if text.get(attribute, plain) != plain:
-            raise SessionError(
-                f"{name}: expected a text in the data of tasks, got one with "
-                f"{attribute}={text.get(attribute)!r}"
-            )
-    labels: dict[str, str] = {}
-    labels_names: list[str] = []
-    other_texts: list[str] = []
-    for element in elements:
-        labels_name = element.get("name") or ""
-        if element.get("toName") != text_name:
-            other_texts.append(element.get("toName") or "")
-            continue
-        labels_names.append(labels_name)
-        for label in element.iter("Label"):
-            value = label.get("alias") or label.get("value")
-            if value:
-                labels.setdefault(value, labels_name)
-    names = {element.get("name") or "" for element in root.iter()}
-    return LabelingInterface(
-        text_name=text_name,
-        text_value=text_value,
-        labels=labels,
-        labels_names=tuple(labels_names),
-        other_texts=tuple(dict.fromkeys(other_texts)),
-        other_names=frozenset(names.difference(labels_names, ["", text_name])),
-    )
 
 
 class LabelStudioBackend:

@@ -3,17 +3,22 @@ about them and more. Most commands have a function of the same name here; that o
 `learn_vectors`. Functions compute and return results. Printing and pages are left to the commands
 in `cli/`."""
 
-from .apply.annotating import annotate, annotate_texts
+from .apply.annotating import annotate
+from .apply.batches import annotate_texts, load_annotator
 from .calibration.guarantees import guarantee
+from .calibration.observed_rates import observe
 from .calibration.temperature import calibrate
 from .calibration.tuning import tune
 from .calibration.watching import watch
 from .config.checks import check
 from .config.initial_config import init
+from .executors import local_processes
 from .fitting.comparison import compare
 from .fitting.fitting import fit
 from .noisy_labels.auditing import audit
+from .noisy_labels.corrections import apply_answers, suspect_to_task
 from .noisy_labels.distillation import distill
+from .ray_executor import ray_cluster
 from .reports.explanation import explain
 from .reports.reporting import report
 from .sampling.drawing import draw
@@ -24,6 +29,7 @@ from .vectors import learn_vectors
 __all__ = [
     "annotate",
     "annotate_texts",
+    "apply_answers",
     "audit",
     "calibrate",
     "check",
@@ -36,9 +42,14 @@ __all__ = [
     "guarantee",
     "init",
     "learn_vectors",
+    "load_annotator",
+    "local_processes",
+    "observe",
+    "ray_cluster",
     "report",
     "suggest",
     "suggest_first",
+    "suspect_to_task",
     "tune",
     "watch",
 ]

@@ -16,7 +16,7 @@ from experiments.corpora import ROOT, as_examples, read_docs
 from experiments.runner import PAGE, Runner, fill, template, write_section
 from experiments.scores import COST, WHOLE, F, System, best_on_dev, system
 from experiments.training import linear_block, make_ner, read_weights, run_stages, train_and_count
-from spacy_costner.workflows.executors import Run
+from spacy_costner.workflows.runs import Run
 
 from ..support.config import FEATURES
 from ..support.experiment import SENTENCES

@@ -8,7 +8,7 @@ from spacy.training import Example
 
 from spacy_costner.cli.audit import audit_page
 from spacy_costner.cli.report import report_page
-from spacy_costner.workflows.noisy_labels.auditing import Suspect
+from spacy_costner.workflows.noisy_labels.suspects import Suspect
 from spacy_costner.workflows.reports.reporting import report
 
 from ..support.browser import Browser, needs_chromium

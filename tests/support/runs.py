@@ -4,7 +4,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
-from spacy_costner.workflows.executors import MakeExecutor, Processes
+from spacy_costner.workflows.executors import Processes
+from spacy_costner.workflows.runs import MakeExecutor
 
 
 def square(x: int) -> dict[str, Any]:

@@ -17,21 +17,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from spacy_costner.workflows.executors import (
-    Done,
-    Failed,
-    Processes,
-    Run,
-    _make_task,
-    check_address,
-    fingerprint,
-    local_processes,
-    ray_cluster,
-    read_cache,
-    remembered,
-    run_all,
-    run_one,
-)
+from spacy_costner.workflows.executors import Processes, local_processes
+from spacy_costner.workflows.ray_executor import _make_task, check_address, ray_cluster
+from spacy_costner.workflows.result_cache import fingerprint, read_cache, remembered
+from spacy_costner.workflows.runs import Done, Failed, Run, run_all, run_one
 
 from ..support.runs import square
 
@@ -190,7 +179,7 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are given up long before each of twenty runs has died four times, which would need 80
     executors. `HOPELESS` is how many runs may fail as long as no run has ended."""
-    monkeypatch.setattr("spacy_costner.workflows.executors.HOPELESS", 1)
+    monkeypatch.setattr("spacy_costner.workflows.runs.HOPELESS", 1)
     names = [str(i) for i in range(20)]
     ended_of, n_executors = run_with_dying_workers(names, deaths=dict.fromkeys(names, 9))
     assert [type(ended) for ended in ended_of.values()] == [Failed] * 20
@@ -199,7 +188,7 @@ def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.Mon
 
 def test_workers_that_have_finished_a_run_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One failed run, "die", would be enough to give up, but other runs end."""
-    monkeypatch.setattr("spacy_costner.workflows.executors.HOPELESS", 1)
+    monkeypatch.setattr("spacy_costner.workflows.runs.HOPELESS", 1)
     ended_of, _ = run_with_dying_workers(["0", "die", "1"], deaths={"die": 9})
     done = [name for name, ended in ended_of.items() if isinstance(ended, Done)]
     assert sorted(done) == ["0", "1"]

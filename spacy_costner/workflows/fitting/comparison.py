@@ -16,12 +16,8 @@ from confection import SimpleFrozenDict
 
 from ...files.saving import as_json, save_file
 from ...readers import DEFAULTS, ReadOptions
-from ..executors import (
-    Ended,
-    MakeExecutor,
-    import_once,
-    local_processes,
-)
+from ..executors import local_processes
+from ..runs import Ended, MakeExecutor, import_once
 from .variant_runs import train_variants
 from .variant_scores import ComparedLoss, summarise
 from .variants import check_evaluations, make_variants

@@ -28,7 +28,7 @@ from ...readers.sentences import copy_without_annotation
 from ...training.online import INTERRUPTED
 from ..corpora import are_few
 from ..evaluation.predictions import DevPredictions, predict_dev
-from ..executors import Failed, MakeExecutor, Run, import_once, run_all
+from ..runs import Failed, MakeExecutor, Run, import_once, run_all
 from .linear_training import load_linear, prepare, train_linear
 
 SEEN_BY_START = (

@@ -20,16 +20,8 @@ from ...progress import phase
 from ...readers import examples_to_measure, make_reader
 from ..components import get_component
 from ..evaluation.recurrence import KnownText, note_recurrence, units_of_docs
-from ..executors import (
-    Ended,
-    Failed,
-    MakeExecutor,
-    Run,
-    fingerprint,
-    import_once,
-    remembered,
-    run_all,
-)
+from ..result_cache import fingerprint, remembered
+from ..runs import Ended, Failed, MakeExecutor, Run, import_once, run_all
 from .any_training import train_pipeline
 from .variant_scores import Finished
 from .variants import Variant

@@ -22,9 +22,7 @@ from ..config.loading import open_config, with_reading
 from ..config.loss_blocks import make_loss, parse_losses
 from ..config.trainable import FACTORY, can_be_fitted
 from ..config.unknown_settings import check_overrides, check_settings
-from ..executors import (
-    fingerprint,
-)
+from ..result_cache import fingerprint
 
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 """If the base config has this scorer, variants are compared by the cost of the scorer."""

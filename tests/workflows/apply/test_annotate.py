@@ -27,8 +27,9 @@ from spacy.tokens import DocBin, Span
 from spacy_costner.files.saving import locked, save_file
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.texts import TextRow, divide, has_wrapped_lines, read_rows
-from spacy_costner.workflows.apply import annotating as annotating_module
-from spacy_costner.workflows.apply.annotating import PartCounts, Summary, annotate, annotate_batch
+from spacy_costner.workflows.apply import parts
+from spacy_costner.workflows.apply.annotating import PartCounts, Summary, annotate
+from spacy_costner.workflows.apply.batches import annotate_batch
 
 from ...support import annotating
 from ...support.annotating import SENTENCES, Saved, files, places, plain, rows, write_lines
@@ -592,7 +593,7 @@ def test_small_files_are_annotated_together(
         return annotate_batch(nlp, batch)
 
     with monkeypatch.context() as patched:
-        patched.setattr(annotating_module, "annotate_batch", annotate_and_count)
+        patched.setattr(parts, "annotate_batch", annotate_and_count)
         together = annotate(model, [small_files], tmp_path / "together")
     alone = [annotate(model, [path], tmp_path / "alone") for path in sorted(small_files.iterdir())]
 
@@ -678,7 +679,7 @@ def test_warnings_of_small_files_are_in_their_entries(
 
     with monkeypatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("default")
-        patched.setattr(annotating_module, "annotate_batch", annotate_and_warn)
+        patched.setattr(parts, "annotate_batch", annotate_and_warn)
         with pytest.warns(UserWarning, match="a warning of a doc"):
             annotate(model, [small_files], tmp_path / "out")
 
@@ -736,7 +737,7 @@ def test_objects_are_frozen_only_while_docs_are_annotated(
         was_frozen.append(is_frozen(object_before))
         save_file(path, write, **settings)
 
-    monkeypatch.setattr("spacy_costner.workflows.apply.annotating.save_file", save_and_record)
+    monkeypatch.setattr("spacy_costner.workflows.apply.parts.save_file", save_and_record)
     texts = write_lines(tmp_path / "a.txt", words)
 
     with error:

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from spacy_costner.workflows.apply import annotating as module
-from spacy_costner.workflows.apply.annotating import Summary, annotate_texts, load_pipeline
-from spacy_costner.workflows.executors import MakeExecutor, RayCluster, Run, ray_cluster, run_all
+from spacy_costner.workflows.apply.annotating import Summary
+from spacy_costner.workflows.apply.batches import annotate_texts, load_annotator
+from spacy_costner.workflows.ray_executor import RayCluster, ray_cluster
+from spacy_costner.workflows.runs import MakeExecutor, Run, run_all
 
 from ...support.annotating import SENTENCES, Saved, files, places, rows, save_pipeline, write_inputs
 from ...support.cluster import (
@@ -244,7 +246,7 @@ TABLE = [*enumerate([*SENTENCES, None])]
 def answers(model: Path) -> list[Any]:
     """The records of the table, as one process makes them."""
     ids, texts = zip(*TABLE)
-    return list(map(essence, annotate_texts(load_pipeline(model), ids, texts)))
+    return list(map(essence, annotate_texts(load_annotator(model), ids, texts)))
 
 
 def essence(row: Any) -> tuple[Any, list[tuple[int, int, str]], bool]:

@@ -15,7 +15,7 @@ from spacy_costner import chain
 from spacy_costner.decoding import Posterior, Temperature, make_viterbi, temper
 from spacy_costner.tags import Tags
 from spacy_costner.types import map_scores
-from spacy_costner.workflows.apply.annotating import annotate_texts
+from spacy_costner.workflows.apply.batches import annotate_texts
 from spacy_costner.workflows.calibration import temperature as module
 from spacy_costner.workflows.calibration.temperature import (
     Calibration,

@@ -21,7 +21,6 @@ from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.files.saving import as_json
 from spacy_costner.pipeline.scorers import DocCounts
-from spacy_costner.workflows.executors import Done, Failed
 from spacy_costner.workflows.fitting.any_training import train_pipeline
 from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
@@ -33,6 +32,7 @@ from spacy_costner.workflows.fitting.variants import (
     change_config,
     make_variants,
 )
+from spacy_costner.workflows.runs import Done, Failed
 
 from ...support.experiment import SHORT, Experiment, make_experiment
 from ...support.fitting import sparse_config

@@ -25,18 +25,19 @@ from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.tags import Tags
 from spacy_costner.workflows.executors import local_processes
 from spacy_costner.workflows.fitting.fitting import fit
-from spacy_costner.workflows.noisy_labels.auditing import (
+from spacy_costner.workflows.noisy_labels.auditing import audit, cross_fit
+from spacy_costner.workflows.noisy_labels.corrections import (
+    AnswerCounts,
+    apply_answers,
+    suspect_to_task,
+)
+from spacy_costner.workflows.noisy_labels.suspects import (
     KINDS,
     MISSING_ODDS,
     SMOOTHING,
-    AnswerCounts,
     Suspect,
-    apply_answers,
-    audit,
-    cross_fit,
     make_cost,
     rank,
-    suspect_to_task,
 )
 
 from ...support.browser import Browser, needs_chromium

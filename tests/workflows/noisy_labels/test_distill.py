@@ -19,16 +19,11 @@ from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.tags import Tags
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.training.targets import WEIGHT
-from spacy_costner.workflows.noisy_labels import distillation as module
-from spacy_costner.workflows.noisy_labels.distillation import (
-    Distilled,
-    ask_teachers,
-    check_dev,
-    distill,
-    entities_of,
-    leave_out_uncertain,
-    read_scores,
-)
+from spacy_costner.workflows.noisy_labels import student_corpus
+from spacy_costner.workflows.noisy_labels import teachers as module
+from spacy_costner.workflows.noisy_labels.distillation import Distilled, check_dev, distill
+from spacy_costner.workflows.noisy_labels.student_corpus import leave_out_uncertain
+from spacy_costner.workflows.noisy_labels.teachers import ask_teachers, entities_of, read_scores
 
 from ...support.commands import run
 from ...support.config import TOK2VEC
@@ -188,6 +183,7 @@ def test_texts_are_read_from_all_files_of_a_folder(tmp_path: Path) -> None:
 def sizes_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many docs teachers were asked about each time. A file has 4, so 15 are 4, 4, 4 and 3."""
     monkeypatch.setattr(module, "DOCS_PER_FILE", 4)
+    monkeypatch.setattr(student_corpus, "DOCS_PER_FILE", 4)
     sizes: list[int] = []
 
     def ask(teachers: Any, docs: Any, **options: Any) -> list[Doc]:

@@ -1,0 +1,243 @@
+"""Write suspects as tasks, whose suggestions people accept or reject, and correct the corpus."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spacy.tokens import Doc, Span
+
+from ...annotation import iob as ent_iob
+from ...pipeline.scorers import Entity, as_entity
+from ...readers import Task, TaskSpan, doc_to_task, read_tasks
+from ...readers.files import FilePlace
+from ...readers.tasks import spans_from_json
+from ..reports.excerpts import window
+from .suspects import Suspect
+
+LEAVE = "leave"
+
+
+ACCEPT = "accept"
+
+
+UNANSWERED = (LEAVE, ACCEPT)
+"""What may happen to suggestions that have no answer."""
+
+
+REJECT = "reject"
+
+
+IGNORE = "ignore"
+"""The answer where people skipped a suggestion. It counts as no answer."""
+
+
+class AnswerCounts(NamedTuple):
+    """The number of suggestions with each answer."""
+
+    accepted: int
+    rejected: int
+    unanswered: int
+
+
+class Correction(NamedTuple):
+    """What an accepted suggestion changes in a doc."""
+
+    place: FilePlace  # the line with the suggestion, for errors
+    doc: int  # the index of the doc
+    removed: list[Span]  # entities that the doc no longer has
+    added: list[Span]  # entities that it gets
+
+
+def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
+    """Make a task of a suspect, in Prodigy's form. Its text is the sentence with the place or, if
+    the sentence is long, a part of it. Its spans are those of the suggestion, and the annotated
+    ones outside the place.
+
+    suspect (Suspect): The suspect.
+    docs (Sequence[Doc]): The docs that were audited.
+    RETURNS (Task): The task. Its key "annotated" has the spans as they are annotated. With "doc",
+        the index of the doc, and "start", the first character of the text in the doc, an answer
+        finds its doc again.
+    """
+    doc = docs[suspect.doc]
+    begin, end = suspect.extent
+    first_shown, after_last_shown = window(doc, begin, end)
+    task = doc_to_task(doc[first_shown:after_last_shown].as_doc())
+    annotated = task.spans or []
+
+    # Characters of a task are counted from the first one that is shown. The suggestion replaces the
+    # annotated spans of its place.
+    start = doc[first_shown].idx
+    place = doc[begin:end]
+    place_start = place.start_char - start
+    place_end = place.end_char - start
+    spans: list[TaskSpan] = []
+    for span in annotated:
+        if span.end <= place_start or place_end <= span.start:
+            spans.append(span)
+    for entity_begin, entity_end, label in suspect.suggested:
+        ent = doc[entity_begin:entity_end]
+        spans.append(TaskSpan(ent.start_char - start, ent.end_char - start, label))
+    spans.sort(key=lambda span: span.start)
+
+    annotated_json: list[dict[str, Any]] = []
+    for span in annotated:
+        annotated_json.append({"start": span.start, "end": span.end, "label": span.label})
+    change = f"{entities_text(doc, suspect.annotated)} -> {entities_text(doc, suspect.suggested)}"
+    extra = {
+        "annotated": annotated_json,
+        "doc": suspect.doc,
+        "start": start,
+        "kind": suspect.kind,
+        "score": round(suspect.score, 4),
+        "prob_annotated": round(suspect.prob_annotated, 4),
+        "prob_suggested": round(suspect.prob_suggested, 4),
+        "inconsistent": suspect.is_inconsistent,
+        "elsewhere": {"as_annotated": suspect.as_annotated, "as_suggested": suspect.as_suggested},
+        "meta": {"kind": suspect.kind, "change": change},  # Prodigy shows it below the text
+    }
+    return task._replace(spans=spans, extra=extra)
+
+
+def entities_text(doc: Doc, entities: Sequence[Entity]) -> str:
+    """The text and the label of each entity, for people to read."""
+    if not entities:
+        return "nothing"
+    return ", ".join(f"{doc[begin:end].text} {label}" for begin, end, label in entities)
+
+
+def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> AnswerCounts:
+    """Correct a corpus by the suggestions of an audit that people have accepted. What a suggestion
+    changes is the difference between its spans, which people may have edited, and those under
+    "annotated". Tokens without annotation stay so, unless they are in an added span.
+
+    docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
+    path (Path): A JSONL file with a suggestion on each line: see `suspect_to_task`.
+    unanswered (str): What happens to suggestions without an answer, or with the answer "ignore":
+        "leave" or "accept".
+    RETURNS (AnswerCounts): The number of suggestions with each answer.
+    RAISES (CorpusError): If a line is not of an audit of these docs, or two lines contradict each
+        other. The message names the line.
+    RAISES (ValueError): If `unanswered` is something else.
+    """
+    if unanswered not in UNANSWERED:
+        expected = " or ".join(UNANSWERED)
+        raise ValueError(f"audit: unanswered: expected {expected}, got {unanswered!r}")
+    n_by_answer: Counter[str] = Counter()
+    corrections: list[Correction] = []
+    for place, task in read_tasks(path):
+        answer = task.extra.get("answer") or IGNORE
+        if answer == IGNORE and unanswered == ACCEPT:
+            answer = ACCEPT
+        n_by_answer[answer] += 1
+        if answer == ACCEPT:
+            corrections.append(read_correction(docs, task, place))
+
+    # The entities of the docs that are corrected, by the index of the doc
+    ents_of_docs: dict[int, dict[Entity, Span]] = {}
+    for correction in corrections:
+        doc = docs[correction.doc]
+        ents_of_docs[correction.doc] = {as_entity(ent): ent for ent in doc.ents}
+    # All removals come first: what one correction adds may overlap what another one removes.
+    for correction in corrections:
+        remove_ents(ents_of_docs[correction.doc], correction)
+    for correction in corrections:
+        add_ents(ents_of_docs[correction.doc], correction)
+    for i, ents in ents_of_docs.items():
+        set_ents(docs[i], ents.values())
+    return AnswerCounts(
+        accepted=n_by_answer[ACCEPT],
+        rejected=n_by_answer[REJECT],
+        unanswered=n_by_answer[IGNORE],
+    )
+
+
+def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correction:
+    """Read what an accepted suggestion changes: the difference between its spans and those under
+    "annotated".
+
+    docs (Sequence[Doc]): The docs that were audited.
+    task (Task): The suggestion, as `suspect_to_task` has made it and people may have edited it.
+    place (FilePlace): The line with the suggestion, for errors.
+    RAISES (CorpusError): If the line is not of an audit of these docs, or a span that is removed or
+        added isn't made of whole tokens.
+    """
+    doc_index = task.extra.get("doc")
+    start = task.extra.get("start")  # the character of the doc that the text begins with
+    annotated = task.extra.get("annotated")
+    # `isinstance` would take True for an int.
+    if type(doc_index) is not int or type(start) is not int or not isinstance(annotated, list):
+        raise place.refuse("expected a line of an audit, with doc, start and annotated")
+    if not 0 <= doc_index < len(docs):
+        n_docs = len(docs)
+        raise place.refuse(f"doc: expected less than {n_docs}, the number of docs, got {doc_index}")
+    doc = docs[doc_index]
+    text = doc.text[start : start + len(task.text)]
+    if start < 0 or text != task.text:
+        raise place.refuse(f"expected the text of doc {doc_index}, {text!r}, got {task.text!r}")
+
+    # Spans as (start, end, label), in characters of the text of the task
+    annotated_spans = spans_from_json(annotated, text, key="annotated", place=place)
+    annotated_keys = {(span.start, span.end, span.label) for span in annotated_spans}
+    corrected_keys = {(span.start, span.end, span.label) for span in task.spans or ()}
+
+    def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
+        """Make spans of the doc of spans of the text of the task.
+
+        RAISES (CorpusError): If one isn't made of whole tokens.
+        """
+        doc_spans: list[Span] = []
+        for span_start, span_end, label in sorted(text_spans):
+            span = doc.char_span(start + span_start, start + span_end, label=label)
+            if span is None:
+                raise place.refuse(
+                    f"spans: expected whole tokens, got {text[span_start:span_end]!r} {label}"
+                )
+            doc_spans.append(span)
+        return doc_spans
+
+    removed = to_doc_spans(annotated_keys - corrected_keys)
+    added = to_doc_spans(corrected_keys - annotated_keys)
+    return Correction(place, doc_index, removed, added)
+
+
+def remove_ents(ents: dict[Entity, Span], correction: Correction) -> None:
+    """Carry out the first part of a correction: remove entities of its doc.
+
+    ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
+    RAISES (CorpusError): If the doc doesn't have an entity that is to be removed.
+    """
+    for span in correction.removed:
+        if ents.pop(as_entity(span), None) is None:
+            text = f"{span.text} {span.label_}"
+            raise correction.place.refuse(f"annotated: expected an entity of the doc, got {text!r}")
+
+
+def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
+    """Carry out the second part of a correction: add entities to its doc.
+
+    ents (dict[Entity, Span]): All entities of the doc. The dictionary is changed.
+    RAISES (CorpusError): If an entity that is to be added overlaps another one.
+    """
+    for span in correction.added:
+        for ent in ents.values():
+            if ent.start < span.end and span.start < ent.end:
+                raise correction.place.refuse(
+                    f"spans: expected entities without overlap, got {span.text!r} "
+                    f"{span.label_} and {ent.text!r} {ent.label_}"
+                )
+        ents[as_entity(span)] = span
+
+
+def set_ents(doc: Doc, ents: Collection[Span]) -> None:
+    """Replace the entities of a doc. Tokens without annotation stay without it, unless they are in
+    one of the new entities."""
+    entity_tokens: set[int] = set()
+    for ent in ents:
+        entity_tokens.update(range(ent.start, ent.end))
+    missing: list[Span] = []
+    for token in doc:
+        if token.ent_iob == ent_iob.MISSING and token.i not in entity_tokens:
+            missing.append(doc[token.i : token.i + 1])
+    doc.set_ents(list(ents), missing=missing, default="outside")

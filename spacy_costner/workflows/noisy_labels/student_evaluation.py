@@ -1,0 +1,103 @@
+"""Evaluate a student and its teachers on the same docs."""
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+from spacy.language import Language
+from spacy.scorer import get_ner_prf
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.util import (
+    load_model,
+)
+
+from ..corpora import Corpus
+from .teachers import ask_teachers
+
+
+class Evaluation(NamedTuple):
+    """A teacher, all teachers, or the student, on the dev corpus: scores, speed of the whole
+    pipeline, and size of its files."""
+
+    name: str
+    precision: float
+    recall: float
+    f_score: float
+    tokens_per_second: float
+    megabytes: float
+
+
+def evaluate_all(
+    teachers: Sequence[str],
+    pipelines: Sequence[Language],
+    student: Language,
+    dev_corpus: Corpus,
+) -> list[Evaluation]:
+    """Evaluate each teacher, all of them together if there are several, and the student, on the dev
+    corpus of the student's config.
+
+    teachers (Sequence[str]): The names or folders of the teachers; none if there was a file.
+    pipelines (Sequence[Language]): The teachers as `load_teacher` loads them.
+    student (Language): The student as it was saved and loaded, so that its size and speed are those
+        that you will have.
+    dev_corpus (Corpus): The development corpus.
+    """
+    rows: list[Evaluation] = []
+    # Teachers are loaded again to measure their speed: those of `pipelines` are slower, as they
+    # compute the probabilities of alternatives, too.
+    for name in teachers:
+        rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
+    if len(rows) > 1:
+        rows.append(evaluate_together(pipelines, rows, dev_corpus))
+    rows.append(evaluate_pipeline("student", student, dev_corpus))
+    return rows
+
+
+def evaluate_pipeline(name: str, nlp: Language, corpus: Corpus) -> Evaluation:
+    """Evaluate a pipeline that was loaded from disk, and measure its speed and size.
+
+    name (str): The name that its row gets.
+    nlp (Language): The pipeline.
+    corpus (Corpus): Reads the examples.
+    """
+    examples = list(corpus(nlp))
+    start = perf_counter()
+    docs = list(nlp.pipe([eg.predicted for eg in examples]))
+    seconds = perf_counter() - start
+    n_tokens = sum(map(len, docs))
+    n_bytes = 0
+    for path in nlp.path.rglob("*"):
+        if path.is_file():
+            n_bytes += path.stat().st_size
+    precision, recall, f_score = score_ents(docs, examples)
+    return Evaluation(name, precision, recall, f_score, n_tokens / seconds, n_bytes / 1e6)
+
+
+def evaluate_together(
+    teachers: Sequence[Language], rows: Sequence[Evaluation], corpus: Corpus
+) -> Evaluation:
+    """Evaluate what teachers predict together. They run one after another, so their seconds and
+    megabytes add up.
+
+    teachers (Sequence[Language]): The teachers, which write probabilities: see `load_teacher`.
+    rows (Sequence[Evaluation]): The row of each, with its speed and size.
+    corpus (Corpus): Reads the examples.
+    """
+    examples = list(corpus(teachers[0]))  # tokenized as in `save_answers`
+    docs = ask_teachers(teachers, [eg.predicted for eg in examples])
+    precision, recall, f_score = score_ents(docs, examples)
+    seconds_per_token = 0.0
+    megabytes = 0.0
+    for row in rows:
+        seconds_per_token += 1 / row.tokens_per_second
+        megabytes += row.megabytes
+    return Evaluation("all teachers", precision, recall, f_score, 1 / seconds_per_token, megabytes)
+
+
+def score_ents(docs: Iterable[Doc], examples: Iterable[Example]) -> tuple[float, float, float]:
+    """Precision, recall and F of the entities of docs, against the references of examples; 0 if
+    nothing is annotated."""
+    predicted_examples = [Example(doc, eg.reference) for doc, eg in zip(docs, examples)]
+    scores = get_ner_prf(predicted_examples)
+    return scores["ents_p"] or 0.0, scores["ents_r"] or 0.0, scores["ents_f"] or 0.0
