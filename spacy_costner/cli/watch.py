@@ -18,7 +18,7 @@ from ..files.saving import check_file
 from ..metrics.shift import ENOUGH
 from ..progress import progress
 from ..readers.texts import divide, read_rows
-from ..workflows.apply.batches import annotate_rows, load_pipeline
+from ..workflows.apply.batches import annotate_rows, load_annotator
 from ..workflows.apply.inputs import find_sources
 from ..workflows.apply.records import describe_error
 from ..workflows.calibration.watching import WatchResult, has_file_tokens, watch
@@ -68,7 +68,7 @@ def watch_cli(
             check_file(plot_path, inputs)
             require_matplotlib()
         sources = find_sources(inputs)
-        nlp = load_pipeline(model, code_path, use_gpu)
+        nlp = load_annotator(model, code_path, use_gpu)
         ner = get_component(nlp, name)
         file_tokens = has_file_tokens(ner)
         errors: list[Any] = []  # the errors of rows that can't be read or predicted

@@ -34,7 +34,7 @@ def load_annotator(
 def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> Iterator[Record]:
     """Annotate texts, such as columns of a table. One that fails doesn't stop the others.
 
-    nlp (Language): The pipeline: see `load_pipeline`.
+    nlp (Language): The pipeline: see `load_annotator`.
     ids (Iterable[Any]): The ids of the texts, one for each.
     texts (Iterable[Any]): The texts.
     YIELDS (dict[str, Any]): For each text, in their order, the record that `annotate` would write,
@@ -48,7 +48,7 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
 
 def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
     """Annotate rows in batches. Yields each row with its doc or its error. The pipeline must raise
-    the errors of its components, as that of `load_pipeline` does."""
+    the errors of its components, as that of `load_annotator` does."""
     for batch in minibatch(rows, nlp.batch_size):
         yield from zip(batch, annotate_batch(nlp, batch))
 

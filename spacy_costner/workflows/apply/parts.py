@@ -26,7 +26,7 @@ from ...readers.texts import (
 )
 from ..config import loading
 from ..runs import Done, Failed, MakeExecutor, Run, describe_failure, run_all
-from .batches import annotate_batch, load_pipeline
+from .batches import annotate_batch, load_annotator
 from .inputs import PlannedPart
 from .manifest import MANIFEST, Entry, PartMeasures
 from .output_files import OUTPUT_FORMS
@@ -391,4 +391,4 @@ def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int
     """
     if digest_model(model, code_path) != model_digest:
         raise ValueError(f"{model}: expected the pipeline that the command began with, got another")
-    return load_pipeline(model, code_path, use_gpu)
+    return load_annotator(model, code_path, use_gpu)
