@@ -6,18 +6,19 @@ the weights that the model had, and for some settings in `cfg`, which anybody ma
 each prediction `CalibrationState.check` looks for edits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import srsly
 from spacy.tokens import Doc
+from thinc.types import Floats1d
 
 from ..metrics.shift import Counts, Shift, find_shift, restore
 from .annotations import Confidence, add_measures
 from .promises import CalibrationScores, Promise, Settings, find_changed_setting
-from .reading import Reading, read_reading
+from .reading import Reading, find_difference, read_reading
 from .serialization import Cfg
 
 N_COMPARED = 100
@@ -55,6 +56,58 @@ class CalibrationState:
         """Replace the promise. The next `check` looks whether it holds."""
         self.promise = promise
         self._checked_settings = None
+
+    def keep_promise(self, promise: Promise, cfg: Cfg, own_labels: Sequence[str] | None) -> Promise:
+        """Keep a promise, which holds for the current settings of the component, and for docs that
+        are read as `reading` says.
+
+        promise (Promise): The promise, as `guarantee` makes it.
+        cfg (Cfg): The settings of the component.
+        own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
+        RETURNS (Promise): The promise for people, without the settings, which are in the config and
+            in `cfg`.
+        """
+        promise = replace(promise, reading=self.reading, holds_for=None)
+        holds_for = current_settings(cfg, own_labels, PROMISE_SETTINGS)
+        self.set_promise(replace(promise, holds_for=holds_for))
+        return promise
+
+    def drop(self, *, keep_scores: bool) -> bool:
+        """Drop the promise and, unless they are kept, the scores of calibration docs.
+
+        RETURNS (bool): Whether there was a promise.
+        """
+        if not keep_scores:
+            self.scores = None
+        had_promise = self.promise is not None
+        self.promise = None
+        return had_promise
+
+    def keep_scores(
+        self,
+        docs: Sequence[Doc],
+        scores: Floats1d,
+        source: str,
+        *,
+        approximate: bool,
+        cfg: Cfg,
+        own_labels: Sequence[str] | None,
+    ) -> None:
+        """Keep the scores of calibration docs, which hold for the current settings of the
+        component: see `CostSensitiveNER.set_shift`.
+
+        cfg (Cfg): The settings of the component.
+        own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
+        """
+        calibration_scores = CalibrationScores.from_docs(
+            docs,
+            scores,
+            source,
+            approximate=approximate,
+            reading=self.reading,
+            holds_for=current_settings(cfg, own_labels, SHIFT_SETTINGS),
+        )
+        self.set_scores(calibration_scores)
 
     def set_scores(self, scores: CalibrationScores | None) -> None:
         """Replace the scores of calibration docs. The next `check` looks whether they hold."""
@@ -114,21 +167,25 @@ class CalibrationState:
             "--file-tokens, or without"
         )
 
-    def reading_to_compare(self) -> Reading | None:
-        """Return how the calibration docs were read, so that `predict` can check that its docs are
-        read in the same way. `predict` calls this method each time, and it counts the calls.
+    def compare_reading(
+        self, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
+    ) -> str | None:
+        """Compare how docs are read with how the calibration docs were read. `predict` does so each
+        time. To save time, only the longest doc of a batch is compared, only in the first
+        `N_COMPARED` batches, and only until a difference is found.
 
-        RETURNS (Reading | None): How they were read. None: that isn't known, or `predict` has
-            compared docs often enough.
+        docs (Sequence[Doc]): The docs, as the component gets them.
+        tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
+        uses_starts (bool): Whether the predictions of the component depend on sentence starts.
+        RETURNS (str | None): A warning, if they are read in another way.
         """
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None
         self._n_compared += 1
-        return self.reading
-
-    def stop_comparing(self) -> None:
-        """Let `reading_to_compare` return None from now on, as the user was warned already."""
-        self._n_compared = N_COMPARED
+        difference = find_difference(self.reading, docs, tokenizer, uses_starts=uses_starts)
+        if difference is not None:
+            self._n_compared = N_COMPARED  # one warning is enough
+        return difference
 
     def shift(
         self,

@@ -12,8 +12,7 @@ the entities.
 """
 
 import warnings
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from itertools import islice
@@ -43,10 +42,9 @@ from ..metrics.shift import Shift
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
-from ..training.known_text import Recurring, pack_ids, passage_ids, unpack_ids
+from ..training.known_text import Recurring, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
-from ..training.raw_sentences import read_raw_sentences
 from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, no_scores
@@ -61,15 +59,10 @@ from .annotations import (
     register_default,
     spans_by_doc,
 )
-from .calibration_state import (
-    PROMISE_SETTINGS,
-    SHIFT_SETTINGS,
-    CalibrationState,
-    current_settings,
-)
+from .calibration_state import CalibrationState
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
 from .promises import CalibrationScores, Promise
-from .reading import Reading, find_difference
+from .reading import Reading
 from .rehearsal import rehearsal_loss
 from .serialization import (
     Cfg,
@@ -90,6 +83,7 @@ from .serialization import (
     unpack_parts,
     write_files,
 )
+from .training_corpus import pack_raw_text, read_training_corpus
 
 DEFAULT_CONFIG: dict[str, Any] = {
     "model": {
@@ -419,11 +413,13 @@ class CostSensitiveNER(TrainablePipe):
         check_lexeme_norms(self.vocab, self.name)
         warn_of_low_rate(nlp, self.model, self.learn_rate_factor, self.name)
 
-        corpus_labels = self._read_corpus(get_examples(), labels)
-        self._note_raw_text(nlp)
+        corpus = read_training_corpus(
+            get_examples(), self.model, self.annotation, expected_labels=self._expected(labels)
+        )
+        self.cfg.update(corpus.to_cfg(), raw_text=pack_raw_text(nlp))
         self.objective.labels_are_given = labels is not None
         if labels is None:
-            labels = sorted(corpus_labels)
+            labels = sorted(corpus.labels)
         for label in labels:
             self.add_label(label)
         self._check_own_labels()
@@ -450,15 +446,11 @@ class CostSensitiveNER(TrainablePipe):
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
-    def _note_raw_text(self, nlp: Language | None) -> None:
-        """Keep the hashes of the sentences of the raw text that the static vectors of the pipeline
-        were learned from, if they were: see `raw_text`. So commands such as `guarantee` can refuse
-        docs whose text the vectors know."""
-        vectors_path = None
-        if nlp is not None:
-            vectors_path = nlp.config.interpolate()["initialize"]["vectors"]
-        hashes = read_raw_sentences(vectors_path)
-        self.cfg["raw_text"] = pack_ids(hashes.tolist())
+    def _expected(self, labels: Sequence[str] | None) -> set[str] | None:
+        """The labels of the entities to read, if they are given: those of the component stay."""
+        if labels is None:
+            return None
+        return {*labels, *self.labels}
 
     def _forget_calibration(self) -> None:
         """Drop what an earlier training and calibration have left: it doesn't hold for new
@@ -482,44 +474,6 @@ class CostSensitiveNER(TrainablePipe):
             raise ValueError(
                 f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
             )
-
-    def _read_corpus(
-        self, examples: Iterable[Example], expected_labels: Sequence[str] | None
-    ) -> set[str]:
-        """Count the examples of the corpus, collect its features, keep the hashes of its passages
-        (see `trained_on`), and return its labels.
-
-        All of it is done while the corpus is read once, as it may be too large to keep. With a
-        `spans_key` and expected labels, spans are left out if their label is neither expected nor a
-        label of the component already.
-
-        RAISES (ValueError): If spans overlap that may not: see `Annotation.as_entities`.
-        """
-        labels: set[str] = set()
-        times_of_passage: Counter[int] = Counter()
-        self.cfg["n_examples"] = 0
-        span_labels: set[str] | None = None
-        if expected_labels is not None:
-            span_labels = {*expected_labels, *self.labels}
-
-        def read_references() -> Iterator[Doc]:
-            """Yield the reference of each example. The model reads these docs to collect features,
-            and the component notes what it needs from each as it passes."""
-            for eg in examples:
-                reference = self.annotation.as_entities(eg, span_labels).reference
-                labels.update(labels_of(reference))
-                times_of_passage.update(passage_ids(reference))
-                self.cfg["n_examples"] += 1
-                yield reference
-
-        references = read_references()
-        build_vocab = self.model.attrs.get("build_vocab")
-        if build_vocab is not None:
-            build_vocab(self.model, references)  # collects the features of the model
-        deque(references, maxlen=0)  # reads the docs that the model has not read
-        self.cfg["trained_on"] = pack_ids(times_of_passage)
-        self.cfg.update(Recurring.of_times(times_of_passage.values())._asdict())
-        return labels
 
     # Training
 
@@ -569,11 +523,7 @@ class CostSensitiveNER(TrainablePipe):
 
         Labels that `initialize` has not seen are added, unless it was given the labels.
         """
-        if losses is None:
-            losses = {}
-        losses.setdefault(self.name, 0.0)
-        examples = list(examples)
-        validate_examples(examples, "CostSensitiveNER.update")
+        examples, losses = self._start_update(examples, losses, "update")
         self.drop_guarantee("training")
         docs = [eg.predicted for eg in examples]
         if not any(len(doc) for doc in docs):
@@ -599,6 +549,20 @@ class CostSensitiveNER(TrainablePipe):
         progress = self.progress.after_update(len(examples), n_examples)
         self.cfg["progress"] = progress._asdict()
         return losses
+
+    def _start_update(
+        self, examples: Iterable[Example], losses: dict[str, float] | None, method: str
+    ) -> tuple[list[Example], dict[str, float]]:
+        """List and check the examples of an update, and let `losses` have a loss of the component.
+
+        RETURNS (tuple[list[Example], dict[str, float]]): The examples and the losses.
+        """
+        if losses is None:
+            losses = {}
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, f"CostSensitiveNER.{method}")
+        return examples, losses
 
     def _add_labels_of(self, examples: Sequence[Example]) -> None:
         """Add the labels of the entities of a batch that `initialize` has not seen, unless the user
@@ -706,11 +670,7 @@ class CostSensitiveNER(TrainablePipe):
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
         """
-        if losses is None:
-            losses = {}
-        losses.setdefault(self.name, 0.0)
-        examples = list(examples)
-        validate_examples(examples, "CostSensitiveNER.rehearse")
+        examples, losses = self._start_update(examples, losses, "rehearse")
         self.drop_guarantee("training")
         docs = [eg.predicted for eg in examples]
         if self._rehearsal_model is None or not any(len(doc) for doc in docs):
@@ -960,12 +920,8 @@ class CostSensitiveNER(TrainablePipe):
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
-        # `set_reading` has kept how the calibration docs were read. The meta is for people. It is
-        # without the settings, which are in the config and in `cfg`.
-        promise_for_meta = replace(promise, reading=self.reading, holds_for=None)
-        self.meta.setdefault("guarantee", {})[self.name] = promise_for_meta.to_dict()
-        holds_for = current_settings(self.cfg, self._labels_if_not_all, PROMISE_SETTINGS)
-        self.calibration.set_promise(replace(promise_for_meta, holds_for=holds_for))
+        for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
+        self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
         """Drop the scores of calibration docs and the promise. Warn if there was a promise.
@@ -973,11 +929,8 @@ class CostSensitiveNER(TrainablePipe):
         reason (str): The change after which the promise doesn't hold.
         keep_shift (bool): Whether the scores of calibration docs still hold, and are kept.
         """
-        if not keep_shift:
-            self.calibration.scores = None
-        if self.calibration.promise is None:
+        if not self.calibration.drop(keep_scores=keep_shift):
             return
-        self.calibration.promise = None
         self.meta.get("guarantee", {}).pop(self.name, None)
         warnings.warn(
             f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
@@ -1040,15 +993,14 @@ class CostSensitiveNER(TrainablePipe):
         approximate (bool): Whether the temperature was fitted on them. Then the model fits them
             better than other docs, and false alarms of the test may be more frequent.
         """
-        calibration_scores = CalibrationScores.from_docs(
+        self.calibration.keep_scores(
             docs,
             scores,
             source,
             approximate=approximate,
-            reading=self.reading,
-            holds_for=current_settings(self.cfg, self._labels_if_not_all, SHIFT_SETTINGS),
+            cfg=self.cfg,
+            own_labels=self._labels_if_not_all,
         )
-        self.calibration.set_scores(calibration_scores)
 
     def set_reading(self, reading: Reading) -> None:
         """Keep how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
@@ -1063,19 +1015,16 @@ class CostSensitiveNER(TrainablePipe):
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
         """Warn, once, if docs differ in their sentence starts or tokens from the docs on which
-        `calibrate`, `tune` or `guarantee` measured the component. To save time, only the longest
-        doc of a batch is compared, and only in the first batches: see
-        `calibration_state.N_COMPARED`.
+        `calibrate`, `tune` or `guarantee` measured the component. Not all docs are compared: see
+        `CalibrationState.compare_reading`.
 
         docs (Sequence[Doc]): The docs, as the component gets them.
         """
-        reading = self.calibration.reading_to_compare()
-        if reading is None:
-            return
         uses_starts = bool(self.annotation.sentence_boundaries)
-        difference = find_difference(reading, docs, self._tokenizer, uses_starts=uses_starts)
+        difference = self.calibration.compare_reading(
+            docs, self._tokenizer, uses_starts=uses_starts
+        )
         if difference is not None:
-            self.calibration.stop_comparing()
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     # Saving

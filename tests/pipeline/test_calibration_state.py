@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+import spacy
+from spacy.tokens import Doc
 
 from spacy_costner.pipeline.calibration_state import (
     N_COMPARED,
@@ -115,16 +117,25 @@ def test_an_edit_is_reported_once() -> None:
     assert state.check(edited, None) is None
 
 
+def compare_with_starts(state: CalibrationState, *, is_start: bool | None) -> str | None:
+    """Compare a doc of two words. The second one begins a sentence, doesn't, or it isn't known."""
+    nlp = spacy.blank("xx")
+    doc = Doc(nlp.vocab, words=["a", "b"], sent_starts=[True, is_start])
+    return state.compare_reading([doc], nlp.tokenizer, uses_starts=True)
+
+
 def test_docs_of_the_first_calls_are_compared() -> None:
+    """The docs of later calls aren't read any more, though they have sentence starts."""
     state = CalibrationState(reading=FROM_TEXT)
-    compared = [state.reading_to_compare() for _ in range(N_COMPARED + 1)]
-    assert compared == [FROM_TEXT] * N_COMPARED + [None]
+    for _ in range(N_COMPARED):
+        assert compare_with_starts(state, is_start=False) is None
+    assert compare_with_starts(state, is_start=True) is None
 
 
 def test_no_docs_are_compared_after_a_difference_until_there_is_another_reading() -> None:
     state = CalibrationState(reading=FROM_TEXT)
-    state.stop_comparing()
-    assert state.reading_to_compare() is None
+    assert "docs have sentence starts" in (compare_with_starts(state, is_start=True) or "")
+    assert compare_with_starts(state, is_start=True) is None
     assert state.set_reading(FROM_FILE) is not None  # they were read in another way
-    assert state.reading_to_compare() == FROM_FILE
+    assert "docs have no sentence starts" in (compare_with_starts(state, is_start=None) or "")
     assert state.set_reading(FROM_FILE) is None

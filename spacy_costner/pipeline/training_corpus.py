@@ -1,0 +1,92 @@
+"""What a component learns of its training corpus before it is trained: labels, features, and the
+known text.
+
+The *known text* is that of the training corpus, and the raw text that static vectors were learned
+from. A component keeps hashes of it, so that commands such as `guarantee` can refuse docs whose
+text the component knows: see `training.known_text`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import Model
+
+from ..annotation.settings import Annotation
+from ..training.known_text import Recurring, pack_ids, passage_ids
+from ..training.raw_sentences import read_raw_sentences
+from ..training.soft_targets import labels_of
+
+
+class TrainingCorpus(NamedTuple):
+    """What a component learns of its training corpus.
+
+    labels (set[str]): The labels of the entities.
+    n_examples (int): The number of examples.
+    times_of_passage (Counter[int]): How often each passage is in the corpus, by its hash.
+    """
+
+    labels: set[str]
+    n_examples: int
+    times_of_passage: Counter[int]
+
+    def to_cfg(self) -> dict[str, Any]:
+        """What is saved of the corpus: keys of `cfg`."""
+        return {
+            "n_examples": self.n_examples,
+            "trained_on": pack_ids(self.times_of_passage),
+            **Recurring.of_times(self.times_of_passage.values())._asdict(),
+        }
+
+
+def read_training_corpus(
+    examples: Iterable[Example],
+    model: Model,
+    annotation: Annotation,
+    *,
+    expected_labels: set[str] | None,
+) -> TrainingCorpus:
+    """Count the examples and the passages of a corpus, find its labels, and have a linear model
+    collect its features. The corpus is read once, as it may be too large to keep.
+
+    examples (Iterable[Example]): The training examples.
+    model (Model): The model of the component.
+    annotation (Annotation): Where the annotation stands in docs.
+    expected_labels (set[str] | None): With a `spans_key`, spans with other labels are left out.
+        None: all labels are expected.
+    RETURNS (TrainingCorpus): What was read.
+    RAISES (ValueError): If spans overlap that may not: see `Annotation.as_entities`.
+    """
+    labels: set[str] = set()
+    times_of_passage: Counter[int] = Counter()
+    n_examples = 0
+
+    def read_references() -> Iterator[Doc]:
+        """Yield the reference of each example. The model reads these docs to collect features, and
+        what else is needed is noted as they pass."""
+        nonlocal n_examples
+        for eg in examples:
+            reference = annotation.as_entities(eg, expected_labels).reference
+            labels.update(labels_of(reference))
+            times_of_passage.update(passage_ids(reference))
+            n_examples += 1
+            yield reference
+
+    references = read_references()
+    build_vocab = model.attrs.get("build_vocab")
+    if build_vocab is not None:
+        build_vocab(model, references)  # collects the features of the model
+    deque(references, maxlen=0)  # reads the docs that the model has not read
+    return TrainingCorpus(labels, n_examples, times_of_passage)
+
+
+def pack_raw_text(nlp: Language | None) -> str:
+    """Return the hashes of the sentences of the raw text that the static vectors of a pipeline were
+    learned from, packed for `cfg`. It is empty if they were not learned by `learn_vectors`."""
+    vectors_path = None
+    if nlp is not None:
+        vectors_path = nlp.config.interpolate()["initialize"]["vectors"]
+    return pack_ids(read_raw_sentences(vectors_path).tolist())
