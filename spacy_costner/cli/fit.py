@@ -31,10 +31,22 @@ from .output import (
     fit,
     options={
         "lang": Option("--lang", "-l", show_default="en"),
-        "train_path": Option("--train", exists=True),
-        "dev_path": Option("--dev", exists=True),
+        "train_path": Option("--train", exists=True, help="Training corpus, as --paths.train."),
+        "dev_path": Option("--dev", exists=True, help="Development corpus, as --paths.dev."),
+        "calibrate": Option(
+            "--calibrate", help="Calibrate on --dev, or without it on held-out folds."
+        ),
+        "tune": Option(
+            help="Tune on the same docs: f, precision=0.9 or recall=0.9. See `costner tune`."
+        ),
         "n_seeds": Option("--seeds", min=1),
-        "raw_paths": Option("--raw", exists=True, show_default=False),
+        "raw_paths": Option(
+            "--raw",
+            exists=True,
+            show_default=False,
+            help="Text without annotation: learn vectors from it and from the training corpus, and "
+            "take them as inputs. See `costner vectors`.",
+        ),
         "cache": Option("--cache", file_okay=False),
     },
     without=("reading", "overrides", "command", "on_corpus"),
@@ -72,7 +84,7 @@ def fit_cli(
         config_path = None
     overrides = read_overrides(ctx)
     import_code(code_path)
-    new_config_path = None  # the config that `fit` writes, if there is none
+    new_config_path = None  # the config that `fit` writes, if none is given
     language_setting = LANGUAGE_OF_PIPELINE
     if config_path is None:
         new_config_path = output_path / "config.cfg"

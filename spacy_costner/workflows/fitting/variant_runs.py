@@ -30,7 +30,7 @@ from ..executors import (
     remembered,
     run_all,
 )
-from .any_training import train_pipeline
+from .trainers import train_pipeline
 from .variant_scores import Finished
 from .variants import Variant
 

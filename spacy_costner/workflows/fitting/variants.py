@@ -29,7 +29,6 @@ from ..executors import (
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 """If the base config has this scorer, variants are compared by the cost of the scorer."""
 
-
 SAME_FOR_ALL = {
     "seed",
     "gpu_allocator",

@@ -50,7 +50,7 @@ from ..config.trainable import FACTORY, can_be_fitted, component_block
 from ..corpora import Corpus, corpus_path, lacks_path
 from ..evaluation.recurrence import KnownText, note_recurrence
 from ..executors import fingerprint
-from ..fitting.any_training import train_pipeline
+from ..fitting.trainers import train_pipeline
 from .incomplete_answers import OFTEN, find_outside_words, leave_out_unknown
 
 SPANS_KEY = "spacy_costner.answers"
