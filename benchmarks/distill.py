@@ -26,7 +26,7 @@ from thinc.api import Config
 from spacy_costner.cli.tables import mean_and_deviation
 from spacy_costner.readers import make_reader, read_docs
 from spacy_costner.workflows.corpora import Corpus
-from spacy_costner.workflows.fitting.any_training import train_pipeline
+from spacy_costner.workflows.fitting.trainers import train_pipeline
 from spacy_costner.workflows.noisy_labels.student_corpus import save_corpus, save_gold
 from spacy_costner.workflows.noisy_labels.student_evaluation import (
     Evaluation,

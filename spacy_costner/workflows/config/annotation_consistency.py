@@ -16,14 +16,11 @@ SHIFT_RATIO = 1.1
 one token earlier or later: see `check_shift`. In the Spanish corpus of CoNLL-2002 the ratio is 0.5,
 in GENIA 0.8."""
 
-
 MIN_NAME_TOKENS = 3
 """A word that occurs less often isn't taken for a name: see `check_lost_annotation`."""
 
-
 MIN_NAME_SHARE = 0.9
 """A word is taken for a name if at least this share of its tokens is in entities."""
-
 
 MAX_LOST_SHARE = 0.08
 """A warning is given if more than this share of docs have names and no entities. In CoNLL-2002 it

@@ -44,14 +44,11 @@ LEAST_COVERAGE = 0.5
 FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
 
-
 MAX_CUT_LENGTH = 2
 """`spacy convert` takes two letters off some labels: MISC becomes SC. If no label is longer than
 this, that may have happened."""
 
-
 NO_DEV = "expected a development corpus for `spacy train`, got none: set paths.dev"
-
 
 NO_PREFIXES = "tags have no prefixes such as B-: entities of a label that touch are read as one"
 
@@ -59,7 +56,6 @@ CUT = (
     "`spacy convert` takes two letters off tags without a prefix such as B-: if these are not your "
     "labels, use `costner convert`"
 )
-
 
 STARTS = frozenset(("token.is_sent_start", "doc.sents"))
 """A component that sets sentence starts (senter, sentencizer, parser) has one of these in the

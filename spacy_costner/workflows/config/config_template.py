@@ -30,7 +30,6 @@ from .unknown_settings import check_settings
 MIN_SENTENCES_OF_LONG_DOCS = 3
 """Docs with at least this number of sentences on average are long: words occur several times."""
 
-
 LINE_LENGTH_OF_COMMENTS = 98
 """The most characters of a comment in the config, without its "# "."""
 

@@ -45,7 +45,7 @@ class GivenCosts:
     def block(self, aim: str) -> Block | None:
         """The block of the cost of the config. None if no cost is given and the aim needs none.
 
-        aim (str): What should be best: see `init`.
+        aim (str): What should be best: see `InitOptions`.
         """
         if len(self.blocks) > 1:
             return {"@misc": "spacy_costner.SumCost.v1", "costs": dict(self.blocks)}

@@ -14,7 +14,7 @@ def choose_decoding(model: str, aim: str, last_loss: Loss, *, inner_nodes: bool)
     model that has learned the costs keeps the best path.
 
     model (str): The kind of model.
-    aim (str): What should be best: see `init`.
+    aim (str): What should be best: see `InitOptions`.
     last_loss (Loss): The loss that training ends with.
     inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.
     """
@@ -43,7 +43,7 @@ def make_decoding(
     1 - c(miss) / (c(miss) + c(false alarm)). See docs/decoding.md.
 
     decoding (Decoding): How entities are chosen.
-    aim (str): What should be best: see `init`.
+    aim (str): What should be best: see `InitOptions`.
     mistakes (Mapping[str, float]): The given costs of kinds of mistakes.
     cost (Any): The block of the cost, or a variable instead: see `make_loss`.
     inner_nodes (bool): Whether inner nodes of the label tree are predicted, too.

@@ -16,33 +16,26 @@ from .findings import ERROR, WARNING, Finding, place_in_doc
 LONG_SENTENCE = 500
 """A doc with at least this number of tokens can't be a single sentence."""
 
-
 MOJIBAKE = re.compile(r"\S*(?:[ÂÃÐÑ][\x80-\xba\xbc-\xbf]|â[\x80€]|\ufffd)\S*")
 """A word with UTF-8 that was read as Latin-1 or Windows-1252 ("Ã©" for "é"), or with the character
 that stands for bytes that can't be read."""
-
 
 INVISIBLE = re.compile(r"\S*[\xad\u200b\u2060\ufeff]\S*")
 """A word with a soft hyphen, a zero-width space, a word joiner or a byte order mark. (Zero-width
 joiners are allowed, as some scripts need them.)"""
 
-
 CONTRADICTION = "docs with the same words have different entities"
 
-
 OTHER_LABELS = "entities of labels that the component doesn't have: they count as O"
-
 
 MISALIGNED_ENTITIES = (
     "entities don't begin and end with tokens: their tokens count as missing values"
 )
 
-
 ONE_LONG_SENTENCE = (
     f"docs of {LONG_SENTENCE} tokens or more are one sentence. `spacy convert` doesn't know "
     "separators of white space, and joins the sentences: use `costner convert`"
 )
-
 
 CROSSING = (
     "entities cross a sentence start or line break (sentence_boundaries): they are learned, but "

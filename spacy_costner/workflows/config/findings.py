@@ -9,7 +9,6 @@ from ...annotation.tokens import first_words
 
 ERROR = "error"
 
-
 WARNING = "warning"
 
 

@@ -12,9 +12,7 @@ from .aims import parse_aim
 
 Model = Literal["linear", "cnn", "hybrid", "transformer"]
 
-
 Decoding = Literal["viterbi", "threshold", "min-cost"]
-
 
 MISTAKES = ("miss", "false_alarm", "wrong_label", "wrong_boundary")
 """The kinds of mistakes whose costs are options."""

@@ -17,14 +17,11 @@ from .sizes import Sizes
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
 """The settings of losses for which another value than the default is recommended."""
 
-
 LATER_EPOCHS = 2
 """How many epochs each loss of a schedule has, except the first."""
 
-
 FIRST_STEPS = 500
 """About how many steps the first loss of a schedule has, if training has no last epoch."""
-
 
 HIGHEST_SCORE = 5
 """Some losses turn costs into scores by a factor. It is chosen so that no mistake has a higher
@@ -35,7 +32,7 @@ def choose_losses(model: str, aim: str, costs: Mapping[str, Any], *, is_small: b
     """Choose the loss that docs/which-loss.md recommends.
 
     model (str): The kind of model.
-    aim (str): What should be best: see `init`.
+    aim (str): What should be best: see `InitOptions`.
     costs (Mapping[str, Any]): The blocks of the given costs: see `GivenCosts.blocks`.
     is_small (bool): Whether there are few training sentences.
     RETURNS (list[str]): The name of the loss, or the names of the losses of a schedule.

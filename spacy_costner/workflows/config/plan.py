@@ -14,8 +14,8 @@ from .loss_blocks import build_loss, choose_losses, parse_losses
 @dataclass(frozen=True)
 class Plan:
     """All choices for a config. The template uses the fields of `InitOptions`, `Plan` and
-    `TemplateValues` by their names. Where the first two have the same name, the field is that of
-    the plan.
+    `TemplateValues` by their names. Where the first two have the same name, the plan's field
+    counts.
 
     options (InitOptions): The options, completed.
     corpus (CorpusStatistics): The statistics of the training corpus.

@@ -18,7 +18,6 @@ from .unknown_settings import check_settings
 FACTORY = "cost_sensitive_ner"
 """The factory of our component."""
 
-
 LINEAR_MODEL = "spacy_costner.SparseCRF.v1"
 """The architecture of linear models."""
 

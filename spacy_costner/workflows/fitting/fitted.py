@@ -19,14 +19,11 @@ from ..vectors import LearnedVectors
 N_HELD_OUT_FOLDS = 4
 """Into how many folds the training docs are divided, if there is no development corpus."""
 
-
 HELD_OUT_FOLDS = f"{N_HELD_OUT_FOLDS} held-out folds of the training corpus"
 """What the held-out docs are called where scores name the docs that they were measured on."""
 
-
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 """The scores that are shown. In `nlp.evaluate` their names end with these letters: "ents_f"."""
-
 
 STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts

@@ -45,7 +45,7 @@ def fit(
     on_corpus: OnCorpus = ignore_corpus,
 ) -> Fitted:
     """Train a linear model, calibrate and tune it on request, and save the pipeline. Without a
-    config, `init` writes one first. Training is that of `fit_linear`. The model is evaluated only
+    config, `init` writes one first. See `fit_linear` for training. The model is evaluated only
     at the end.
 
     config (Config | Path | None): A config for `spacy train`. A `Config` object is taken as it is:
@@ -60,7 +60,7 @@ def fit(
         training corpus, and take them as inputs. See `learn_vectors`.
     calibrate (bool): Calibrate on the development corpus, or without it on held-out folds.
     tune (str | None): Tune on the same docs: f, precision=0.9 or recall=0.9. See `workflows.tune`.
-    n_seeds (int): Train N times with different seeds, and average the weights.
+    n_seeds (int): Train N times, and average the weights.
     file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.
     cache (Path | None): Folder for features and targets, if memory is too small: docs are read

@@ -37,7 +37,6 @@ SEEN_BY_START = (
 )
 """The message of an error: docs can't be held out if training starts from another model."""
 
-
 PrepareComponent = Callable[[CostSensitiveNER], object]
 """Changes a component before it is initialized."""
 

@@ -38,7 +38,6 @@ MAX_WEIGHTS = 2 * 10**7
 """A model with more weights is not trained on all docs at once, as that takes about 150 bytes of
 memory for each weight."""
 
-
 ANNOTATION_BATCH_SIZE = 256
 """How many docs are annotated together, if the corpus isn't in memory."""
 

@@ -22,7 +22,7 @@ from ..components import get_component
 from ..evaluation.recurrence import KnownText, note_recurrence, units_of_docs
 from ..result_cache import fingerprint, remembered
 from ..runs import Ended, Failed, MakeExecutor, Run, import_once, run_all
-from .any_training import train_pipeline
+from .trainers import train_pipeline
 from .variant_scores import Finished
 from .variants import Variant
 

@@ -27,7 +27,6 @@ from ..result_cache import fingerprint
 COST_SCORER = "spacy_costner.cost_scorer.v1"
 """If the base config has this scorer, variants are compared by the cost of the scorer."""
 
-
 SAME_FOR_ALL = {
     "seed",
     "gpu_allocator",

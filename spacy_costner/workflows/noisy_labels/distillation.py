@@ -30,7 +30,7 @@ from ..components import find_components
 from ..config.trainable import FACTORY, can_be_fitted, component_block
 from ..corpora import Corpus, corpus_path, lacks_path
 from ..evaluation.recurrence import KnownText, note_recurrence
-from ..fitting.any_training import train_pipeline
+from ..fitting.trainers import train_pipeline
 from .incomplete_answers import find_outside_words
 from .student_corpus import save_corpus, save_gold
 from .student_evaluation import Evaluation, evaluate_all

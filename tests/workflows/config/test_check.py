@@ -34,7 +34,7 @@ def check_among_right_docs(
 ) -> Check:
     """Check corpora. The training corpus has twenty docs without problems, followed by the docs of
     `train`, which so begin with number 20. The development corpus has two docs without problems, or
-    those of `dev`."""
+    the examples of `dev`."""
     right_train = [example(TAGS, [*WORDS[:-1], f"{i}"]) for i in range(20)]
     right_dev = [example(TAGS, [*WORDS[:-1], f"dev{i}"]) for i in range(2)]
     corpora = {"train": [*right_train, *train], "dev": right_dev if dev is None else dev}
@@ -53,7 +53,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 
 def example_with(word: str) -> Example:
-    """The example without problems, with another word in place of its second one, "in"."""
+    """The example without problems, with another word instead of its second one, "in"."""
     return example(words=[WORDS[0], word, *WORDS[2:]])
 
 
@@ -234,7 +234,7 @@ LEAK = (
 def test_docs_of_the_same_words_are_found() -> None:
     """Docs 20 and 21 have the same words, but Paris is a city in one and a country in the other.
     Both development docs have these words, too, one of them without annotation of its last token: a
-    leak is one of words, whatever their annotation."""
+    leak is one of words, with any annotation."""
     train = [example(), example(["B-country", *TAGS[1:]])]
     dev = [example(), example([*TAGS[:4], None])]
 

@@ -219,7 +219,7 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
 @pytest.mark.parametrize(
     "options, path, value",
     [
-        # The cost is everywhere that of the tree. With a CNN, the losses are a schedule.
+        # The cost is everywhere the cost of the tree. With a CNN, the losses are a schedule.
         (TREE, "loss.cost", COST),
         (TREE, "loss.multiplier", 0.5),
         ({**TREE, "model": "cnn"}, "loss.*.first.cost", COST),
@@ -244,7 +244,7 @@ THRESHOLD = {"decoding": "threshold", "loss": "SoftmaxMargin", "miss": 4}
         (SCHEDULE, "loss.epochs", [4.0, 6.0]),
         (SCHEDULE, "loss.*.loss_3.cost", None),
         # Expensive mistakes have a lower multiplier: with 1, a cost of 50 would be a score above 5,
-        # so it is 5 / 50. That of ZScore, 20 by default, is multiplied by the same.
+        # so it is 5 / 50. The multiplier of ZScore, 20 by default, is multiplied by the same.
         ({"loss": "MIRA", "miss": 5}, "loss.multiplier", 1),
         ({"loss": "MIRA", "miss": 50}, "loss.multiplier", 0.1),
         ({"loss": "Perceptron", "miss": 5}, "loss.alpha", 1),

@@ -234,11 +234,11 @@ def test_tuning_a_bias_notes_no_temperature(trained: Path) -> None:
     assert not any("temperature" in note for note in notes)
 
 
-def test_fit_names_the_option_for_nested_entities(tmp_path: Path) -> None:
+def test_fit_names_the_parameter_for_nested_entities(tmp_path: Path) -> None:
     """The A is "of Oslo", and the B within it is "Oslo". As they overlap, reading warns of them
     and leaves them out of the entities of the doc. So there is none to learn from."""
     path = tmp_path / "nested.jsonl"
     spans = [{"start": 0, "end": 7, "label": "A"}, {"start": 3, "end": 7, "label": "B"}]
     srsly.write_jsonl(path, [{"text": "of Oslo", "spans": spans}])
-    with pytest.warns(UserWarning), pytest.raises(ValueError, match="init --spans-key sc"):
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="`init` with `spans_key` sc"):
         fit(None, tmp_path / "out", lang="xx", train_path=path)

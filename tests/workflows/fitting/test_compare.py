@@ -21,9 +21,9 @@ from spacy_costner.cli.compare import comparison_text, variant_text
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.files.saving import as_json
 from spacy_costner.pipeline.scorers import DocCounts
-from spacy_costner.workflows.fitting.any_training import train_pipeline
 from spacy_costner.workflows.fitting.comparison import compare
 from spacy_costner.workflows.fitting.fitting import fit
+from spacy_costner.workflows.fitting.trainers import train_pipeline
 from spacy_costner.workflows.fitting.variant_runs import key_of_training, run_variant
 from spacy_costner.workflows.fitting.variant_scores import ComparedLoss, Finished, summarise
 from spacy_costner.workflows.fitting.variants import (
@@ -102,7 +102,7 @@ def test_each_loss_is_trained_with_each_seed(experiment: Experiment) -> None:
 
 def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experiment) -> None:
     """The config of a loss doesn't change the limits of training, which are the same for all
-    losses: that of risk says seed 9 and max_steps 90, which don't count. Its dropout does."""
+    losses: the config of risk says seed 9 and max_steps 90, which don't count. Its dropout does."""
     sequential, risk, *_ = variants_of(experiment, **{"training.patience": 3})
 
     training = {
@@ -120,7 +120,7 @@ def test_a_variant_has_settings_of_base_loss_and_command_line(experiment: Experi
 
 
 def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
-    """In place of the path of a config. A loss has the defaults of its factory. Risk needs a
+    """Instead of the path of a config. A loss has the defaults of its factory. Risk needs a
     trained model to start from, so 5 epochs of Sequential come before it."""
     names = ["sequential", "Risk", "MIRA"]
     experiment_by_name = experiment._replace(loss_paths=names)  # type: ignore[arg-type]
@@ -305,7 +305,7 @@ def test_a_linear_model_that_fit_cannot_train_is_trained_by_spacy(
 def test_a_training_of_spacy_has_a_bar_beside_its_log(
     experiment: Experiment, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    """The bar counts updates. There is none if the log itself is on the terminal. With max_steps 6
+    """The bar counts updates. It is missing if the log itself is on the terminal. With max_steps 6
     spaCy takes 7 steps, as it counts them from 0. Each step has two updates here, so there are
     14."""
     bars: list[tqdm] = []
@@ -315,7 +315,7 @@ def test_a_training_of_spacy_has_a_bar_beside_its_log(
         bars.append(tqdm(**settings, file=StringIO()))
         return bars[-1]
 
-    monkeypatch.setattr("spacy_costner.workflows.fitting.any_training.progress", record)
+    monkeypatch.setattr("spacy_costner.workflows.fitting.trainers.progress", record)
     log = StringIO()
     monkeypatch.setattr(log, "isatty", lambda: is_terminal)
     config = variants_of(experiment, **{"training.accumulate_gradient": 2})[0].config
@@ -487,7 +487,7 @@ def make():
 def test_a_loss_whose_best_model_is_that_of_the_first_step_is_reported_as_untrained(
     experiment: Experiment,
 ) -> None:
-    """The best model is that of the first step if a score falls from step to step. With another
+    """The first step has the best model if a score falls from step to step. With another
     scorer, the same loss counts as trained. A step has three updates here: the model of the first
     step is untrained though it was updated three times."""
     code = experiment.output_path.parent / "code.py"
@@ -569,7 +569,7 @@ def test_what_one_seed_wins_and_the_other_loses_is_no_difference() -> None:
     rows = summarise([*first, *swapped], n_samples=50)
     difference = rows[1].differences["ents_f"]
     assert difference.value == pytest.approx(0)
-    # The scores of the seeds differ, so that those of other seeds may.
+    # The scores of the seeds differ, so that the scores of other seeds may.
     assert difference.low < 0 < difference.high and difference.p > 0.9
 
 
@@ -602,7 +602,7 @@ def test_differences_are_those_of_a_bootstrap_over_docs() -> None:
 
 
 def untrained(loss: str, seed: int = 0) -> Finished:
-    """A variant whose best model is that of the first step."""
+    """A variant whose best model is the model of the first step."""
     return finished(loss, *GOOD, seed=seed)._replace(is_trained=False)
 
 

@@ -220,7 +220,7 @@ def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_pat
 
 def test_docs_predicted_in_parts_are_calibrated_and_tuned_as_at_once(unsure: Path) -> None:
     """Held-out docs are predicted in parts, one for each fold. If the models of all folds were the
-    same, temperatures, calibration error and scores would be those of all docs at once."""
+    same, temperatures, calibration error and scores would be the same as for all docs at once."""
     nlp = load(unsure)
     batch = examples(nlp)
     ner = nlp.get_pipe("ner")
