@@ -214,16 +214,12 @@ def names_options(body: Command) -> Command:
 
 
 def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """The options of a command by the names of the parameters that they set, such as
-    "train_path": "--train".
+    """The options of a command by the names of the parameters that they set, such as "train_path":
+    "--train". Arguments are left out.
 
     The command may read the value of an option before it calls a function of `workflows`. Then the
     command and the function can have different parameters, such as `annotated_path` and `annotated`
-    for --annotated. So each option also has the parameter of its own name.
-
-    parameters (Iterable[Parameter]): The parameters of the command. Those of arguments are left
-        out.
-    """
+    for --annotated. So each option also has the parameter of its own name."""
     option_of_parameter: dict[str, str] = {}
     for parameter in parameters:
         option = name_of_option(parameter)

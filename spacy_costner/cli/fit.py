@@ -96,9 +96,7 @@ def fit_cli(
 
 
 def print_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Print how a corpus was read, before the model is trained on it. Its problems are warnings.
-
-    name (str): "train" or "dev".
-    """
+    """Print how a corpus, "train" or "dev", was read, before the model is trained on it. Its
+    problems are warnings."""
     with tqdm.external_write_mode():
         typer.echo(corpus.as_text(name))

@@ -233,11 +233,7 @@ def _used_ids(svg: ElementTree.Element) -> set[str]:
 def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
     """Set an attribute of an element, after two changes of its value. Our colours become variables
     of the style sheet. In a reference to an id, "url(#id)" or "#id", the name of the figure is put
-    before the id, as in the id itself.
-
-    key (str): The name of the attribute.
-    name (str): The name of the figure.
-    """
+    before the id, as in the id itself."""
     value = value.replace("url(#", f"url(#{name}-")
     if key == "href" and value.startswith("#"):
         value = f"#{name}-{value[1:]}"
@@ -360,12 +356,9 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """Make the scale of colours of a heat map: see `heat_map`. The value 0 is transparent, and the
-    opacity grows with the distance from 0, so that cells can be read in light and dark mode.
-
-    values (Floats2d): The values of the map.
-    RETURNS (Any): The scale, a ScalarMappable of matplotlib.
-    """
+    """The scale of colours of a heat map of these values, a ScalarMappable of matplotlib: see
+    `heat_map`. The value 0 is transparent, and the opacity grows with the distance from 0, so that
+    cells can be read in light and dark mode. Shape of the values: (rows, columns)"""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
@@ -469,9 +462,7 @@ def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
 
         p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
-    axes (Any): The axes of the figure.
-    low_recall (float): The lowest recall of the axes.
-    """
+    The axes begin at the lowest recall."""
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
     # Each line begins where the precision is 1, or where the axes begin. It has 100 points.
     first_recall = numpy.maximum(f_scores / (2 - f_scores), low_recall)
@@ -494,12 +485,8 @@ def _to_percent(share: float, position: int) -> str:
 
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
     """Write the value of each point next to it, where the text covers no other text and no curve.
-    If there is no such place, the value is left out.
-
-    axes (Any): The axes with the curves.
-    points_and_colours (Sequence[tuple[Any, str]]): The points, each with the colour of its text. A
-        point is a value, its precision and its recall.
-    """
+    If there is no such place, the value is left out. A point is a value, its precision and its
+    recall, and comes with the colour of its text."""
     boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:
@@ -644,14 +631,9 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: Measure, factor: float) -> None:
-    """Draw an estimate with its interval in a row, and a cross for the estimate of the model alone.
-    Below them is the interval of the annotated docs alone.
-
-    axes (Any): The axes to draw on.
-    y (int): The index of the row. The lines of row 0 make the legend.
-    measure (Measure): The estimate.
-    factor (float): All numbers are multiplied by this.
-    """
+    """Draw an estimate with its interval in row y, and a cross for the estimate of the model alone.
+    Below them is the interval of the annotated docs alone. All numbers are multiplied by the
+    factor. The lines of row 0 make the legend."""
     estimated = measure.estimate
     annotated_alone = measure.annotated_alone
     assert estimated is not None and annotated_alone is not None  # only such measures have rows

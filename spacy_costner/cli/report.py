@@ -113,11 +113,8 @@ def report_page(report: Report) -> str:
 
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
-    """Plot the costs of a confusion matrix as a heat map.
-
-    has_cost (bool): Whether the config has a cost. Otherwise each wrong tag costs 1, and costs are
-        numbers of tokens.
-    """
+    """Plot the costs of a confusion matrix as a heat map. If the config has no cost, each wrong tag
+    costs 1, and costs are numbers of tokens."""
     unit = "cost" if has_cost else "tokens with a wrong tag"
     number = "{:,.0f}"
     if has_cost and confusion.cost.max() < MIN_WHOLE_COST:
@@ -134,13 +131,9 @@ def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """The data that the script of the page needs for the slider with which readers try thresholds.
-
-    report (Report): The report.
-    limits (list[float]): Where the axes of the figure begin and end: the lowest and the highest
-        recall, then the lowest and the highest precision.
-    RETURNS (dict[str, Any]): The data, for JSON.
-    """
+    """The data, as JSON, for the slider of the page with which readers try thresholds. The limits
+    are where the axes of the figure begin and end: the lowest and the highest recall, then the
+    lowest and the highest precision."""
     # The slider starts at the threshold of the pipeline, or at 0.5 if it has none.
     threshold = 0.5
     if report.parameter == "threshold":

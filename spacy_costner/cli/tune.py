@@ -71,11 +71,8 @@ def tune_cli(
 
 
 def tuning_text(tuning: Tuning, show_all: bool) -> str:
-    """Write the result of tuning for the terminal: a table of the scores with some values, and the
-    scores before and after tuning.
-
-    show_all (bool): Whether the table has all values, or only `N_ROWS` around the chosen one.
-    """
+    """Write the result of tuning for the terminal: a table of the scores with all values, or only
+    with `N_ROWS` values around the chosen one, and the scores before and after tuning."""
     points = tuning.points
     if not show_all and len(points) > N_ROWS:
         # The chosen value is in the middle of the table, unless the values end before that.

@@ -140,11 +140,8 @@ def watch_text(watched: WatchResult) -> str:
 
 
 def expected_text(expected: Mapping[str, Any], title: str) -> str:
-    """Write a table of the scores to expect, for all labels and for each, in percent.
-
-    expected (Mapping[str, Any]): The scores: see `Shift.expected`.
-    title (str): The title of the first column.
-    """
+    """Write a table of the scores to expect (see `Shift.expected`), for all labels and for each, in
+    percent. The title is in its first cell."""
     overall = {"p": expected["ents_p"], "r": expected["ents_r"], "f": expected["ents_f"]}
     rows: list[list[Any]] = [[title, "P", "R", "F"]]
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():
