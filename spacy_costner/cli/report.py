@@ -25,6 +25,7 @@ from . import plots
 from .command_line import command, reads_corpora
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
 from .output import errors_shown
+from .svg import as_svg
 
 MAX_TAGS = 66
 """The highest number of tags, including the start, for which the heat map of transitions is shown.
@@ -108,7 +109,7 @@ def report_page(report: Report) -> str:
     (axes,) = curves_figure.axes
     limits = [*axes.get_xlim(), *axes.get_ylim()]
     data = slider_data(report, limits)
-    svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
+    svgs = {name: Markup(as_svg(figure, name)) for name, figure in figures.items()}
     return render("report.html", report=report, data=data, figures=svgs, n_kept=n_kept)
 
 

@@ -15,13 +15,13 @@ from spacy_costner.cli.plots import (
     ACCENT,
     COLOURS,
     SECOND,
-    as_svg,
     drawing,
     heat_map,
     precision_recall,
     reliability_diagram,
     save,
 )
+from spacy_costner.cli.svg import as_svg
 from spacy_costner.metrics.calibration import reliability, wilson_interval
 
 POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
