@@ -186,7 +186,7 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     """Make the option of a parameter. If the command gives no help text, it is the text of the
     docstring. Help texts have no full stop at the end, as in spaCy."""
     option = copy(option)  # a table of options may have the same object for several parameters
-    option.help = option.help or text.removesuffix(".")
+    option.help = (option.help or text).removesuffix(".")
     # If a switch (an option that is False by default) has no name, Typer makes two names for it:
     # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option
     # in the attribute `default`, which is `...` if there is none.

@@ -31,8 +31,9 @@ from .output import (
     fit,
     options={
         "lang": Option("--lang", "-l", show_default="en"),
-        "train_path": Option("--train", exists=True),
-        "dev_path": Option("--dev", exists=True),
+        "train_path": Option("--train", help="Training corpus, as --paths.train", exists=True),
+        "dev_path": Option("--dev", help="Development corpus, as --paths.dev", exists=True),
+        "calibrate": Option(help="Calibrate on --dev, or without it on held-out folds"),
         "raw_paths": Option("--raw", exists=True, show_default=False),
         "n_seeds": Option("--seeds", help="Number of trainings, whose weights are averaged", min=1),
         "file_tokens": Option(help=FILE_TOKENS_HELP.format(docs="development docs")),

@@ -149,6 +149,9 @@ def test_errors_and_help_texts_name_commands() -> None:
     """A function may have another name than its command, and a docstring names parameters."""
     error = "expected texts, got docs that `draw` drew"
     assert with_options(error) == "expected texts, got docs that `estimate --draw` drew"
+    # `fit` has an option of this name, but the module says that the function is meant.
+    assert with_options("see `workflows.tune`", {"tune": "--tune"}) == "see `costner tune`"
+    assert with_options("see `workflows.draw`") == "see `estimate --draw`"
     help_text = run("guarantee", "--help").output
     assert "Instead of --miss: highest share" in " ".join(help_text.split())
 
