@@ -118,7 +118,7 @@ def audit_cli(
         check_file(output_path, inputs)
         check_file(html_path, inputs)
         if output_path is not None and apply_path is None:
-            check_output(output_path)
+            check_suspects_path(output_path)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
         # This pipeline isn't trained. It is needed for its language and its tokenizer.
@@ -140,7 +140,7 @@ def audit_cli(
     print_result(as_json, audit_text(audited, tasks), print_json, output_path, html_path)
 
 
-def check_output(path: Path) -> None:
+def check_suspects_path(path: Path) -> None:
     """Check that suspects can be written to a file. They are tasks of Prodigy, so that files with
     other suffixes are refused."""
     if path.suffix.lower() == ".html":

@@ -26,7 +26,7 @@ from ..workflows.sampling.estimation import Estimate, LabelEstimate, Measure, es
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result
-from .plots import draw_estimates, require_matplotlib, save
+from .plots import draw_estimates, require_matplotlib, save_figure
 from .tables import text_table
 
 N_PRINTED = 10
@@ -130,7 +130,7 @@ def estimate_cli(
         nlp = load_pipeline(model, code_path, use_gpu)
         result = read_and_estimate(run, nlp, docs_path, texts_path, reading)
         if plot_path is not None:
-            save(draw_estimates(result), plot_path)
+            save_figure(draw_estimates(result), plot_path)
     print_result(result, estimate_text(result), print_json, plot_path)
 
 

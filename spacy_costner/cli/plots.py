@@ -136,7 +136,7 @@ def drawing() -> Iterator[Any]:
         yield Figure
 
 
-def save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """Save a figure to a file, in the format of its suffix."""
     with drawing():
         figure.savefig(path)

@@ -23,7 +23,7 @@ from ..workflows.reports.mistake_costs import Confusion
 from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Report, report
 from . import plots
 from .command_line import command, reads_corpora
-from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
+from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load_with_examples
 from .output import errors_shown
 from .svg import as_svg
 
@@ -62,7 +62,7 @@ def report_cli(
     with errors_shown():
         check_file(output_path, inputs=[model, test_path])
         plots.require_matplotlib()
-        nlp, examples = load(
+        nlp, examples = load_with_examples(
             model, test_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
         result = run(nlp, examples, source=model, corpus=str(test_path))

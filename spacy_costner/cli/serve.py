@@ -88,7 +88,7 @@ def serve_cli(
     Each answer is saved at once: press Ctrl-C to stop, and run the command again to continue.
     """
     with errors_shown(GO_ON, with_phases=False):
-        check_address(host, token)
+        check_host(host, token)
         if final_path is None:
             require_server()
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def serve_cli(
             serve(session, host, port, token)
 
 
-def check_address(host: str, token: str | None) -> None:
+def check_host(host: str, token: str | None) -> None:
     """Check that there is a token if other computers may reach the address, and that the token can
     be UTF-8."""
     if host != LOOPBACK and not token:

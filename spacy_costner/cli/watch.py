@@ -24,7 +24,7 @@ from ..workflows.components import get_component
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
 from .output import JsonOption, errors_shown, print_result
-from .plots import draw_martingale, require_matplotlib, save
+from .plots import draw_martingale, require_matplotlib, save_figure
 from .tables import text_table
 
 ROWS_OF_PART = 10_000
@@ -95,7 +95,7 @@ def watch_cli(
             raise ValueError(message)
         if plot_path is not None:
             shift = watched.shift
-            save(draw_martingale(shift.log_martingale, shift.level), plot_path)
+            save_figure(draw_martingale(shift.log_martingale, shift.level), plot_path)
     result = {**watched.as_dict(), "file_tokens": file_tokens}
     print_result(result, watch_text(watched), print_json, plot_path)
     if watched.is_alarm:

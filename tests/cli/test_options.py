@@ -1,5 +1,6 @@
 """Tests of options: the library names parameters, and commands name their options instead."""
 
+import re
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -114,6 +115,16 @@ def test_the_options_of_a_command_are_those_that_typer_makes(command_name: str) 
     expected = long_names(command_name)
     options = options_of(signature(body_of_command(command_name)).parameters.values())
     assert options == expected
+
+
+@pytest.mark.parametrize("command_name", [name for name, *_ in COMMANDS])
+def test_help_texts_name_no_parameters_and_functions(command_name: str) -> None:
+    """They have no full stop at the end, as in spaCy."""
+    command = build_commands().commands["costner"].commands[command_name]
+    texts = [param.help for param in command.params]
+    for text in [command.help, *texts]:
+        assert not re.search(r"`[a-z]+_\w+`|`workflows|\bNone\b", text), text
+    assert not [text for text in texts if text.endswith(".")]
 
 
 def test_a_command_prints_its_option(experiment: Experiment, tmp_path: Path) -> None:
