@@ -187,7 +187,8 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
             probs_of_doc[i] = {}
         suggested_of_doc[i].difference_update(suspect.annotated)
         suggested_of_doc[i].update(suspect.suggested)
-        # If a suspect has several entities, its probability says nothing of a single one of them.
+        # If a suspect has several entities, its probability isn't the probability of any one of
+        # them.
         if len(suspect.annotated) == 1:
             (entity,) = suspect.annotated
             probs_of_doc[i][entity] = suspect.prob_annotated

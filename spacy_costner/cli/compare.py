@@ -138,7 +138,7 @@ def variant_text(name: str, ended: Ended) -> str:
 def comparison_text(rows: Sequence[ComparedLoss]) -> str:
     """Write the compared losses as a table in Markdown. All scores except the cost are in percent.
     If there are several seeds, they are followed by their standard deviation. Notes below the table
-    say which losses have no scores, and what may make scores misleading."""
+    list the losses without scores, and what may make scores misleading."""
     header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     table: list[list[str]] = []
     notes: list[str] = []

@@ -51,7 +51,7 @@ def fit_cli(
     ] = None,
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
-    ] = ...,  # type: ignore[assignment]  # required, though it stands after an optional argument
+    ] = ...,  # type: ignore[assignment]  # required, though it comes after an optional argument
     *,
     reading: ReadOptions,
     print_json: JsonOption = False,

@@ -151,7 +151,7 @@ def print_result(result: Any, text: str, print_json: bool, *written: Path | None
     result (Any): The result for --json: anything that `saving.as_json` takes.
     text (str): The result as text, for people.
     print_json (bool): Whether to print JSON instead of the text.
-    *written (Path | None): The outputs that were written. None: the user didn't ask for an output.
+    *written (Path | None): The outputs that were written. None: no output was requested.
     """
     if print_json:
         typer.echo(json.dumps(as_json(result), ensure_ascii=False))

@@ -139,7 +139,7 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
     threshold = 0.5
     if report.parameter == "threshold":
         threshold = report.setting.value
-    # It can only stand at one of the thresholds of the report, so take the nearest one.
+    # The slider has only the thresholds of the report, so start at the nearest one.
     distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
     start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
@@ -166,7 +166,7 @@ def sum_others(confusion: Confusion) -> Confusion:
     The sum of all costs is the same as before."""
     labels, cost = confusion
     n_others = len(labels) - 1 - MAX_LABELS  # The last label is O, which doesn't count.
-    if n_others < 2:  # The sum of a single label would take as much room as the label.
+    if n_others < 2:  # The sum of a single label would need as much space as the label.
         return confusion
     # The cost of all mistakes in which a label is annotated or predicted. A mistake on the diagonal
     # is in both sums, so it is subtracted once.

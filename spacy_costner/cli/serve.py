@@ -1,5 +1,5 @@
-"""Serve an annotation session: people annotate texts on a page in the browser, while a model learns
-from their answers and chooses the next text.
+"""Serve an annotation session: people annotate texts on a page in the browser, while a model is
+trained on their answers and chooses the next text.
 
 Some texts *measure* the model: it isn't trained on their answers, except in `train_final`."""
 
@@ -233,7 +233,7 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
 
 def page_address(host: str, port: int, token: str | None) -> str:
     """The address of the page, with the token if there is one."""
-    # The colons of an IPv6 address stand in brackets.
+    # An IPv6 address, which has colons, is written in brackets.
     host_in_address = f"[{host}]" if ":" in host else host
     address = f"http://{host_in_address}:{port}/"
     if token:

@@ -42,7 +42,7 @@ def as_svg(figure: Any, name: str) -> str:
     titles = _titles_of_cells(figure)
     used_ids = _used_ids(svg)
     for element in svg.iter():
-        # In HTML, names of SVG stand without their namespace.
+        # In HTML, names of SVG have no namespace.
         element.tag = _local_name(element.tag)
         attributes = dict(element.attrib)
         element.attrib.clear()

@@ -146,7 +146,7 @@ def test_a_command_prints_its_option(experiment: Experiment, tmp_path: Path) -> 
     ],
 )
 def test_errors_name_the_options_of_the_command(error: str, shown: str) -> None:
-    """A name that isn't marked may be that of a key in a file."""
+    """A name without backticks may be the name of a key in a file."""
     options = {"train_path": "--train", "n_seeds": "-s", "n_rows": "--part"}
     token = OPTION_OF_PARAMETER.set(options)
     try:
