@@ -18,7 +18,7 @@ from spacy.util import load_config
 from thinc.api import Config
 from tqdm import tqdm
 
-from spacy_costner.cli.plots import save
+from spacy_costner.cli.plots import save_figure
 from spacy_costner.workflows.executors import local_processes
 from spacy_costner.workflows.ray_executor import ray_cluster
 from spacy_costner.workflows.result_cache import read_cache
@@ -104,7 +104,7 @@ class Runner:
     def picture(self, name: str, figure: Any) -> str:
         """Save a figure of matplotlib for the page. Returns the name of the file."""
         self.figures.mkdir(parents=True, exist_ok=True)
-        save(figure, self.figures / f"{name}.svg")
+        save_figure(figure, self.figures / f"{name}.svg")
         return f"{name}.svg"
 
 

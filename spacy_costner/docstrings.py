@@ -9,10 +9,10 @@ NOT_PARAMETERS = ("RETURNS", "RAISES")
 """Parts of a docstring that look like parameters."""
 
 
-def summary_text(function: Callable[..., Any]) -> str:
+def first_paragraph(function: Callable[..., Any]) -> str:
     """The first paragraph of the docstring of a function. Empty if it has no docstring."""
-    summary, _, _ = (getdoc(function) or "").partition("\n\n")
-    return summary
+    paragraph, _, _ = (getdoc(function) or "").partition("\n\n")
+    return paragraph
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:

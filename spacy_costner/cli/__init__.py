@@ -1,4 +1,4 @@
-"""The commands of `python -m spacy costner`. Each has a module of its own here.
+"""The commands of `python -m spacy costner`. Each has its own module here.
 
 spaCy imports this package through its entry point in the group `spacy_cli`.
 """

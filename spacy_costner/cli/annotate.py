@@ -69,12 +69,12 @@ def annotate_cli(
     # A `Shift` also has the scores of all docs. Only the result of the test is printed.
     shift_summaries = {name: shift.summary for name, shift in summary.shift.items()}
     result = {**summary._asdict(), "shift": shift_summaries}
-    print_result(result, summary_text(summary), print_json, output_path)
+    print_result(result, annotation_text(summary), print_json, output_path)
     if summary.errors or summary.lost_files:
         raise typer.Exit(code=1)
 
 
-def summary_text(summary: Summary) -> str:
+def annotation_text(summary: Summary) -> str:
     """Write what was annotated and how fast, the results of the tests for a shift, the files with
     failed docs, and the first errors. Inputs are annotated in parts. Parts that an earlier run has
     annotated are kept: see `PartCounts`."""

@@ -113,7 +113,7 @@ def audit_cli(
         check_file(output_path, inputs)
         check_file(html_path, inputs)
         if output_path is not None and apply_path is None:
-            check_output(output_path)
+            check_suspects_path(output_path)
         import_code(run.keywords["code_path"])
         config = read_config(config_path, overrides)
         # This pipeline isn't trained. It is needed for its language and its tokenizer.
@@ -135,11 +135,9 @@ def audit_cli(
     print_result(as_json, audit_text(audited, tasks), print_json, output_path, html_path)
 
 
-def check_output(path: Path) -> None:
-    """Check that suspects can be written to a file. They are tasks of Prodigy.
-
-    RAISES (ValueError): If the file has another suffix.
-    """
+def check_suspects_path(path: Path) -> None:
+    """Check that suspects can be written to a file. They are tasks of Prodigy, so that files with
+    other suffixes are refused."""
     if path.suffix.lower() == ".html":
         raise ValueError(f"{path}: expected a .jsonl file, got a page: --html writes the page")
     check_task_form("prodigy", path)
@@ -152,17 +150,10 @@ def save_corrected(
     unanswered: str,
     print_json: bool,
 ) -> None:
-    """Correct the docs of a corpus by the answers to an audit, and save them. Print how many
-    suggestions were accepted, how many were rejected, and how many have no answer.
-
-    docs (Sequence[Doc]): The audited docs. They are changed in place.
-    answers_path (Path): The suggestions of the audit with their answers, in JSONL.
-    output_path (Path | None): The file for the corrected corpus.
-    unanswered (str): What happens to suggestions without an answer: "leave" or "accept".
-    print_json (bool): Whether the numbers are printed as JSON.
-    RAISES (ValueError): If the output file is missing or has no suffix of a corpus, or the
-        answers don't fit the docs: see `apply_answers`.
-    """
+    """Correct the docs of a corpus in place by the suggestions of an audit with their answers, a
+    JSONL file, and save them. Print the numbers of accepted, rejected and unanswered suggestions.
+    Refuses an output file that is missing or has no suffix of a corpus, and answers that don't fit
+    the docs: see `apply_answers`."""
     if output_path is None:
         raise ValueError("audit: --output: expected a corpus with --apply, got none")
     check_suffix(output_path)
@@ -176,14 +167,8 @@ def save_corrected(
 
 
 def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "") -> str:
-    """Render an HTML page of suspects. People answer on the page, and save a file for
-    `apply_answers`.
-
-    suspects (Sequence[Suspect]): The suspects to show, in this order.
-    docs (Sequence[Doc]): The docs that were audited.
-    corpus (str): The path of the corpus, shown on the page.
-    RETURNS (str): The page.
-    """
+    """Render an HTML page of suspects, in their order, with the path of the corpus. People answer
+    on the page, and save a file for `apply_answers`."""
     # By the index of the doc: the annotated entities, the entities that the doc has if all
     # suggestions of the page are accepted, and the probabilities that are known.
     annotated_of_doc: dict[int, set[Entity]] = {}
@@ -197,7 +182,8 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
             probs_of_doc[i] = {}
         suggested_of_doc[i].difference_update(suspect.annotated)
         suggested_of_doc[i].update(suspect.suggested)
-        # If a suspect has several entities, its probability says nothing of a single one of them.
+        # If a suspect has several entities, its probability isn't the probability of any one of
+        # them.
         if len(suspect.annotated) == 1:
             (entity,) = suspect.annotated
             probs_of_doc[i][entity] = suspect.prob_annotated
@@ -220,10 +206,8 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:
     """Write what was audited, the number of probable mistakes of each kind, and the most probable
-    ones: places where the suggestion is more probable than the annotation.
-
-    tasks (Sequence[Task]): The tasks of the suspects, in the same order.
-    """
+    ones: places where the suggestion is more probable than the annotation. The tasks have the order
+    of the suspects."""
     size = f"{audited.docs:,} docs, {audited.tokens:,} tokens, {audited.entities:,} entities"
     lines = [size, ""]
     if audited.over_borders:  # entities across the borders of sequences, which can't be predicted

@@ -19,7 +19,7 @@ from .options import (
     GpuOption,
     ModelArg,
     OutputOption,
-    load,
+    load_with_examples,
 )
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
@@ -46,7 +46,7 @@ def calibrate_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        nlp, examples = load(
+        nlp, examples = load_with_examples(
             model, dev_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
         # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.

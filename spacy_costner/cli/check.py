@@ -45,11 +45,8 @@ def check_cli(
 
 
 def check_text(checked: Check, n_places: int) -> str:
-    """The result of a check for the terminal: a table of the entities of each label, the findings,
-    and the number of errors and warnings.
-
-    n_places (int): How many docs are shown for each finding, at most.
-    """
+    """The result of a check for the terminal: a table of the entities of each label, the findings
+    with at most `n_places` docs for each, and the number of errors and warnings."""
     # The dictionaries have the corpora in the order of the columns.
     rows: list[Any] = [["label", "train", "dev"], *checked.counts]
     rows.append(["docs", *checked.docs.values()])

@@ -2,8 +2,8 @@
 
 Each keyword-only parameter of the function becomes an option of the command. The signature of the
 function gives the name, the type and the default of the option, and the docstring gives its help
-text. What neither can say, such as a short name, a range or that a file has to exist, stands in the
-table `options` of the command. So does a help text that has other words than the docstring.
+text. The table `options` of the command has what they can't express, such as a short name, a range
+or that a file has to exist. It also has help texts that need other words than the docstring.
 """
 
 import re
@@ -42,7 +42,7 @@ def command(
     function with the values of these options, as a `partial`.
 
     function (Callable): The function. Its docstring has a text for each parameter.
-    options (Mapping[str, OptionInfo]): What the signature can't say about an option, by the name of
+    options (Mapping[str, OptionInfo]): What the signature can't express, by the name of
         its parameter. A help text replaces the text of the docstring.
     without (Collection[str]): The keyword-only parameters that don't become options, as the command
         sets them itself.
@@ -97,7 +97,7 @@ def command(
 
 
 def reads_corpora(body: Command) -> Command:
-    """Give a command the options that say how files of columns are read. The body gets them as its
+    """Give a command the options for reading files of columns. The body gets them as its
     keyword-only parameter `reading`."""
     parameters = [
         parameter
@@ -186,10 +186,10 @@ def as_option(parameter: Parameter, option: OptionInfo, text: str) -> OptionInfo
     """Make the option of a parameter. If the command gives no help text, it is the text of the
     docstring. Help texts have no full stop at the end, as in spaCy."""
     option = copy(option)  # a table of options may have the same object for several parameters
-    option.help = option.help or text.removesuffix(".")
+    option.help = (option.help or text).removesuffix(".")
     # If a switch (an option that is False by default) has no name, Typer makes two names for it:
     # --per-label and --no-per-label. So it is named here. Typer keeps the first name of an option
-    # in the attribute `default`, which is `...` if there is none.
+    # in the attribute `default`, which is `...` without a name.
     is_switch = parameter.default is False
     has_no_name = option.default is ...
     if is_switch and has_no_name:
@@ -214,16 +214,12 @@ def names_options(body: Command) -> Command:
 
 
 def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """The options of a command by the names of the parameters that they set, such as
-    "train_path": "--train".
+    """The options of a command by the names of the parameters that they set, such as "train_path":
+    "--train". Arguments are left out.
 
     The command may read the value of an option before it calls a function of `workflows`. Then the
     command and the function can have different parameters, such as `annotated_path` and `annotated`
-    for --annotated. So each option also has the parameter of its own name.
-
-    parameters (Iterable[Parameter]): The parameters of the command. Those of arguments are left
-        out.
-    """
+    for --annotated. So each option also has the parameter of its own name."""
     option_of_parameter: dict[str, str] = {}
     for parameter in parameters:
         option = name_of_option(parameter)

@@ -111,10 +111,8 @@ def read_seeds(text: str) -> list[int]:
 
 
 def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Read the texts of all options --sweep. Returns the values of each setting.
-
-    RAISES (BadParameter): If a text can't be read, or a setting is given twice.
-    """
+    """Read the texts of all options --sweep. Returns the values of each setting. Raises an error if
+    a text can't be read, or a setting is given twice."""
     values_of_settings: dict[str, list[Any]] = {}
     for text in texts:
         setting, values = read_sweep(text)
@@ -125,12 +123,8 @@ def read_sweeps(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def read_sweep(text: str) -> tuple[str, list[Any]]:
-    """Read the text of an option --sweep, such as training.dropout=0.1,0.2.
-
-    RETURNS (tuple[str, list[Any]]): The setting, and its values. They are read as JSON or, if they
-        aren't JSON, as strings.
-    RAISES (BadParameter): If the text isn't a setting with values.
-    """
+    """Read the text of an option --sweep, such as training.dropout=0.1,0.2. Returns the setting and
+    its values, which are read as JSON or, if they aren't JSON, as strings."""
     setting, equals, values = text.partition("=")
     setting = setting.strip()
     values = values.strip()
@@ -143,11 +137,8 @@ def read_sweep(text: str) -> tuple[str, list[Any]]:
 
 
 def variant_text(name: str, ended: Ended) -> str:
-    """The line that is printed when the training of a variant has ended: its name, its F score and
-    how long it took.
-
-    name (str): The name of the variant, such as "Sequential, seed 0".
-    """
+    """The line that is printed at the end of the training of a variant: its name, such as
+    "Sequential, seed 0", its F score and its seconds."""
     if isinstance(ended, Failed):
         return f"{name}: failed"
     finished: Finished = ended.value
@@ -160,7 +151,7 @@ def variant_text(name: str, ended: Ended) -> str:
 def comparison_text(rows: Sequence[ComparedLoss]) -> str:
     """Write the compared losses as a table in Markdown. All scores except the cost are in percent.
     If there are several seeds, they are followed by their standard deviation. Notes below the table
-    say which losses have no scores, and what may make scores misleading."""
+    list the losses without scores, and what may make scores misleading."""
     header = ["loss", "F", "P", "R", "cost", "sentences", "seconds", "p of F", "p of cost"]
     table: list[list[str]] = []
     notes: list[str] = []

@@ -69,10 +69,7 @@ def convert_cli(
 
 
 def converted_text(converted: Converted, name: str) -> str:
-    """Write how the corpus was read, what it contains, and the problems of reading it.
-
-    name (str): The name of the corpus.
-    """
+    """Write how the corpus was read, what it contains, and the problems of reading it."""
     corpus = converted.corpus
     lines = [
         corpus.as_text(name),

@@ -26,7 +26,7 @@ from ..workflows.sampling.estimation import Estimate, LabelEstimate, MeasureEsti
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, ModelArg
 from .output import JsonOption, errors_shown, print_result
-from .plots import draw_estimates, require_matplotlib, save
+from .plots import draw_estimates, require_matplotlib, save_figure
 from .tables import text_table
 
 N_PRINTED = 10
@@ -130,18 +130,14 @@ def estimate_cli(
         nlp = load_pipeline(model, code_path, use_gpu)
         result = read_and_estimate(run, nlp, docs_path, texts_path, reading)
         if plot_path is not None:
-            save(draw_estimates(result), plot_path)
+            save_figure(draw_estimates(result), plot_path)
     print_result(result, estimate_text(result), print_json, plot_path)
 
 
 def files_of_session(docs_path: Path, texts_path: Path | None) -> tuple[Path, Path | None]:
     """Find the annotated docs and all texts in the folder of a session of `serve`. Other paths stay
-    as they are. So does the path of the texts, if one is given.
-
-    docs_path (Path): The annotated docs, or the folder.
-    texts_path (Path | None): All texts.
-    RETURNS (tuple[Path, Path | None]): The paths of the docs and of the texts.
-    """
+    as they are. So does the path of the texts, if one is given. Returns the paths of the docs and
+    of the texts."""
     measure_path = docs_path / MEASURE_FILE
     if not measure_path.exists():
         return docs_path, texts_path
@@ -159,14 +155,7 @@ def read_and_estimate(
     reading: ReadOptions,
 ) -> Estimate:
     """Read the annotated docs and the texts from files, and estimate. Errors name the file of the
-    annotated docs.
-
-    run (partial[Estimate]): The function `estimate` with its options.
-    nlp (Language): The pipeline.
-    docs_path (Path): The annotated docs.
-    texts_path (Path): The texts.
-    reading (ReadOptions): How to read both.
-    """
+    annotated docs."""
     info = CorpusInfo()
     drawn_docs = list(read_docs(nlp, docs_path, reading, info))
     # The reader leaves out docs that annotators have skipped. Other problems get a warning.
@@ -201,11 +190,8 @@ def drawn_rows(drawn: Sequence[DrawnDoc]) -> list[dict[str, Any]]:
 
 
 def drawn_text(rows: Sequence[dict[str, Any]], n_drawn: int) -> str:
-    """Write a table of the first drawn docs, and the number of all drawn docs.
-
-    rows (Sequence[dict[str, Any]]): The facts of all drawn docs: see `drawn_rows`.
-    n_drawn (int): The number of drawings.
-    """
+    """Write a table of the first drawn docs (see `drawn_rows`), the number of drawings, and the
+    number of drawn docs."""
     table: list[Sequence[Any]] = [["text", "doc", "tokens", "times", "probability"]]
     for row in rows[:N_PRINTED]:
         probability = f"{row['probability']:.3g}"

@@ -31,8 +31,9 @@ from .output import (
     fit,
     options={
         "lang": Option("--lang", "-l", show_default="en"),
-        "train_path": Option("--train", exists=True),
-        "dev_path": Option("--dev", exists=True),
+        "train_path": Option("--train", help="Training corpus, as --paths.train", exists=True),
+        "dev_path": Option("--dev", help="Development corpus, as --paths.dev", exists=True),
+        "calibrate": Option(help="Calibrate on --dev, or without it on held-out folds"),
         "raw_paths": Option("--raw", exists=True, show_default=False),
         "n_seeds": Option("--seeds", help="Number of trainings, whose weights are averaged", min=1),
         "file_tokens": Option(help=FILE_TOKENS_HELP.format(docs="development docs")),
@@ -50,7 +51,7 @@ def fit_cli(
     ] = None,
     output_path: Annotated[
         Path, Option("--output", "-o", help="Output folder for the pipeline, model-best")
-    ] = ...,  # type: ignore[assignment]  # required, though it stands after an optional argument
+    ] = ...,  # type: ignore[assignment]  # required, though it comes after an optional argument
     *,
     reading: ReadOptions,
     print_json: JsonOption = False,
@@ -96,9 +97,7 @@ def fit_cli(
 
 
 def print_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Print how a corpus was read, before the model is trained on it. Its problems are warnings.
-
-    name (str): "train" or "dev".
-    """
+    """Print how a corpus, "train" or "dev", was read, before the model is trained on it. Its
+    problems are warnings."""
     with tqdm.external_write_mode():
         typer.echo(corpus.as_text(name))

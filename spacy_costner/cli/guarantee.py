@@ -20,7 +20,7 @@ from .options import (
     ModelArg,
     NameOption,
     OutputOption,
-    load,
+    load_with_examples,
 )
 from .output import JsonOption, errors_shown, print_result
 from .promises import divided_by, promise_text
@@ -63,7 +63,7 @@ def guarantee_cli(
         check_folder(output_path)
         # This checks the options, so that an error in them is found before the model is loaded.
         Terms.from_arguments(run.keywords)
-        nlp, examples = load(
+        nlp, examples = load_with_examples(
             model, docs_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
         # The docs are named in the promise. That is saved as JSON, which can't hold every path.

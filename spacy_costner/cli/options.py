@@ -65,7 +65,7 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
         ctx.fail(error.format_message())
 
 
-def load(
+def load_with_examples(
     model: str,
     dev_path: Path,
     use_gpu: int,

@@ -52,7 +52,8 @@ COMMAND_OF_FUNCTION = {
 def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
     """Replace the names of parameters in an error or a docstring of `workflows` by the options of
     the command, and names of functions by commands. These names are in backticks, as in "expected
-    no `vectors` with it", or at the beginning of the error, as in "n_rows: expected at least 1".
+    no `vectors` with it" or "see `workflows.tune`", or at the beginning of the error, as in
+    "n_rows: expected at least 1".
 
     text (str): The error, or the text of a parameter in a docstring.
     options (Mapping[str, str] | None): The options by the names of their parameters. None: the
@@ -65,6 +66,11 @@ def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
         name = match[1]
         return options.get(name) or COMMAND_OF_FUNCTION.get(name, match[0])
 
+    def replace_function(match: re.Match[str]) -> str:
+        name = match[1]
+        return COMMAND_OF_FUNCTION.get(name, f"`costner {name}`")
+
+    text = re.sub(r"`workflows\.(\w+)`", replace_function, text)
     text = re.sub(r"`(\w+)`", replace, text)
     return re.sub(r"^(\w+)(?=: expected)", replace, text)
 
@@ -145,7 +151,7 @@ def print_result(result: Any, text: str, print_json: bool, *written: Path | None
     result (Any): The result for --json: anything that `saving.as_json` takes.
     text (str): The result as text, for people.
     print_json (bool): Whether to print JSON instead of the text.
-    *written (Path | None): The outputs that were written. None: the user didn't ask for an output.
+    *written (Path | None): The outputs that were written. None: no output was requested.
     """
     if print_json:
         typer.echo(json.dumps(as_json(result), ensure_ascii=False))

@@ -97,12 +97,8 @@ def page_cli(
 
 
 def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> str:
-    """Render a page that predicts. It needs no other files.
-
-    web_model (WebModel): The model.
-    promise (Promise | None): What the pipeline promises.
-    texts (list[str]): Texts to begin with. The first one is in the field.
-    """
+    """Render a page that predicts. It needs no other files. The first of the texts is in its field,
+    and the others can be chosen."""
     info = web_model.info
     # The model file leaves out a promise for groups of docs: a page doesn't know the group of the
     # text in its field.

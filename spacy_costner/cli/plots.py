@@ -1,19 +1,14 @@
 """Plot results: heat maps, precision against recall, reliability diagrams and others. Each function
 that plots returns a figure of matplotlib, and raises an ImportError if that is not installed.
 
-A figure is saved to a file, or embedded in a page as SVG. In a page, the colours below are replaced
-by variables of the style sheet, so that they fit light and dark mode. The script and the style
-sheet of the page find parts of a figure by their ids and classes, which are set here.
+A figure is saved to a file, or embedded in a page as SVG: see `svg.as_svg`.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, filterwarnings
-from xml.etree import ElementTree
 
 import numpy
 from thinc.types import Floats2d
@@ -114,16 +109,6 @@ DARK_OPACITY = 0.65
 CELL_PREFIX = "cell-"
 """The ids of the cells of heat maps start with this."""
 
-# The codes of characters that XML can't have: control characters except tab, line feed and carriage
-# return, halves of surrogate pairs, and two codes that are not characters.
-_CODES_NOT_IN_XML = (*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
-
-NOT_IN_XML = dict.fromkeys(_CODES_NOT_IN_XML, "\N{REPLACEMENT CHARACTER}")
-"""A table for `str.translate` that replaces these characters. Labels may have them."""
-
-REFERENCE = re.compile(r"(?:^|url\()#([\w-]+)")
-"""Finds references to ids in the value of an attribute: "#id" or "url(#id)"."""
-
 # The ids of the rectangle of the axes and of the highlighted point. In a page they become classes,
 # by which its script finds these elements.
 FRAME = "frame"
@@ -151,99 +136,10 @@ def drawing() -> Iterator[Any]:
         yield Figure
 
 
-def save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """Save a figure to a file, in the format of its suffix."""
     with drawing():
         figure.savefig(path)
-
-
-def as_svg(figure: Any, name: str) -> str:
-    """Make the <svg> element of a figure, for a page whose style sheet has our colours as
-    variables. Cells of heat maps show their values on hover.
-
-    figure (Any): The figure.
-    name (str): The name of the figure. All ids begin with it, as a page has several figures.
-    """
-    buffer = StringIO()
-    with drawing():
-        # Without a date, the same figure always gives the same page.
-        no_metadata = dict.fromkeys(["Creator", "Date", "Format", "Type"])
-        figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
-    svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
-    # The style of matplotlib has a rule for "*", which would hold for all of the page.
-    _remove_elements(svg, "metadata", "style")
-
-    titles = _titles_of_cells(figure)
-    used_ids = _used_ids(svg)
-    for element in svg.iter():
-        # In HTML, names of SVG stand without their namespace.
-        element.tag = _local_name(element.tag)
-        attributes = dict(element.attrib)
-        element.attrib.clear()
-        element_id = attributes.pop("id", "")
-        if element_id in (FRAME, CHOSEN):  # classes, as several figures of a page have them
-            element.set("class", element_id)
-        elif element_id in titles:
-            # Browsers show the first <title> of an element on hover.
-            title = ElementTree.Element("title")
-            title.text = titles[element_id].translate(NOT_IN_XML)
-            element.insert(0, title)
-        elif element_id in used_ids:
-            element.set("id", f"{name}-{element_id}")
-        for key, value in attributes.items():
-            _set_attribute(element, _local_name(key), value, name)
-    return ElementTree.tostring(svg, encoding="unicode").strip()
-
-
-def _local_name(name: str) -> str:
-    """The name of an element or attribute without the namespace that ElementTree writes before it:
-    "name" for "{namespace}name"."""
-    return name.rpartition("}")[2]
-
-
-def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
-    """Remove all elements with these names."""
-    for parent in list(svg.iter()):
-        for child in list(parent):
-            if _local_name(child.tag) in names:
-                parent.remove(child)
-
-
-def _titles_of_cells(figure: Any) -> dict[str, str]:
-    """The texts that the cells of a heat map show on hover, by the ids of the cells. Other figures
-    have no cells."""
-    titles: dict[str, str] = {}
-    for artist in figure.findobj():
-        artist_id = artist.get_gid()
-        if artist_id is not None and artist_id.startswith(CELL_PREFIX):
-            titles[artist_id] = artist.get_label()
-    return titles
-
-
-def _used_ids(svg: ElementTree.Element) -> set[str]:
-    """The ids that some element refers to. Other ids are not needed: matplotlib gives one to every
-    group."""
-    ids: set[str] = set()
-    for element in svg.iter():
-        for value in element.attrib.values():
-            ids.update(REFERENCE.findall(value))
-    return ids
-
-
-def _set_attribute(element: ElementTree.Element, key: str, value: str, name: str) -> None:
-    """Set an attribute of an element, after two changes of its value. Our colours become variables
-    of the style sheet. In a reference to an id, "url(#id)" or "#id", the name of the figure is put
-    before the id, as in the id itself.
-
-    key (str): The name of the attribute.
-    name (str): The name of the figure.
-    """
-    value = value.replace("url(#", f"url(#{name}-")
-    if key == "href" and value.startswith("#"):
-        value = f"#{name}-{value[1:]}"
-    for variable, colour in COLOURS.items():
-        value = value.replace(colour, f"var(--{variable})")
-    element.set(key, value)
 
 
 def heat_map(
@@ -360,12 +256,9 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """Make the scale of colours of a heat map: see `heat_map`. The value 0 is transparent, and the
-    opacity grows with the distance from 0, so that cells can be read in light and dark mode.
-
-    values (Floats2d): The values of the map.
-    RETURNS (Any): The scale, a ScalarMappable of matplotlib.
-    """
+    """The scale of colours of a heat map of these values, a ScalarMappable of matplotlib: see
+    `heat_map`. The value 0 is transparent, and the opacity grows with the distance from 0, so that
+    cells can be read in light and dark mode. Shape of the values: (rows, columns)"""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 
@@ -469,9 +362,7 @@ def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
 
         p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
-    axes (Any): The axes of the figure.
-    low_recall (float): The lowest recall of the axes.
-    """
+    The axes begin at the lowest recall."""
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
     # Each line begins where the precision is 1, or where the axes begin. It has 100 points.
     first_recall = numpy.maximum(f_scores / (2 - f_scores), low_recall)
@@ -494,12 +385,8 @@ def _to_percent(share: float, position: int) -> str:
 
 def _write_values(axes: Any, points_and_colours: Sequence[tuple[Any, str]]) -> None:
     """Write the value of each point next to it, where the text covers no other text and no curve.
-    If there is no such place, the value is left out.
-
-    axes (Any): The axes with the curves.
-    points_and_colours (Sequence[tuple[Any, str]]): The points, each with the colour of its text. A
-        point is a value, its precision and its recall.
-    """
+    If there is no such place, the value is left out. A point is a value, its precision and its
+    recall, and comes with the colour of its text."""
     boxes_of_texts = [text.get_window_extent() for text in axes.texts]
     pixels = _pixels_of_curves(axes)
     for (value, precision, recall), colour in points_and_colours:
@@ -644,14 +531,9 @@ def draw_estimates(result: Estimate) -> Any:
 
 
 def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) -> None:
-    """Draw an estimate with its interval in a row, and a cross for the estimate of the model alone.
-    Below them is the interval of the annotated docs alone.
-
-    axes (Any): The axes to draw on.
-    y (int): The index of the row. The lines of row 0 make the legend.
-    measure (MeasureEstimate): The estimate.
-    factor (float): All numbers are multiplied by this.
-    """
+    """Draw an estimate with its interval in row y, and a cross for the estimate of the model alone.
+    Below them is the interval of the annotated docs alone. All numbers are multiplied by the
+    factor. The lines of row 0 make the legend."""
     estimated = measure.estimate
     annotated_alone = measure.annotated_alone
     assert estimated is not None and annotated_alone is not None  # only such measures have rows

@@ -4,7 +4,7 @@ from ..pipeline.promises import Promise
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """What the parts of a promise are, each of which has a threshold of its own. It is ["group"],
+    """What divides a promise into parts, each with its own threshold. It is ["group"],
     ["label"], or ["group", "label"] if each pair of both is a part. It is empty if there is one
     threshold for all entities."""
     names = []

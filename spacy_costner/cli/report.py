@@ -23,8 +23,9 @@ from ..workflows.reports.mistake_costs import Confusion
 from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Report, report
 from . import plots
 from .command_line import command, reads_corpora
-from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load
+from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load_with_examples
 from .output import errors_shown
+from .svg import as_svg
 
 MAX_TAGS = 66
 """The highest number of tags, including the start, for which the heat map of transitions is shown.
@@ -61,7 +62,7 @@ def report_cli(
     with errors_shown():
         check_file(output_path, inputs=[model, test_path])
         plots.require_matplotlib()
-        nlp, examples = load(
+        nlp, examples = load_with_examples(
             model, test_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
         result = run(nlp, examples, source=model, corpus=str(test_path))
@@ -108,16 +109,13 @@ def report_page(report: Report) -> str:
     (axes,) = curves_figure.axes
     limits = [*axes.get_xlim(), *axes.get_ylim()]
     data = slider_data(report, limits)
-    svgs = {name: Markup(plots.as_svg(figure, name)) for name, figure in figures.items()}
+    svgs = {name: Markup(as_svg(figure, name)) for name, figure in figures.items()}
     return render("report.html", report=report, data=data, figures=svgs, n_kept=n_kept)
 
 
 def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
-    """Plot the costs of a confusion matrix as a heat map.
-
-    has_cost (bool): Whether the config has a cost. Otherwise each wrong tag costs 1, and costs are
-        numbers of tokens.
-    """
+    """Plot the costs of a confusion matrix as a heat map. If the config has no cost, each wrong tag
+    costs 1, and costs are numbers of tokens."""
     unit = "cost" if has_cost else "tokens with a wrong tag"
     number = "{:,.0f}"
     if has_cost and confusion.cost.max() < MIN_WHOLE_COST:
@@ -134,18 +132,14 @@ def draw_confusion(confusion: Confusion, *, has_cost: bool) -> Any:
 
 
 def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
-    """The data that the script of the page needs for the slider with which readers try thresholds.
-
-    report (Report): The report.
-    limits (list[float]): Where the axes of the figure begin and end: the lowest and the highest
-        recall, then the lowest and the highest precision.
-    RETURNS (dict[str, Any]): The data, for JSON.
-    """
+    """The data, as JSON, for the slider of the page with which readers try thresholds. The limits
+    are where the axes of the figure begin and end: the lowest and the highest recall, then the
+    lowest and the highest precision."""
     # The slider starts at the threshold of the pipeline, or at 0.5 if it has none.
     threshold = 0.5
     if report.parameter == "threshold":
         threshold = report.setting.value
-    # It can only stand at one of the thresholds of the report, so take the nearest one.
+    # The slider has only the thresholds of the report, so start at the nearest one.
     distances = [abs(counts.threshold - threshold) for counts in report.thresholds]
     start = distances.index(min(distances))
     model = shlex.quote(report.facts["pipeline"] or "MODEL")
@@ -172,7 +166,7 @@ def sum_others(confusion: Confusion) -> Confusion:
     The sum of all costs is the same as before."""
     labels, cost = confusion
     n_others = len(labels) - 1 - MAX_LABELS  # The last label is O, which doesn't count.
-    if n_others < 2:  # The sum of a single label would take as much room as the label.
+    if n_others < 2:  # The sum of a single label would need as much space as the label.
         return confusion
     # The cost of all mistakes in which a label is annotated or predicted. A mistake on the diagonal
     # is in both sums, so it is subtracted once.

@@ -1,5 +1,5 @@
-"""Serve an annotation session: people annotate texts on a page in the browser, while a model learns
-from their answers and chooses the next text.
+"""Serve an annotation session: people annotate texts on a page in the browser, while a model is
+trained on their answers and chooses the next text.
 
 Some texts *measure* the model: it isn't trained on their answers, except in `train_final`."""
 
@@ -88,7 +88,7 @@ def serve_cli(
     Each answer is saved at once: press Ctrl-C to stop, and run the command again to continue.
     """
     with errors_shown(GO_ON, with_phases=False):
-        check_address(host, token)
+        check_host(host, token)
         if final_path is None:
             require_server()
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,13 +113,9 @@ def serve_cli(
             serve(session, host, port, token)
 
 
-def check_address(host: str, token: str | None) -> None:
-    """Check that there is a token if other computers may reach the address, and that it can be
-    sent.
-
-    RAISES (ValueError): If there is no token, and the address isn't `LOOPBACK`; or if the token
-        can't be UTF-8.
-    """
+def check_host(host: str, token: str | None) -> None:
+    """Check that there is a token if other computers may reach the address, and that the token can
+    be UTF-8."""
     if host != LOOPBACK and not token:
         raise ValueError(
             f"--host: expected --token with it, or {LOOPBACK}, which only this computer can reach, "
@@ -130,11 +126,8 @@ def check_address(host: str, token: str | None) -> None:
 
 
 def require_server() -> Any:
-    """Check that the packages of the server are installed, before any text is read.
-
-    RETURNS (Any): The module `uvicorn`.
-    RAISES (ImportError): If one is missing.
-    """
+    """Check that the packages of the server are installed, before any text is read. Returns the
+    module `uvicorn`."""
     missing = "costner serve requires starlette and uvicorn"
     require("starlette", "serve", missing)
     return require("uvicorn", "serve", missing)
@@ -144,16 +137,8 @@ def keep_settings(
     store: AnnotationStore, labels: str | None, lang: str | None, *, needs_labels: bool
 ) -> tuple[list[str], str]:
     """Choose the labels and the language of a session, and save them in its folder. The options
-    come first. The session keeps its other settings.
-
-    store (AnnotationStore): The folder of the session.
-    labels (str | None): The option --labels.
-    lang (str | None): The option --lang.
-    needs_labels (bool): Whether it is an error if there are no labels.
-    RETURNS (tuple[list[str], str]): The labels and the code of the language.
-    RAISES (ValueError): If there are no labels, or the session has another language.
-    RAISES (ImportError): If spaCy has no such language.
-    """
+    come first. The session keeps its other settings. Raises an error if labels are missing but
+    needed, or the session has another language."""
     saved = store.settings
     label_list = saved.get("labels", [])
     if labels is not None:
@@ -184,16 +169,9 @@ def add_texts(
     *,
     needs_texts: bool,
 ) -> None:
-    """Add the texts of a file to a session, and print how many texts the session has. Repeated
-    texts and empty ones are left out. Their number is printed, too.
-
-    store (AnnotationStore): The folder of the session.
-    path (Path | None): The file. None: no texts are added.
-    lang (str): Code of the language.
-    reading (ReadOptions): How to read the file.
-    needs_texts (bool): Whether it is an error if the session has no texts even then.
-    RAISES (ValueError): If it has none, and needs some.
-    """
+    """Add the texts of a file, if one is given, to a session, and print how many texts the session
+    has. Repeated texts and empty ones are left out. Their number is printed, too. Raises an error
+    if the session has no texts even then, but needs some."""
     if path is not None:
         docs = progress(read_texts(spacy.blank(lang), path, reading), desc="read", unit="doc")
         texts = [doc.text for doc in docs]
@@ -228,12 +206,8 @@ def train_final(session: AnnotationSession, path: Path) -> None:
 
 
 def serve(session: AnnotationSession, host: str, port: int, token: str | None) -> None:
-    """Serve the page of a session until the user stops it with Ctrl-C.
-
-    session (AnnotationSession): The session.
-    host (str), port (int): The address and the port. With port 0, the system chooses a free one.
-    token (str | None): The secret that every request must have. None: requests need none.
-    """
+    """Serve the page of a session until the user stops it with Ctrl-C. With port 0, the system
+    chooses a free port. Without a token, requests need none."""
     uvicorn = require_server()
     from ..serve.app import make_app  # imports starlette
 
@@ -259,7 +233,7 @@ def serve(session: AnnotationSession, host: str, port: int, token: str | None) -
 
 def page_address(host: str, port: int, token: str | None) -> str:
     """The address of the page, with the token if there is one."""
-    # The colons of an IPv6 address stand in brackets.
+    # An IPv6 address, which has colons, is written in brackets.
     host_in_address = f"[{host}]" if ":" in host else host
     address = f"http://{host_in_address}:{port}/"
     if token:

@@ -89,11 +89,8 @@ def _as_text(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 
 def _aligned(rows: Sequence[Sequence[str]], aligns: Sequence[Align], spacing: int) -> str:
-    """Fill cells with spaces, so that all cells of a column have the same width.
-
-    aligns (Sequence[Align]): How each column is aligned.
-    spacing (int): The number of spaces between two columns.
-    """
+    """Fill cells with spaces, so that all cells of a column have the same width. The spacing is the
+    number of spaces between two columns."""
     # By default wasabi doesn't align cells that are longer than 30 characters.
     text = wasabi.table(rows, aligns=aligns, spacing=spacing, max_col=sys.maxsize)
     # wasabi puts an empty line before and after the table. A row may end with empty cells.

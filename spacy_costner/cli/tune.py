@@ -21,7 +21,7 @@ from .options import (
     GpuOption,
     ModelArg,
     OutputOption,
-    load,
+    load_with_examples,
 )
 from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
@@ -60,7 +60,7 @@ def tune_cli(
     """
     with errors_shown():
         check_folder(output_path)
-        nlp, examples = load(
+        nlp, examples = load_with_examples(
             model, dev_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
         # The docs are named in the meta of the pipeline. That is JSON, which can't hold every path.
@@ -71,11 +71,8 @@ def tune_cli(
 
 
 def tuning_text(tuning: Tuning, show_all: bool) -> str:
-    """Write the result of tuning for the terminal: a table of the scores with some values, and the
-    scores before and after tuning.
-
-    show_all (bool): Whether the table has all values, or only `N_ROWS` around the chosen one.
-    """
+    """Write the result of tuning for the terminal: a table of the scores with all values, or only
+    with `N_ROWS` values around the chosen one, and the scores before and after tuning."""
     points = tuning.points
     if not show_all and len(points) > N_ROWS:
         # The chosen value is in the middle of the table, unless the values end before that.

@@ -26,7 +26,7 @@ from ..workflows.components import get_component
 from .command_line import command
 from .options import CodeOption, GpuOption, ModelArg, NameOption
 from .output import JsonOption, errors_shown, print_result
-from .plots import draw_martingale, require_matplotlib, save
+from .plots import draw_martingale, require_matplotlib, save_figure
 from .tables import text_table
 
 ROWS_OF_PART = 10_000
@@ -97,7 +97,7 @@ def watch_cli(
             raise ValueError(message)
         if plot_path is not None:
             shift = watched.shift
-            save(draw_martingale(shift.log_martingale, shift.level), plot_path)
+            save_figure(draw_martingale(shift.log_martingale, shift.level), plot_path)
     result = {**watched.as_dict(), "file_tokens": file_tokens}
     print_result(result, watch_text(watched), print_json, plot_path)
     if watched.is_alarm:
@@ -142,11 +142,8 @@ def watch_text(watched: WatchResult) -> str:
 
 
 def expected_text(expected: Mapping[str, Any], title: str) -> str:
-    """Write a table of the scores to expect, for all labels and for each, in percent.
-
-    expected (Mapping[str, Any]): The scores: see `Shift.expected`.
-    title (str): The title of the first column.
-    """
+    """Write a table of the scores to expect (see `Shift.expected`), for all labels and for each, in
+    percent. The title is in its first cell."""
     overall = {"p": expected["ents_p"], "r": expected["ents_r"], "f": expected["ents_f"]}
     rows: list[list[Any]] = [[title, "P", "R", "F"]]
     for label, scores in {"all": overall, **expected["ents_per_type"]}.items():

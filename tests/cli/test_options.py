@@ -1,5 +1,6 @@
 """Tests of options: the library names parameters, and commands name their options instead."""
 
+import re
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -116,6 +117,16 @@ def test_the_options_of_a_command_are_those_that_typer_makes(command_name: str) 
     assert options == expected
 
 
+@pytest.mark.parametrize("command_name", [name for name, *_ in COMMANDS])
+def test_help_texts_name_no_parameters_and_functions(command_name: str) -> None:
+    """They have no full stop at the end, as in spaCy."""
+    command = build_commands().commands["costner"].commands[command_name]
+    texts = [param.help for param in command.params]
+    for text in [command.help, *texts]:
+        assert not re.search(r"`[a-z]+_\w+`|`workflows|\bNone\b", text), text
+    assert not [text for text in texts if text.endswith(".")]
+
+
 def test_a_command_prints_its_option(experiment: Experiment, tmp_path: Path) -> None:
     """The error is one of the library. `compare` declares --losses itself."""
     paths = ["--test", experiment.test_path, "--output", tmp_path / "out"]
@@ -135,7 +146,7 @@ def test_a_command_prints_its_option(experiment: Experiment, tmp_path: Path) -> 
     ],
 )
 def test_errors_name_the_options_of_the_command(error: str, shown: str) -> None:
-    """A name that isn't marked may be that of a key in a file."""
+    """A name without backticks may be the name of a key in a file."""
     options = {"train_path": "--train", "n_seeds": "-s", "n_rows": "--part"}
     token = OPTION_OF_PARAMETER.set(options)
     try:
@@ -149,6 +160,9 @@ def test_errors_and_help_texts_name_commands() -> None:
     """A function may have another name than its command, and a docstring names parameters."""
     error = "expected texts, got docs that `draw` drew"
     assert with_options(error) == "expected texts, got docs that `estimate --draw` drew"
+    # `fit` has an option of this name, but the module says that the function is meant.
+    assert with_options("see `workflows.tune`", {"tune": "--tune"}) == "see `costner tune`"
+    assert with_options("see `workflows.draw`") == "see `estimate --draw`"
     help_text = run("guarantee", "--help").output
     assert "Instead of --miss: highest share" in " ".join(help_text.split())
 

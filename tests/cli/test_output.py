@@ -70,9 +70,9 @@ def fitted(folder: Path) -> Any:
 def test_fit_without_a_config_writes_the_config_that_it_trained_with(
     folder: Path, fitted: Any
 ) -> None:
-    """With the override of the command, its settings are those of the saved pipeline. Only decoding
-    and confidence are others there, which tuning and calibration set. The config has the command
-    in a comment."""
+    """With the override of the command, its settings are equal to the settings of the saved
+    pipeline. Only decoding and confidence are others there, which tuning and calibration set. The
+    config has the command in a comment."""
     assert fitted.exit_code == 0, fitted.output
     path = folder / "out" / "config.cfg"
     config = dict_to_dot(load_config(path, overrides={"training.max_epochs": 2}))
@@ -205,7 +205,7 @@ def test_json_is_all_that_commands_print_to_stdout(
 @pytest.mark.parametrize("best", [0, 3, 50, 98])
 def test_ten_rows_around_the_chosen_value_are_shown(best: int) -> None:
     """One of 99 thresholds is chosen, and is in the row `best` of the table. Its precision is 1 and
-    its recall 0.5: F = 2 * 1 * 0.5 / (1 + 0.5) = 2 / 3. Those of the others are 0.5 and 0.25:
+    its recall 0.5: F = 2 * 1 * 0.5 / (1 + 0.5) = 2 / 3. The scores of the others are 0.5 and 0.25:
     F = 2 * 0.5 * 0.25 / (0.5 + 0.25) = 1 / 3."""
     points = [OperatingPoint(i / 100, precision=0.5, recall=0.25) for i in range(99)]
     points[best] = OperatingPoint(best / 100, precision=1.0, recall=0.5)

@@ -15,13 +15,13 @@ from spacy_costner.cli.plots import (
     ACCENT,
     COLOURS,
     SECOND,
-    as_svg,
     drawing,
     heat_map,
     precision_recall,
     reliability_diagram,
-    save,
+    save_figure,
 )
+from spacy_costner.cli.svg import as_svg
 from spacy_costner.metrics.calibration import reliability, wilson_interval
 
 POINTS = [(0.1, 0.5, 0.9), (0.5, 0.8, 0.7), (0.9, 1.0, 0.1)]
@@ -247,7 +247,7 @@ def test_files_are_written_in_the_format_of_their_name(
     tmp_path: Path, suffix: str, begin: bytes
 ) -> None:
     path = tmp_path / f"heat.{suffix}"
-    save(plot_heat_map([[1.0, -1.0]], title="Weights"), path)
+    save_figure(plot_heat_map([[1.0, -1.0]], title="Weights"), path)
     content = path.read_bytes()
     assert content.startswith(begin)
     assert len(content) > 2000  # it is no empty figure

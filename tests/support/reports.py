@@ -22,7 +22,7 @@ def figures_left_out() -> Iterator[None]:
         patch("spacy_costner.cli.plots.draw_transitions", draw_nothing),
         patch("spacy_costner.cli.plots.reliability_diagram", draw_nothing),
         patch("spacy_costner.cli.report.draw_confusion", draw_nothing),
-        patch("spacy_costner.cli.plots.as_svg", lambda *_: "<svg></svg>"),
+        patch("spacy_costner.cli.report.as_svg", lambda *_: "<svg></svg>"),
     ):
         yield
 

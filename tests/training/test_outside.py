@@ -8,7 +8,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_costner.cli.explain import explanation_text
-from spacy_costner.cli.plots import as_svg, draw_transitions
+from spacy_costner.cli.plots import draw_transitions
+from spacy_costner.cli.svg import as_svg
 from spacy_costner.costs.tables import make_hamming_cost
 from spacy_costner.decoding import Decoding, make_min_cost, make_viterbi
 from spacy_costner.tags import Tags

@@ -15,7 +15,7 @@ from thinc.api import Config
 import spacy_costner
 
 from ...costs.tables import HAMMING
-from ...docstrings import parameter_texts, summary_text
+from ...docstrings import first_paragraph, parameter_texts
 from ...pages.rendering import get_template
 from ...training.lbfgs import MANY_LABELS
 from .blocks import Block
@@ -196,7 +196,7 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
         # it as `compute`, or in a partial, which keeps it as `func`.
         for attribute in ("compute", "func"):
             compute = getattr(compute, attribute, compute)
-        comments[""] = summary_text(compute)  # the comment of the block itself
+        comments[""] = first_paragraph(compute)  # the comment of the block itself
 
     lines_of_comments: dict[str, list[str]] = {}
     for setting, comment in comments.items():

@@ -26,7 +26,7 @@ from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
 from spacy_costner.annotation.spans import is_missing, replace_spans, spans_as_entities
-from spacy_costner.cli.options import load
+from spacy_costner.cli.options import load_with_examples
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.pipeline.component import CostSensitiveNER
@@ -619,7 +619,7 @@ def test_commands_read_the_spans_of_the_pipeline_they_load(
 ) -> None:
     path = write_jsonl(tmp_path / "tasks.jsonl", TASKS)
     trained.to_disk(tmp_path / "pipeline")
-    _, examples = load(str(tmp_path / "pipeline"), path, use_gpu=-1, code_path=None)
+    _, examples = load_with_examples(str(tmp_path / "pipeline"), path, use_gpu=-1, code_path=None)
     check_docs_of_tasks([eg.reference for eg in examples])
 
 
