@@ -463,7 +463,8 @@ def test_random_halves_alarm_only_where_they_are_read_in_different_ways(folder: 
         for seed in range(300):
             # A hundred docs are for calibration, the other hundred are new.
             order = numpy.random.default_rng(seed).permutation(len(docs))
-            scores = {"scores": calibration[order[:100]].tolist(), "approximate": False}
+            known = calibration[order[:100]].tolist()
+            scores = {"scores": known, "digest": "0", "approximate": False}
             ordered = in_random_order(new[order[100:]].tolist(), seed)
             yield find_shift(scores, ordered, seed=seed).alarm is not None
 
