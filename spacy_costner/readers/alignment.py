@@ -86,7 +86,7 @@ class LanguageError(CorpusError):
     def as_text(self, setting: str) -> str:
         """The message of the error.
 
-        setting (str): What the user sets the language by, such as "--lang".
+        setting (str): The setting or parameter that chooses the language, such as "lang".
         """
         return f"{self.problem}: {setting}: expected the language of the texts, got {self.lang!r}"
 

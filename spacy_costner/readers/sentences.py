@@ -327,7 +327,7 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
         return "-"  # missing annotation
     if names is None:
         info_file = f"{DATASET_INFO[0]} with the file"
-        where = f"`costner convert --tag-names`, tag_names of a reader, or {info_file}"
+        where = f"`tag_names`, or {info_file}"
         hint = f"give the names in the order of their numbers: {where}"
         raise place.refuse(f"{key}: expected names of tags, got {tag}: {hint}")
     if not 0 <= tag < len(names):

@@ -160,8 +160,8 @@ def read_pieces(
     for batch in minibatch(examples_with_tokens, N_DOCS):
         if cache is not None and any(is_taught(eg) for eg in batch):
             raise ValueError(
-                "cache: expected docs without soft targets, got soft targets, as `costner distill "
-                "--soft` writes them"
+                "cache: expected docs without soft targets, got soft targets, as `distill` writes "
+                "them with `soft`"
             )
         feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)
