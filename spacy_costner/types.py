@@ -254,7 +254,7 @@ class Loss:
         return (self,)
 
 
-def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
+def zero_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
     """Make potentials that are all 0, as the beginning of a sum of gradients, for example."""
 
     def zeros(*shape: int) -> Any:

@@ -28,7 +28,7 @@ from .objective import Objective
 from .online import INTERRUPTED, Trained
 from .targets import Targets
 
-BATCH_SIZE = 256
+GRADIENT_BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""
 
 N_REMEMBERED_STEPS = 6
@@ -189,7 +189,7 @@ class TotalLoss:
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
         """Divide examples into batches. `rows` has the rows of `make_table` of all their tokens, as
         `_find_table_rows` finds them. Shape: (N, S)"""
-        batch_size = BATCH_SIZE
+        batch_size = GRADIENT_BATCH_SIZE
         # `Progress()` is the beginning of training, where training at once always is.
         if self.objective.loss.stage_at(Progress()).is_ratio:
             # A ratio over all examples is not the sum of the ratios of batches.
@@ -407,7 +407,7 @@ class Minimum(NamedTuple):
     reason: str
 
 
-class Point(NamedTuple):
+class Iterate(NamedTuple):
     """A vector, the value of the function there, and its gradient. Shapes: (D,)"""
 
     vector: Floats1d
@@ -452,15 +452,15 @@ def minimise_by_lbfgs(
     """
     n_evaluations = 0
 
-    def evaluate(vector: Floats1d) -> Point:
+    def evaluate(vector: Floats1d) -> Iterate:
         """Evaluate the function at a vector, and count that."""
         nonlocal n_evaluations
         value, gradient = function(vector)
         n_evaluations += 1
-        return Point(vector, value, gradient)
+        return Iterate(vector, value, gradient)
 
     # The result of an interruption before the function is evaluated. Its gradient isn't used.
-    point = Point(start, float("nan"), gradient=start)
+    point = Iterate(start, float("nan"), gradient=start)
     values: list[float] = []  # at the start and after each iteration
     reason = "converged"
     steps: list[Step] = []
@@ -503,8 +503,8 @@ def minimise_by_lbfgs(
 
 
 def search_line(
-    evaluate: Callable[[Floats1d], Point], point: Point, direction: Floats1d
-) -> Point | None:
+    evaluate: Callable[[Floats1d], Iterate], point: Iterate, direction: Floats1d
+) -> Iterate | None:
     """Take a step from a point in a direction of shape (D,), and halve it until it makes the value
     smaller by enough. Returns the new point, or None if no step does so."""
     slope = float(point.gradient @ direction)

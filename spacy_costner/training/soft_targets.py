@@ -29,7 +29,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import Tags
-from ..types import Constraints, LossResult, Potentials, map_scores, no_scores
+from ..types import Constraints, LossResult, Potentials, map_scores, zero_scores
 
 SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
 """The key of soft targets in `doc.user_data` of the reference doc."""
@@ -295,7 +295,7 @@ def read_soft_targets(
         has_path[doc_of_sequence[lacks_path]] = False
 
     soft_weights = numpy.zeros(len(examples))
-    expected = no_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
+    expected = zero_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
     entropy = 0.0
     for doc in taught_docs:
         if has_path[doc.example_number]:

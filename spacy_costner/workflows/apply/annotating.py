@@ -42,7 +42,7 @@ from ...progress import progress
 from ...readers import CorpusError
 from ...readers.files import digest, encodable, is_about_corpus
 from ...readers.texts import (
-    Part,
+    FilePart,
     TextRow,
     divide,
     has_wrapped_lines,
@@ -131,7 +131,7 @@ missing: 0.3.0 wrote none."""
 class PlannedPart(NamedTuple):
     """A part to annotate."""
 
-    part: Part
+    part: FilePart
     key: str  # the fingerprint of the part, the model and the settings
 
 
@@ -140,7 +140,7 @@ class PartSettings(NamedTuple):
 
     folder: Path  # the output folder
     load: Callable[[], Language]  # loads the pipeline
-    read: Callable[[Language, Part], Iterable[TextRow]]  # reads the rows of a part
+    read: Callable[[Language, FilePart], Iterable[TextRow]]  # reads the rows of a part
     form: str  # one of `OUTPUT_FORMS`
     with_text: bool  # see `annotate`
     on_error: str  # see `annotate`
@@ -675,14 +675,14 @@ class AnswersOfParts:
 
     nlp (Language): The pipeline.
     planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
-    read (Callable[[Language, Part], Iterable[TextRow]]): Reads the rows of a part.
+    read (Callable[[Language, FilePart], Iterable[TextRow]]): Reads the rows of a part.
     """
 
     def __init__(
         self,
         nlp: Language,
         planned: Mapping[str, PlannedPart],
-        read: Callable[[Language, Part], Iterable[TextRow]],
+        read: Callable[[Language, FilePart], Iterable[TextRow]],
     ) -> None:
         self._nlp = nlp
         self._read = read

@@ -164,7 +164,7 @@ def train_linear(
     minimised with a penalty (see `train_at_once`). Docs have to be in memory for that, and the
     component has to allow it (see `can_train_at_once`). Otherwise it is trained by updates, as
     `spacy train` does. After training the weights are made slim, unless the model keeps all of
-    them: those that hardly matter become 0, and the others are rounded (see `slim_down`).
+    them: those that hardly matter become 0, and the others are rounded (see `prune_and_quantize`).
 
     The model may have a hidden layer. Normally it is trained alone, after the weights: see
     `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
@@ -222,10 +222,10 @@ def train_linear(
 
 
 def slim_weights(ner: CostSensitiveNER) -> None:
-    """Make the weights of a linear model slim: see `slim_down`. That is done right after training,
-    so that the weights that are evaluated, calibrated and tuned are those that will be saved."""
+    """Prune and quantize the weights of a linear model right after training, so that the weights
+    that are evaluated, calibrated and tuned are the weights that will be saved."""
     _, weights = linear_part(ner.model)
-    weights.restart(weights.slim(weights.rows))
+    weights.restart(weights.prune_and_quantize(weights.rows))
 
 
 def train_by_updates(
