@@ -73,7 +73,7 @@ class Column(ABC):
     `Tokens.keys`."""
 
     lexeme_attributes: Sequence[str] = ()
-    """The attributes of lexemes that the column needs, besides the word itself: see
+    """The attributes of lexemes that the column needs, in addition to the word itself: see
     `Tokens.word_keys`."""
 
     reads_docs: ClassVar[bool] = False

@@ -92,7 +92,7 @@ class SparseWeights(Shim):
     """The weights of a linear CRF: the table that the head of this file describes, with what is
     needed to train it.
 
-    All weights start at 0 and are trained by AdaGrad, whatever the optimizer of the config is. If
+    All weights start at 0 and are trained by AdaGrad, with any optimizer in the config. If
     the optimizer of the config keeps averages, an average of these weights is kept, too. In it the
     weights after step t count t^p, so that early ones count little. With p = 0 it is the mean over
     all steps (Collins, 2002).
@@ -459,7 +459,7 @@ class SparseWeights(Shim):
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update the weights with the gradients that are kept. The optimizer only says whether
-        averages are wanted; AdaGrad does the update. (`nlp.rehearse` gives a function in place of
+        averages are wanted; AdaGrad does the update. (`nlp.rehearse` gives a function instead of
         an optimizer, which has no averages.)"""
         if not self._pending:
             return

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from .files import CorpusError, FilePlace
 
 MIN_MISALIGNED = 5
-"""A corpus is refused if it has at least so many misaligned spans, as fewer may be chance."""
+"""A corpus is refused if it has at least this many misaligned spans, as fewer may be chance."""
 
 MAX_EXAMINED = 200
 """How many misaligned spans are examined, at most, to find out what their offsets count."""

@@ -51,7 +51,7 @@ LEAST_CURVATURE = 1e-10
 Hessian would not be positive definite."""
 
 MANY_LABELS = 20
-"""Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` in place of `PENALTY`."""
+"""Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` instead of `PENALTY`."""
 
 TOLERANCE = 1e-3
 """Where `train_at_once` ends: see `minimise_by_lbfgs`. A smaller one makes no model better: see
@@ -100,7 +100,7 @@ class BatchTargets(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the tokens of all examples have, whatever the tags are.
+    """What the tokens of all examples have with any tags.
 
     merged (Merged): Their features, in groups.
     vectors (VectorInputs | None): The static vectors in their windows. None: these are no inputs.

@@ -1,7 +1,7 @@
 """The training objective: it makes targets of examples, and computes the loss of targets and
 scores.
 
-Targets are what a loss needs besides the scores of the model: see `targets`. A loss may have
+Targets are what a loss needs in addition to the scores of the model: see `targets`. A loss may have
 several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
 targets are the probabilities that a teacher gives to paths: see `soft_targets`.
 

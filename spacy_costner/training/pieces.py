@@ -3,7 +3,7 @@
 A piece is a doc or a part of a doc. The chain takes it as a sequence of its own. But its tokens
 have the features that they have in the whole doc, so features can come from the tokens just before
 and after the piece. The piece together with these tokens is its window. A doc is *taught* if it has
-soft targets, the probabilities of another model in place of gold tags: see `soft_targets`.
+soft targets, the probabilities of another model instead of gold tags: see `soft_targets`.
 
 The tokens of the corpus are numbered from 0. What is known of each token is stored once, in memory
 or in files. There are two segmentations of the same docs (see `segmentations`). In one of them only
