@@ -141,9 +141,9 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
     """Whether the offsets of an entity fit the text that the .ann file has next to them. White
-    space between words may differ, such as a line break and a blank. It counts at the ends: otherwise
-    code units could be taken for characters. In "a 😀 c" the code units of "😀" are 2 to 4, and
-    the characters from 2 to 4 are "😀 "."""
+    space between words may differ, such as a line break and a blank. It counts at the ends:
+    otherwise code units could be taken for characters. In "a 😀 c" the code units of "😀" are
+    2 to 4, and the characters from 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
