@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 LINE_INTERVAL = 60.0
-"""After so many seconds without a line, a phase prints how far it is."""
+"""After this many seconds without a line, a phase prints how far it is."""
 
 
 class ShownPhases:
@@ -152,7 +152,7 @@ def progress(
     desc (str): The text before the bar, which says what is done.
     unit (str): What is counted, such as "doc".
     total (int | None): The number of items. None: their length, if they have one.
-    RETURNS (tqdm | PhaseLine): The bar. Iterate over it in place of the items.
+    RETURNS (tqdm | PhaseLine): The bar. Iterate over it instead of the items.
     """
     shown = find_shown()
     if shown is not None:

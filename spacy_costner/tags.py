@@ -431,7 +431,7 @@ def runs(opening: Array1d, continuing: Array1d, lengths: Ints1d) -> tuple[Ints1d
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
     RETURNS (tuple[Ints1d, Ints1d]): The first token of each run, and the one after its last.
     """
-    # Methods of arrays are called in place of NumPy's functions. They are faster, and this takes a
+    # Methods of arrays are called instead of NumPy's functions. They are faster, and this takes a
     # good part of the time of a short text.
     begin = opening.nonzero()[0]
     if not len(begin):

@@ -39,7 +39,7 @@ class Potentials(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """Masks that are True for allowed tags and transitions. None in place of a mask allows all.
+    """Masks that are True for allowed tags and transitions. None instead of a mask allows all.
 
     emissions (Array2d): The tags that are allowed at each token. Shape: (N, K)
     transitions (Array2d): The tags that are allowed after each tag, [from, to]. Shape: (K, K)
@@ -254,7 +254,7 @@ class Loss:
         return (self,)
 
 
-def no_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
+def zero_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
     """Make potentials that are all 0, as the beginning of a sum of gradients, for example."""
 
     def zeros(*shape: int) -> Any:

@@ -219,7 +219,7 @@ def _token_range(span: Span) -> tuple[int, int]:
 #
 # When tokens are merged or split, spaCy doesn't move the spans of a group. Spans after that place
 # then have the wrong tokens, or reading them raises an IndexError (E035). But the characters of a
-# span stay the same. So we keep the characters of all spans in the attributes of the group, beside
+# span stay the same. So we keep the characters of all spans in the attributes of the group, next to
 # their scores.
 
 

@@ -20,7 +20,7 @@ import numpy
 from numpy.random import Generator
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
-from ..types import Constraints, EntityTags, Potentials, ScoreWithVjp, no_scores
+from ..types import Constraints, EntityTags, Potentials, ScoreWithVjp, zero_scores
 from . import native  # type: ignore[attr-defined]
 from .constraints import Allowed, constrain
 from .host import on_host
@@ -368,7 +368,7 @@ def any_path(constraints: Constraints, lengths: Ints1d) -> BestPath:
     assert constraints.emissions is not None
     n_tags = constraints.emissions.shape[1]
     # All allowed paths have the score 0, so any of them may be the best path.
-    scores = constrain(no_scores(lengths, n_tags, "float32"), constraints)
+    scores = constrain(zero_scores(lengths, n_tags, "float32"), constraints)
     return best_path(scores)
 
 

@@ -93,7 +93,7 @@ def hierarchical_cost(tags: TagSet, *, tree: Tree) -> CostTable:
     return _expand_to_tags(table, tags)
 
 
-KINDS = ("false_alarm", "miss", "wrong_label", "wrong_boundary")
+MISTAKE_KINDS = ("false_alarm", "miss", "wrong_label", "wrong_boundary")
 """The kinds of mistakes that a `PrecisionRecallCost` has a cost for."""
 
 
@@ -127,13 +127,14 @@ def make_precision_recall_cost(
         a config can't have a label as a name.
     """
     where = "spacy_costner.PrecisionRecallCost"
-    overall = dict(zip(KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
+    overall = dict(zip(MISTAKE_KINDS, (false_alarm, miss, wrong_label, wrong_boundary)))
     _check_kinds(overall, f"{where}:")
     check_config_names(labels, f"{where}: labels")
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        # If a label has no cost of a kind, the overall cost counts. The order is that of `KINDS`.
+        # If a label has no cost of a kind, the overall cost counts. The order is the one of
+        # `MISTAKE_KINDS`.
         costs_of_label = {**overall, **costs}
         per_label[label] = tuple(costs_of_label.values())
     return partial(precision_recall_cost, overall=tuple(overall.values()), per_label=per_label)
@@ -144,11 +145,11 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
 
     costs (Mapping[str, float]): The cost of each kind, by its name.
     where (str): The beginning of error messages.
-    RAISES (ValueError): If a name is not in `KINDS`, or a cost is wrong: see `check_cost`.
+    RAISES (ValueError): If a name is not in `MISTAKE_KINDS`, or a cost is wrong: see `check_cost`.
     """
     for kind, cost in costs.items():
-        if kind not in KINDS:
-            raise ValueError(f"{where} expected any of {', '.join(KINDS)}, got {kind!r}")
+        if kind not in MISTAKE_KINDS:
+            raise ValueError(f"{where} expected any of {', '.join(MISTAKE_KINDS)}, got {kind!r}")
         check_cost(cost, f"{where} {kind}")
 
 
@@ -161,7 +162,7 @@ def precision_recall_cost(
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
     tags (TagSet): The tags.
-    overall (Sequence[float]): The cost of each kind of mistake, in the order of `KINDS`.
+    overall (Sequence[float]): The cost of each kind of mistake, in the order of `MISTAKE_KINDS`.
     per_label (Mapping[str, Sequence[float]]): The same for single labels.
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
@@ -172,7 +173,7 @@ def precision_recall_cost(
     n_labels = len(tags.labels)
     costs_by_label = [per_label.get(label, overall) for label in tags.labels]
     # `reshape` makes a table with columns even if the tag set has no labels.
-    costs_by_kind = numpy.reshape(costs_by_label, (n_labels, len(KINDS))).T
+    costs_by_kind = numpy.reshape(costs_by_label, (n_labels, len(MISTAKE_KINDS))).T
     # For each kind the costs of all labels. Shapes: (labels,)
     false_alarm, miss, wrong_label, wrong_boundary = costs_by_kind
     # [gold, predicted], with the labels first and O last.

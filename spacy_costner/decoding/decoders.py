@@ -49,8 +49,8 @@ class Decoding:
         range or doesn't fit the labels. It is called before training and when a model is loaded.
     settings (Settings): The settings that a component starts with. You can change them in its
         `cfg["decoding"]`. They are saved with it.
-    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved besides settings.
-        None: there is nothing.
+    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved with the
+        settings. None: there is nothing.
     restore (Callable[[Any], None] | None): Takes that JSON when a saved model is loaded.
     """
 
@@ -70,7 +70,7 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
 
     bias (float): A number that is added to the scores of all tags but O. Above 0, more entities are
         predicted.
-    labels (dict[str, float]): The bias of single labels, in place of the overall one.
+    labels (dict[str, float]): The bias of single labels, instead of the overall one.
     RAISES (ValueError): If a bias is not finite, or a label has a name that can't be written in a
         config: see `check_config_names`.
     """
@@ -114,7 +114,7 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
         labels = {"drug": 0.2}
 
     threshold (float): The least probability of entities that are predicted.
-    labels (dict[str, float]): The threshold of single labels, in place of the overall one.
+    labels (dict[str, float]): The threshold of single labels, instead of the overall one.
     RAISES (ValueError): If a threshold is not from 0 to 1, or a label has a name that can't be
         written in a config: see `check_config_names`.
     """

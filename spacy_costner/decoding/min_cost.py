@@ -78,7 +78,7 @@ class MinCost:
 
         argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
 
-    If several paths are equally good, it predicts one with as few nodes in place of labels as
+    If several paths are equally good, it predicts one with as few nodes instead of labels as
     possible and, of these, the one with the largest sum_t log p(y_t = a_t). Two tags of a token are
     equally good if their expected costs, with the best tags after each, differ by at most 1e-6 of
     the largest cost.
@@ -285,7 +285,7 @@ def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
 
 
 def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
-    """Find the nodes that can be predicted in place of a label: each node that is the lowest common
+    """Find the nodes that can be predicted instead of a label: each node that is the lowest common
     ancestor of two labels, and not a label itself. (Other nodes above labels are not needed: they
     have the same labels below them as one of these nodes, or only one label.)
 

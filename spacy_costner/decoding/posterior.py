@@ -36,7 +36,7 @@ class Temperature(NamedTuple):
     """The temperature by which scores are divided before probabilities are computed.
 
     overall (float): The temperature of all scores.
-    labels (Mapping[str, float]): The temperature of the emissions of single labels, in place of the
+    labels (Mapping[str, float]): The temperature of the emissions of single labels, instead of the
         overall one.
     """
 
@@ -330,8 +330,8 @@ class Posterior:
         RETURNS (tuple[Ints1d, Entities]): For each segment the number of its entity; and the
             segments, those of one entity after those of another. Shape: (S,)
         """
-        # A segment ends before the next word or with the sequence, whatever comes first. The end of
-        # the batch counts as a word.
+        # A segment ends before the next word or with the sequence, whichever comes first. The end
+        # of the batch counts as a word.
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
         next_word = words[numpy.searchsorted(words, segments.end)]
         sequence, _ = self._find_sequences(segments.begin, segments.end)

@@ -18,7 +18,7 @@ from ..decoding.decoders import decode_threshold, viterbi
 from ..decoding.min_cost import node_masks
 from ..features import Features
 from ..ml import SparseWeights, first_pass_of, hidden_layer_of, is_linear, linear_part
-from ..ml.slimming import find_distinct, to_whole_numbers
+from ..ml.pruning import find_distinct, to_whole_numbers
 from ..pipeline.component import CostSensitiveNER
 from ..pipeline.promises import Promise
 from ..pipeline.reading import sets_sentence_starts

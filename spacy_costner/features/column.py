@@ -27,7 +27,7 @@ is a list that columns share, and "memory" has what `LabelMemory.save` writes.""
 
 
 class Selection(NamedTuple):
-    """Which values a slim model keeps. Every field has an entry for each column, by its name.
+    """Which values a pruned model keeps. Every field has an entry for each column, by its name.
 
     is_needed (dict[str, Array1d]): Whether each value is needed: it has a weight, or a needed value
         of another column is made of it. Shapes: (n_values,)
@@ -73,7 +73,7 @@ class Column(ABC):
     `Tokens.keys`."""
 
     lexeme_attributes: Sequence[str] = ()
-    """The attributes of lexemes that the column needs, besides the word itself: see
+    """The attributes of lexemes that the column needs, in addition to the word itself: see
     `Tokens.word_keys`."""
 
     reads_docs: ClassVar[bool] = False
@@ -118,7 +118,7 @@ class Column(ABC):
         only the labels of these docs. A column that counts no labels returns itself."""
         return self
 
-    # For slim models: see `select_values`.
+    # For pruned models: see `select_values`.
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (few are made so)
         """Mark the values of another column that this column needs. The values of some columns are

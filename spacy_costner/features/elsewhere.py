@@ -1,4 +1,4 @@
-"""Features of the other occurrences of a word in its doc: the words beside them.
+"""Features of the other occurrences of a word in its doc: the words next to them.
 
 Tokens of a doc that have the same value, such as the same word, are *occurrences* of this value,
 and form a *group*. Of the N tokens of a batch, M are in a group of at least two.
@@ -17,7 +17,7 @@ from .tokens import TokenBatch
 
 
 class ElsewhereColumn(BatchColumn):
-    """The column of the words beside other occurrences. A capitalised word has the values, in
+    """The column of the words next to other occurrences. A capitalised word has the values, in
     another column, of the tokens before (or after) its nearest other occurrences in the doc.
 
     base (Column): The other column, of an attribute of tokens. It stands before this one. It also
@@ -27,7 +27,7 @@ class ElsewhereColumn(BatchColumn):
     """
 
     def __init__(self, base: Column, *, side: int, n_nearest: int) -> None:
-        # The offset is 0: the column itself finds the words beside other occurrences.
+        # The offset is 0: the column itself finds the words next to other occurrences.
         super().__init__(f"elsewhere:{base.name}[{side:+d}]", Window(offsets=(0,)))
         self.base = base
         self.side = side
@@ -73,7 +73,7 @@ class ElsewhereColumn(BatchColumn):
         return self.n_nearest
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Find the tokens whose word occurs again in the doc, and write the values beside these
+        """Find the tokens whose word occurs again in the doc, and write the values next to these
         other occurrences to `value_ids`. The rows of other tokens stay as they are.
 
         batch (TokenBatch): The N tokens of some docs.
@@ -183,7 +183,7 @@ def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     side (int): -1: the neighbour is the token before. 1: it is the token after.
     RETURNS (Ints2d): For each row the ids of the values of the neighbours, in descending order. A
-        value that several neighbours have is there once, and -1 in place of the others and of no
+        value that several neighbours have is there once, and -1 instead of the others and of no
         value. Shape: (M, n)
     """
     # The value of each token's neighbour on this side. A token at the border of a doc has no

@@ -156,7 +156,7 @@ class Features(Shim):
         is_train (bool): Whether the model learns from the labels of these docs. Label memory then
             ignores the labels that it has counted in the unit of a token, such as its doc.
         by_word (bool): Whether the model keeps the sum of the weights of each word. The batch then
-            has the ids of words in place of the rows that depend on the word alone.
+            has the ids of words instead of the rows that depend on the word alone.
         RETURNS (FeatureBatch): The features.
         RAISES (ValueError): If there is no vocabulary yet, an extension attribute isn't set, or the
             docs don't have the static vectors that the model needs.

@@ -8,7 +8,7 @@ A token has the ids of its values in all columns side by side: C ids, whose indi
 are called *places*. `Lookup` finds these ids. `Slots` then reads the ids in the window of each
 token, and makes rows of weights of them.
 
-Some values depend on the word alone, whatever its doc. `WordCache` keeps them for each word. A
+Some values depend on the word alone, not on its doc. `WordCache` keeps them for each word. A
 *word key* is the hash of a word. A *mark* is a flag of a word, such as whether it has a digit, that
 some columns look at. Tokens have *text ids*, the hashes of the texts of their docs, only in
 training.
@@ -39,7 +39,7 @@ MOST_ROWS = (1 << 31) - 1
 """The largest number of features: rows are numbered in int32."""
 
 MARKS = ("is_first_upper", "has_digit")
-"""The flags that `WordCache` has for each word beside its values. Some columns look for other
+"""The flags that `WordCache` has for each word next to its values. Some columns look for other
 occurrences of capitalised words, or of words with a digit: see `TokenBatch.marks`."""
 
 _ADDING = make_lock()

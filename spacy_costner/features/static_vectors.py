@@ -1,4 +1,4 @@
-"""Static vectors of words, as inputs of the linear model beside its features.
+"""Static vectors of words, as inputs of the linear model next to its features.
 
 A static vector is the vector of D numbers that a word has in the vocab of the pipeline. The words
 of tokens are looked up once, and after that a vector is known by its id (`StaticVectors`).

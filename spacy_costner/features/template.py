@@ -1,8 +1,8 @@
 """The template of features in the config, and the columns that it makes.
 
 A column has the values of tokens. A *kind* is a name in the setting `windows`, such as "LOWER" or
-"prefix". `KINDS` has the functions that make the columns of kinds: one, or several, such as one for
-each length of prefixes. Kinds that it lacks are attributes of tokens, such as "TAG".
+"prefix". `FEATURE_KINDS` has the functions that make the columns of kinds: one, or several, such as
+one for each length of prefixes. Kinds that it lacks are attributes of tokens, such as "TAG".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -149,8 +149,8 @@ class Template:
         columns_of_kind: dict[str, list[Column]] = {}
         for kind, size in self.windows.items():
             window = Window(offsets_around(size), self.min_count_of(kind))
-            if kind in KINDS:
-                columns_of_kind[kind] = KINDS[kind](self, window)
+            if kind in FEATURE_KINDS:
+                columns_of_kind[kind] = FEATURE_KINDS[kind](self, window)
             else:
                 columns_of_kind[kind] = [AttributeColumn(kind, window)]
             columns.extend(columns_of_kind[kind])
@@ -253,7 +253,7 @@ def make_static_vector_columns(template: Template, window: Window) -> list[Colum
     return [VectorColumn(STATIC_VECTORS, window, hidden_offsets)]
 
 
-KINDS: dict[str, MakeColumns] = {
+FEATURE_KINDS: dict[str, MakeColumns] = {
     **{kind: word_column_maker(kind) for kind in WORD_VIEWS},
     "prefix": make_prefix_columns,
     "suffix": make_suffix_columns,
@@ -281,7 +281,7 @@ def _check(template: Template) -> None:
     """
     # `IDS` has spaCy's attributes. Those that depend on the word alone are ORTH, LOWER and SHAPE.
     word_attributes = [kind for kind in WORD_VIEWS if kind in IDS]
-    other_kinds = [kind for kind in KINDS if kind not in IDS]
+    other_kinds = [kind for kind in FEATURE_KINDS if kind not in IDS]
     attributes = [*word_attributes, *ATTRIBUTES]
     kinds = [*attributes, *other_kinds]
     _check_windows("windows", template.windows, kinds, least=0)

@@ -109,7 +109,7 @@ class TokenReader:
 
     attributes (Sequence[str]): The attributes and extension attributes of tokens that are read.
     lexeme_attributes (Sequence[str]): The attributes of lexemes on which features of words depend,
-        besides the word itself.
+        in addition to the word itself.
     doc_readers (Mapping[str, ReadDocs]): The functions of columns that read docs by themselves, by
         the names of the columns.
     """

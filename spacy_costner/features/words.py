@@ -1,7 +1,7 @@
 """Features of words: the word itself, its shape, its first and last characters, flags, its type.
 
 A column gives each token a value, such as its shape: see `column.py`. Here a value depends on the
-word alone, whatever its doc, so it is computed once for each word. A *view* says how: it has a
+word alone, not on its doc, so it is computed once for each word. A *view* says how: it has a
 function that computes the value of a word. The function can use the attributes of spaCy's lexeme of
 the word, such as the word in lower case.
 """

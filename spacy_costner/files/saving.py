@@ -1,7 +1,7 @@
 """Save files and folders as a whole: a path never has half of a new file or folder, even if the
 process is killed or the power fails.
 
-The new file is written under a hidden name beside the path, flushed to the disk, and then renamed
+The new file is written under a hidden name next to the path, flushed to the disk, and then renamed
 to the path. A folder can't be renamed to the path of another one. So the old folder is renamed
 first, to `.NAME.….old`, and removed at the end. If the process is killed between the two renames,
 there is nothing under the path. The next `clear`, `check_folder` or `save_folder` of that path then
@@ -28,7 +28,7 @@ FILES_OF_PIPELINES = frozenset(["config.cfg", "meta.json"])
 """A folder that has these files is a pipeline."""
 
 LONGEST_NAME = 200
-"""Names of at most so many bytes leave room for what is added to them: most systems have names of
+"""Names of at most this many bytes leave room for what is added to them: most systems have names of
 at most 255 bytes."""
 
 LEFTOVER = re.compile(r"(?P<hidden_name>\..+)\.[0-9a-f]{8}\.(saving|old)", re.DOTALL)
@@ -109,7 +109,7 @@ def save_folder(path: str | Path, write: Write) -> None:
 
 
 def replace_folder(new_folder: Path, path: Path) -> None:
-    """Move a complete folder to a path on the same disk, in place of the folder that is there."""
+    """Move a complete folder to a path on the same disk. It replaces the folder that is there."""
     clear(path)
     _publish(new_folder, path)
 
@@ -141,7 +141,7 @@ def save_file(path: str | Path, write: Write, *, is_clear: bool = False) -> None
 def clear(*paths: str | Path) -> None:
     """Clean up after processes that were killed while they saved to a path. If there is nothing
     under the path, the old folder is put back. Other hidden files and folders that these processes
-    have left beside the path are removed. What a running process still uses stays.
+    have left next to the path are removed. What a running process still uses stays.
 
     *paths (str | Path): The paths. The names in a folder, of which there may be thousands, are
         listed once for all paths in it.
@@ -161,7 +161,7 @@ def clear(*paths: str | Path) -> None:
 
 
 def _clear_leftover(leftover: Path, target: Path) -> None:
-    """Put back or remove a hidden file or folder that a process has left beside a path."""
+    """Put back or remove a hidden file or folder that a process has left next to a path."""
     with locked(leftover) as is_ours:
         # If the system has no locks (None), nobody knows whether a process still uses it. An old
         # folder is then put back, but nothing is removed.
@@ -199,7 +199,7 @@ def locked(path: Path) -> Iterator[bool | None]:
 
 
 def _hidden_name(path: Path) -> str:
-    """The beginning of the names of hidden files and folders beside a path. It is the name of the
+    """The beginning of the names of hidden files and folders next to a path. It is the name of the
     path or, if that is too long, its digest."""
     name_in_bytes = os.fsencode(path.name)
     if len(name_in_bytes) <= LONGEST_NAME:
@@ -209,8 +209,8 @@ def _hidden_name(path: Path) -> str:
 
 @contextmanager
 def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a hidden file or folder beside a path for a `with` block, which writes it and renames it
-    to the path. It is locked meanwhile. If it wasn't renamed, it is removed at the end.
+    """Make a hidden file or folder next to a path for a `with` block, which writes it and renames
+    it to the path. It is locked meanwhile. If it wasn't renamed, it is removed at the end.
 
     target (Path): The path.
     make (Callable[[Path], None]): `Path.touch` for a file, `Path.mkdir` for a folder.
@@ -232,7 +232,7 @@ def _beside(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 def _publish(new_folder: Path, path: Path) -> None:
     """Flush a complete folder to the disk, and rename it to a path. An old folder there is kept
-    beside the path until that is done. If it fails, the old folder is put back."""
+    next to the path until that is done. If it fails, the old folder is put back."""
     for folder, _, names in os.walk(new_folder):
         for name in names:
             file = Path(folder, name)
@@ -256,7 +256,7 @@ def _publish(new_folder: Path, path: Path) -> None:
 
 def _keep_others(old: Path, new: Path) -> None:
     """Add the files of an old folder to a new one, if the new one doesn't have them: for example,
-    files that users have put beside a pipeline. They are links, which take no space."""
+    files that users have put next to a pipeline. They are links, which take no space."""
 
     def names_to_skip(folder: str, names: list[str]) -> list[str]:
         """The names in a folder that `copytree` leaves out. A file or folder at the top that was
@@ -291,7 +291,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder. Nothing happens if there is none, or if it can't be removed."""
+    """Remove a file or a folder. Nothing happens if it is missing, or if it can't be removed."""
     with suppress(OSError):
         path.unlink()
     shutil.rmtree(path, ignore_errors=True)

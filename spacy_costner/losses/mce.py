@@ -74,7 +74,7 @@ def mce(
     x = slope d + offset, l is either the sigmoid, 1 / (1 + exp(-x)), or the logistic,
     log(1 + exp(x)) / slope. The factor 1 / (|Y| - 1) is there only with `normalise`. With
     psi = inf, d compares gold with the best competitor. With partial annotation, the paths that
-    agree with it are summed in the same way as competitors, with their number in place of
+    agree with it are summed in the same way as competitors, with their number instead of
     |Y| - 1. The sigmoid is not convex, so start from a model that was trained with the
     likelihood.
 

@@ -26,7 +26,7 @@ from .composition import (
 from .margin import max_margin
 
 NO_DISTANCE = 1e-9
-"""A divisor in place of a squared distance of 0. (Two paths with different features have a squared
+"""A divisor instead of a squared distance of 0. (Two paths with different features have a squared
 distance of at least 1.)"""
 
 

@@ -43,7 +43,7 @@ def make_schedule(
 
 @dataclass(frozen=True)
 class LossSchedule:
-    """A sequence of losses, used in place of a `Loss`.
+    """A sequence of losses, used instead of a `Loss`.
 
     stages (tuple[Loss, ...]): The losses, in the order of training.
     ends (tuple[float, ...]): Where each loss but the last one ends, counted from the beginning of

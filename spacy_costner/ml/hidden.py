@@ -1,4 +1,4 @@
-"""A hidden layer over the words in the windows of tokens, beside the weights of a linear CRF.
+"""A hidden layer over the words in the windows of tokens, next to the weights of a linear CRF.
 
 Its scores are added to those of the sparse weights (see `weights`).
 
@@ -100,8 +100,8 @@ class HiddenWeights(NamedTuple):
 
 class HiddenLayer(Shim):
     """A layer of H hidden units. Let x_t be what it sees of the word of token t: the static vector
-    and, in a one-hot vector beside it, the type. Let V_o be the weights of offset o, b the bias and
-    U the weights from units to scores. Then the emissions of token t gain
+    and, in a one-hot vector next to it, the type. Let V_o be the weights of offset o, b the bias
+    and U the weights from units to scores. Then the emissions of token t gain
 
         relu(sum over the offsets o of x_{t+o} V_o + b) U
 

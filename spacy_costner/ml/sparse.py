@@ -2,7 +2,7 @@
 
 It is a Thinc model without layers. Its shims do the work: `Features` finds the features of tokens,
 and `SparseWeights` has their weights, sums them to scores, and is trained. Shims are saved and
-copied with the model. A model that has the linear model as a part, beside a Tok2Vec, is called
+copied with the model. A model that has the linear model as a part, next to a Tok2Vec, is called
 hybrid: see `hybrid`.
 """
 
@@ -45,12 +45,12 @@ def build_sparse_crf(
 
     features (Template | None): The template of features. None: the template of `Features.v1` with
         its default settings.
-    learn_rate (float): The learning rate of AdaGrad, which trains this model, whatever the
-        optimizer of the config is.
+    learn_rate (float): The learning rate of AdaGrad, which trains this model with any
+        optimizer in the config.
     L1 (float): The penalty of the sum of the absolute weights, for each update.
     L2 (float): The penalty of half the sum of the squared weights, for each update.
     dropout (float): The share of features that tokens lose in training.
-    eps (float): The updates of a weight are small as long as its gradients so far are small beside
+    eps (float): The updates of a weight are small as long as its gradients so far are small next to
         this number. Near 0 even a small first gradient makes a full update.
     average_power (float): If averages are used, the weights after step t count t^p, and this is p.
         With 0 all steps count the same.
@@ -287,7 +287,7 @@ def find_features(
     docs (Sequence[Doc]): The docs.
     is_train (bool): Whether the model learns from the labels of these docs. The label memory (see
         `features.memory`) then ignores the labels that it has counted in them.
-    by_word (bool): Whether the batch has the ids of words in place of the rows of weights that
+    by_word (bool): Whether the batch has the ids of words instead of the rows of weights that
         depend on the word alone.
     RETURNS (FeatureBatch): The features.
     """

@@ -92,7 +92,7 @@ class VectorInputs(NamedTuple):
 
 
 def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
-    """Put the weights of O offsets, which stand below each other, beside each other. Then one
+    """Put the weights of O offsets, which stand below each other, next to each other. Then one
     matrix product with vectors of `dim` numbers is enough for all offsets. Shapes: (O D, K) to (D,
     O K)"""
     n_tags = weights.shape[1]

@@ -25,7 +25,7 @@ from ..features import FeatureBatch, WordCache
 from ..locks import make_lock
 from ..sparse import AdaGrad, Table
 from ..types import Potentials
-from .slimming import pack_rows, slim_down, unpack_rows
+from .pruning import pack_rows, prune_and_quantize, unpack_rows
 from .vector_inputs import VectorInputs
 from .word_sums import WordSums
 
@@ -92,7 +92,7 @@ class SparseWeights(Shim):
     """The weights of a linear CRF: the table that the head of this file describes, with what is
     needed to train it.
 
-    All weights start at 0 and are trained by AdaGrad, whatever the optimizer of the config is. If
+    All weights start at 0 and are trained by AdaGrad, with any optimizer in the config. If
     the optimizer of the config keeps averages, an average of these weights is kept, too. In it the
     weights after step t count t^p, so that early ones count little. With p = 0 it is the mean over
     all steps (Collins, 2002).
@@ -110,7 +110,7 @@ class SparseWeights(Shim):
     settings (AdaGrad): Learning rate and regularisation.
     average_power (float): p, how much later steps count more in the average.
     keep_all (bool): Whether all weights are kept after training. Otherwise small ones are set to 0
-        and the others rounded: see `slim`.
+        and the others rounded: see `prune_and_quantize`.
     table (Table): The weights, and what AdaGrad and the average keep of them.
     n_vector_rows (int): The number of rows of static vectors, M.
     step (int): The number of updates so far, n.
@@ -364,9 +364,9 @@ class SparseWeights(Shim):
         # Not so after `VECTOR_DROPOUT`: a word without a vector has lower scores in new docs, too.
         scale = numpy.float32(1)
         if dropout:
-            batch = drop_features(batch, dropout)
+            batch = apply_dropout(batch, dropout)
             scale = numpy.float32(1 / (1 - dropout))
-        batch = drop_vectors(batch, VECTOR_DROPOUT)
+        batch = apply_vector_dropout(batch, VECTOR_DROPOUT)
         vectors = vector_inputs_of(batch)
         scores = self._score(batch, vectors)
         scores = scores._replace(emissions=scores.emissions * scale)
@@ -459,7 +459,7 @@ class SparseWeights(Shim):
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Update the weights with the gradients that are kept. The optimizer only says whether
-        averages are wanted; AdaGrad does the update. (`nlp.rehearse` gives a function in place of
+        averages are wanted; AdaGrad does the update. (`nlp.rehearse` gives a function instead of
         an optimizer, which has no averages.)"""
         if not self._pending:
             return
@@ -492,7 +492,7 @@ class SparseWeights(Shim):
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
         """Predict with the average of the weights in this context, if an optimizer keeps averages.
         Small weights are left out of it as they are of a saved model, so that what is evaluated is
-        what is saved: see `slim`.
+        what is saved: see `prune_and_quantize`.
 
         params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by the id of
             the shim and the name of the parameter. Of these weights they only say that there is an
@@ -502,7 +502,9 @@ class SparseWeights(Shim):
             yield
             return
         table_in_training = self.table
-        self.table = table_in_training._replace(weights=self.slim(self._compute_average()))
+        self.table = table_in_training._replace(
+            weights=self.prune_and_quantize(self._compute_average())
+        )
         self._uses_average = True
         try:
             yield
@@ -523,12 +525,12 @@ class SparseWeights(Shim):
         `params` are the averages that the optimizer keeps."""
         return (self.id, AVERAGE) in params and self.step > 0 and not self._uses_average
 
-    def slim(self, rows: Floats2d) -> Floats2d:
+    def prune_and_quantize(self, rows: Floats2d) -> Floats2d:
         """Set the weights that hardly matter to 0 and round the others, as in a saved model. With
         `keep_all`, weights stay as they are. Shape: (V + M + K + 2, K)"""
         if self.keep_all:
             return rows
-        return slim_down(rows, self.n_features)
+        return prune_and_quantize(rows, self.n_features)
 
     def select(self, rows: Ints1d) -> "SparseWeights":
         """Make `SparseWeights` of some features only. The rows of static vectors and of the chain
@@ -684,15 +686,14 @@ def vector_inputs_of(batch: FeatureBatch) -> VectorInputs | None:
     return VectorInputs.of_ids(batch.vectors, batch.vector_ids)
 
 
-def drop_features(batch: FeatureBatch, dropout: float) -> FeatureBatch:
-    """Take a share of their features, and of the vectors in their windows, from the tokens of a
-    batch. They are drawn at random."""
+def apply_dropout(batch: FeatureBatch, dropout: float) -> FeatureBatch:
+    """Apply dropout to the features of tokens, and to the vectors in their windows."""
     batch = batch._replace(rows=drop_ids(batch.rows, dropout))
-    return drop_vectors(batch, dropout)
+    return apply_vector_dropout(batch, dropout)
 
 
-def drop_vectors(batch: FeatureBatch, dropout: float) -> FeatureBatch:
-    """Take a share of the vectors in their windows, drawn at random, from the tokens of a batch."""
+def apply_vector_dropout(batch: FeatureBatch, dropout: float) -> FeatureBatch:
+    """Apply dropout to the vectors in the windows of tokens."""
     if batch.vector_ids is None:  # vectors are no inputs
         return batch
     return batch._replace(vector_ids=drop_ids(batch.vector_ids, dropout))

@@ -124,7 +124,7 @@ class WordSums(NamedTuple):
             id_column = self.slots.vectors.places[0]
             vectors = cache.vectors.read(words[:, id_column])
             weights = side_by_side(self._vector_weights, vectors.shape[1])
-            # BLAS may round the product of a word in another way if there are other words beside
+            # BLAS may round the product of a word in another way if there are other words next to
             # it. This function doesn't.
             products = sparse.multiply_rows(vectors, weights)
             # Vectors may have fewer offsets than `sums`.

@@ -47,7 +47,7 @@ from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
 from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
-from ..types import Cost, Loss, Potentials, Progress, no_scores
+from ..types import Cost, Loss, Potentials, Progress, zero_scores
 from .annotations import (
     Confidence,
     Hypothesis,
@@ -371,7 +371,7 @@ class CostSensitiveNER(TrainablePipe):
         if has_weights:
             # If a cost doesn't know the label, this is an error before anything is changed.
             new_tags = Tags((*self.labels, label), self.cfg["scheme"])
-            cost_tables = self.objective.prepare(new_tags)
+            cost_tables = self.objective.check_costs(new_tags)
             self.check_decoding(new_tags)
             self.cfg["cost_tables"] = cost_tables
         # A promise, and the scores of calibration docs, hold for the labels that there were.
@@ -431,7 +431,7 @@ class CostSensitiveNER(TrainablePipe):
             )
 
         # Settings that don't fit the labels are refused before anything is trained.
-        self.cfg["cost_tables"] = self.objective.prepare(self.tags)
+        self.cfg["cost_tables"] = self.objective.check_costs(self.tags)
         self.check_decoding(self.tags)
         self._forget_calibration()
 
@@ -801,7 +801,7 @@ class CostSensitiveNER(TrainablePipe):
             self._require_labels()
             scores = self.model.predict(docs)._replace(lengths=sequence_lengths)
         else:  # there is nothing to score, and the component may have no weights yet
-            scores = no_scores(sequence_lengths, len(tags), "float32")
+            scores = zero_scores(sequence_lengths, len(tags), "float32")
 
         posterior = Posterior(
             chain.constrain(scores, constraints),

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from .files import CorpusError, FilePlace
 
 MIN_MISALIGNED = 5
-"""A corpus is refused if it has at least so many misaligned spans, as fewer may be chance."""
+"""A corpus is refused if it has at least this many misaligned spans, as fewer may be chance."""
 
 MAX_EXAMINED = 200
 """How many misaligned spans are examined, at most, to find out what their offsets count."""
@@ -86,7 +86,7 @@ class LanguageError(CorpusError):
     def as_text(self, setting: str) -> str:
         """The message of the error.
 
-        setting (str): What the user sets the language by, such as "--lang".
+        setting (str): The setting or parameter that chooses the language, such as "lang".
         """
         return f"{self.problem}: {setting}: expected the language of the texts, got {self.lang!r}"
 

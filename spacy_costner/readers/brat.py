@@ -77,7 +77,7 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_task(path: Path, info: CorpusInfo) -> Task:
-    """Read an .ann file and the .txt file beside it as a task. The annotation of discontinuous
+    """Read an .ann file and the .txt file next to it as a task. The annotation of discontinuous
     entities is missing, and they are added to `info` as problems."""
     text_path = path.with_suffix(".txt")
     if not text_path.is_file():
@@ -140,10 +140,10 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Whether the offsets of an entity fit the text that the .ann file has beside them. White space
-    between words may differ, such as a line break and a blank. It counts at the ends: otherwise
-    code units could be taken for characters. In "a 😀 c" the code units of "😀" are 2 to 4, and
-    the characters from 2 to 4 are "😀 "."""
+    """Whether the offsets of an entity fit the text that the .ann file has next to them. White
+    space between words may differ, such as a line break and a blank. It counts at the ends:
+    otherwise code units could be taken for characters. In "a 😀 c" the code units of "😀" are
+    2 to 4, and the characters from 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 

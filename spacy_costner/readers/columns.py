@@ -276,7 +276,7 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
     fields.
 
     line (str): The line.
-    is_padded (bool): Whether there may be blanks beside TABs. They are left out, but a field of
+    is_padded (bool): Whether there may be blanks next to TABs. They are left out, but a field of
         blanks alone stays as it is.
     RETURNS (list[str]): The fields.
     """

@@ -238,7 +238,7 @@ def _annotate(
     kept: set[SpanOfText],
     is_missing_char: Array1d,
 ) -> None:
-    """Write entities to a doc, in place of those that it has. An entity has the ids that it has in
+    """Replace the entities of a doc. An entity has the ids that it has in
     the first doc with it. `is_missing_char` is True for the characters whose annotation is missing.
     Shape: (C,)"""
     original: dict[SpanOfText, Span] = {}

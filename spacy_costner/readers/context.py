@@ -59,7 +59,7 @@ class ReadOptions:
     column (int | None): Another name of `tag_column`.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
-    spans_key (str | None): The key of `doc.spans` for entities that may overlap, in place of
+    spans_key (str | None): The key of `doc.spans` for entities that may overlap, instead of
         `doc.ents`. If a format has no such spans, the entities are written there.
     text_key (str | None): The key of the text in the data of Label Studio's tasks. None: it is the
         one whose characters the regions quote. If they quote none, it is "text" or the only one.

@@ -94,7 +94,7 @@ def convert(
     n_left_out = write_corpus(output_path, docs, spans_key)
     if n_left_out > 0:
         message = "white-space tokens can't be written in columns: they are left out"
-        # The problem itself counts as one, and `more` is how many there are beside it.
+        # The problem itself counts as one, and `more` is how many others there are.
         info.add_problem(message, place=None, more=n_left_out - 1)
 
     return count_tokens(docs, spans_key, info.summary())

@@ -107,7 +107,7 @@ def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
 
 
 def _find_spans(rows: Sequence[Row]) -> int | None:
-    """Find the column that has lists of spans in JSON. None: there is none."""
+    """Find the column that has lists of spans in JSON. None: it is missing."""
     for row in rows:
         for column, field in enumerate(row.fields):
             if _as_spans(field) is not None:

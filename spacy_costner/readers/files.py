@@ -24,10 +24,10 @@ ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SH
 
 ABOUT_SUFFIXES = PAGES.union([".cfg", ".conf", ".css", ".log", ".md", ".py", ".rst", ".toml"])
 """A file with one of these suffixes is about a corpus, too. Commands may have written pages and
-figures beside it."""
+figures next to it."""
 
 BRAT_ANNOTATION = ".ann"
-"""The suffix of the annotation of a text in brat standoff, which is in the .txt file beside it."""
+"""The suffix of the annotation of a text in brat standoff, which is in the .txt file next to it."""
 
 DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 """The names of files in which the library `datasets` describes a dataset."""
@@ -159,7 +159,7 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
 
 
 def is_text_of_brat(path: Path) -> bool:
-    """Whether a file is a text in brat standoff: its annotation is in a file beside it."""
+    """Whether a file is a text in brat standoff: its annotation is in a file next to it."""
     return path.suffix == ".txt" and path.with_suffix(BRAT_ANNOTATION).is_file()
 
 

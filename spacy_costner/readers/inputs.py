@@ -1,10 +1,10 @@
 """Make the doc that a pipeline gets from a doc of a file. spaCy does this in two ways, and there is
 a function for each.
 
-- `spacy evaluate` gives the pipeline the text: `as_spacy_evaluates`. Commands that measure a
+- `spacy evaluate` gives the pipeline the text: `as_spacy_evaluates`. Functions that evaluate a
   pipeline do so.
 - `spacy apply` gives it the tokens and the sentence starts of a .spacy file: `as_spacy_applies`.
-  The command `annotate` does so, and other commands do with --file-tokens.
+  `annotate` does so, and other functions do with `file_tokens`.
 """
 
 from spacy.language import Language

@@ -117,7 +117,7 @@ def _find_numbers(table: Table, *, is_told: bool) -> int | None:
     """Find the column that numbers tokens: the column ID, or the first if it counts.
 
     is_told (bool): Whether the user says which column has the tokens.
-    RETURNS (int | None): Its index. None: there is none.
+    RETURNS (int | None): Its index. None: it is missing.
     RAISES (CorpusError): If the first column has numbers, but it isn't sure that they count tokens.
     """
     if table.names:
@@ -256,7 +256,7 @@ def _find_tags(
     if tag == token:
         expected = "expected another column than that of the tokens (token_column)"
         raise table.place.refuse(f"tag_column: {expected}, got {told or tag + 1}")
-    # A file of two columns has tags in the second, whatever they are.
+    # A file of two columns always has tags in the second.
     if table.n_columns > 2 and not _has_tags(table, tag):
         expected = f"{table.name(tag)}: expected tags of entities"
         got = f"got only such as {table.column(tag)[0]!r}: {_hint_at_tags(table, token)}"

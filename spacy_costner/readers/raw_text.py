@@ -109,7 +109,7 @@ def can_be_text(path: Path) -> bool:
     text = head.removeprefix(BOM).decode("utf8", "replace")
     if len(head) == HEAD:
         text = text[:-1]  # the last character may be cut in two
-    replacement = "\ufffd"  # what `decode` puts in place of bytes that aren't UTF-8
+    replacement = "\ufffd"  # what `decode` puts instead of bytes that aren't UTF-8
     return bool(text.strip()) and "\0" not in text and replacement not in text
 
 

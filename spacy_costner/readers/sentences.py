@@ -27,7 +27,7 @@ TAG_KEYS = ("ner_tags", "tags", "ner", "labels")
 """The keys under which a row may have its tags. The first one that it has counts."""
 
 IGNORED = -100
-"""The number that datasets have in place of a tag where annotation is missing, as PyTorch's losses
+"""The number that datasets have instead of a tag where annotation is missing, as PyTorch's losses
 ignore it."""
 
 
@@ -115,7 +115,7 @@ def make_docs(
     starts = _first_tokens_of_docs(tokens, n_sents).tolist()
     ends = [*starts[1:], len(tokens.words)]
     for start, end in zip(starts, ends):
-        # `Doc` takes hashes in place of texts.
+        # `Doc` takes hashes instead of texts.
         doc = Doc(context.nlp.vocab, words=word_hashes[start:end])
         doc.from_array(attrs, attr_values[start:end])
         yield context.placed(doc, place_of(start))
@@ -147,7 +147,7 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
     # The first token of each of S sentences. Shape: (S,)
     sentence_starts = numpy.flatnonzero(tokens.sent_start)
     # A sentence begins a document if more -DOCSTART- lines are before it than before the sentence
-    # that precedes it. For the first sentence -1 stands in place of that number, so that it always
+    # that precedes it. For the first sentence -1 stands instead of that number, so that it always
     # begins a document. Shape: (S,)
     begins_document = numpy.diff(tokens.n_docstarts[sentence_starts], prepend=-1) > 0
     if n_sents is None:
@@ -180,7 +180,7 @@ def copy_without_annotation(
     if vocab is None:
         vocab = doc.vocab
     word_hashes, spaces = doc.to_array([ORTH, SPACY]).T.tolist()
-    words: Any = word_hashes  # `Doc` takes hashes in place of texts
+    words: Any = word_hashes  # `Doc` takes hashes instead of texts
     if vocab is not doc.vocab:
         # The other vocab may not have the strings of the hashes.
         words = [token.text for token in doc]
@@ -327,7 +327,7 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
         return "-"  # missing annotation
     if names is None:
         info_file = f"{DATASET_INFO[0]} with the file"
-        where = f"`costner convert --tag-names`, tag_names of a reader, or {info_file}"
+        where = f"`tag_names`, or {info_file}"
         hint = f"give the names in the order of their numbers: {where}"
         raise place.refuse(f"{key}: expected names of tags, got {tag}: {hint}")
     if not 0 <= tag < len(names):
@@ -337,7 +337,7 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
 
 def find_tag_names(path: Path, key: str) -> list[str] | None:
     """Look for the names of tags that are numbers in the description of a dataset, which stands in
-    a file beside the file with the tags.
+    a file next to the file with the tags.
 
     path (Path): The file with the tags.
     key (str): The key of the tags.

@@ -643,7 +643,7 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
 
     doc (Doc): The doc. Its blocked tokens count as tokens outside of entities.
     extra (Mapping[str, Any]): Other keys and values of the task.
-    spans_key (str | None): A key of `doc.spans`. If given, the spans there are written in place of
+    spans_key (str | None): A key of `doc.spans`. If given, the spans there are written instead of
         the entities.
     RETURNS (Task): The task. `task_to_doc` makes a doc of it that has all these.
     """

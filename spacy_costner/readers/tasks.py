@@ -293,7 +293,7 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
     is at most `limit`, the length of the text in characters or code units. `key` and `place` are
     for error messages."""
     is_pair = isinstance(pair, list) and len(pair) == 2
-    # `type` in place of `isinstance`, as True is an instance of int, too.
+    # `type` instead of `isinstance`, as True is an instance of int, too.
     if not is_pair or type(pair[0]) is not int or type(pair[1]) is not int:
         raise place.refuse(f"{key}: expected two whole numbers, start and end, got {shown(pair)}")
     start, end = pair
@@ -340,7 +340,7 @@ def split_words(text: str) -> list[str]:
 
 
 def utf16_length(text: str) -> int:
-    """The length of a text in UTF-16 code units, which JavaScript counts in place of characters."""
+    """The length of a text in UTF-16 code units, which JavaScript counts instead of characters."""
     # A code unit is two bytes. "surrogatepass" lets half of a surrogate pair count as one, too.
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
@@ -398,7 +398,7 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
         start, end = _range_from_json(offsets, len(text), "tokens", place)
         tokens.append(TaskToken(start, end, json_token.get("sent_start")))
 
-    # A tool may have written the text of a token beside its offsets.
+    # A tool may have written the text of a token next to its offsets.
     for json_token, (start, end, _) in zip(json_tokens, tokens):
         expected = text[start:end]
         if json_token.get("text", expected) != expected:

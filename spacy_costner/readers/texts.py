@@ -171,7 +171,7 @@ def has_wrapped_lines(path: Path) -> bool:
     return n_pairs >= MIN_PAIRS and n_wrapped > n_pairs / 2
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A part of a file: a range of its lines or rows, which is read and annotated alone.
 
     path (Path): The file.
@@ -221,7 +221,7 @@ class RowReader(NamedTuple):
     make_input: MakeInput
 
 
-def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Part]:
+def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[FilePart]:
     """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and row
     groups of Parquet are not divided.
 
@@ -229,7 +229,7 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Pa
     n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
         The last part of a file may have fewer.
     whole_files (bool): Whether a .txt file is one text, and not a text on each line.
-    YIELDS (Part): The parts.
+    YIELDS (FilePart): The parts.
     RAISES (CorpusError): If a file with this suffix can't be divided.
     RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
     """
@@ -237,12 +237,12 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Pa
         content = path.read_bytes()
         if content.removeprefix(BOM).strip():
             # The number 0 tells the digest of the file from that of its lines.
-            yield Part(path, 0, 0, first=0, digest=digest(content, 0), n_bytes=len(content))
+            yield FilePart(path, 0, 0, first=0, digest=digest(content, 0), n_bytes=len(content))
     elif path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
     elif path.suffix == ".spacy":
         # The file is read as a whole, so the range is not used.
-        yield Part(path, 0, 0, first=0, digest=digest(path), n_bytes=path.stat().st_size)
+        yield FilePart(path, 0, 0, first=0, digest=digest(path), n_bytes=path.stat().st_size)
     elif path.suffix == ".parquet":
         yield from _divide_parquet(path, n_rows)
     else:
@@ -250,7 +250,7 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Pa
         raise CorpusError(f"{path}: expected one of {expected}, got {path.suffix!r}")
 
 
-def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
+def _divide_lines(path: Path, n_rows: int) -> Iterator[FilePart]:
     """Divide a file into parts of `n_rows` lines. The last part may have fewer."""
     start = 0  # in bytes
     number = 1  # of the first line of the part
@@ -260,12 +260,12 @@ def _divide_lines(path: Path, n_rows: int) -> Iterator[Part]:
             stop = start + len(content)
             # The line number is part of the digest. So the digest changes, too, if a line is added
             # to the file before this part: the ids of its texts have changed.
-            yield Part(path, start, stop, number, digest(content, number), n_bytes=len(content))
+            yield FilePart(path, start, stop, number, digest(content, number), n_bytes=len(content))
             start = stop
             number += len(lines)
 
 
-def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
+def _divide_parquet(path: Path, n_rows: int) -> Iterator[FilePart]:
     """Divide a file into parts of whole row groups: as many as together have `n_rows` rows or
     more."""
     digest_of_file = digest(path)
@@ -274,7 +274,7 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
         metadata = require_pyarrow().read_metadata(path)
     except (ValueError, OSError):
         # `read_rows` raises the error when it reads this part, so other files can still be read.
-        yield Part(path, 0, 0, first=0, digest=digest_of_file, n_bytes=n_bytes)
+        yield FilePart(path, 0, 0, first=0, digest=digest_of_file, n_bytes=n_bytes)
         return
 
     start = 0  # in row groups
@@ -285,7 +285,7 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
         stop = i + 1
         if n_rows_of_part >= n_rows or stop == metadata.num_row_groups:
             digest_of_part = digest(digest_of_file, start, stop)
-            yield Part(path, start, stop, first_row, digest_of_part, n_bytes)
+            yield FilePart(path, start, stop, first_row, digest_of_part, n_bytes)
             start = stop
             first_row += n_rows_of_part
             n_rows_of_part = 0
@@ -293,7 +293,7 @@ def _divide_parquet(path: Path, n_rows: int) -> Iterator[Part]:
 
 def read_rows(
     nlp: Language,
-    part: Part,
+    part: FilePart,
     text: str = "text",
     id_name: str = "id",
     *,
@@ -303,7 +303,7 @@ def read_rows(
     `make_doc` raises the error.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    part (Part): The part of a file.
+    part (FilePart): The part of a file.
     text (str): The key of the text in JSONL, or its column in Parquet.
     id_name (str): The key or the column of the id.
     file_tokens (bool): Whether docs have the tokens and sentence starts of the file, if it has
@@ -337,7 +337,7 @@ def read_rows(
                 yield _line_to_row(line, FilePlace(part.path, number), reader)
 
 
-def _read_bytes(part: Part) -> bytes:
+def _read_bytes(part: FilePart) -> bytes:
     """Read the bytes of a part of a file of lines.
 
     RAISES (CorpusError): If they have changed since the file was divided: lines could be lost or
@@ -458,11 +458,11 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
     return _text_row(place.number, text, refuse)
 
 
-def _read_row_groups(part: Part, text_key: str, id_key: str) -> list[dict[str, Any]]:
+def _read_row_groups(part: FilePart, text_key: str, id_key: str) -> list[dict[str, Any]]:
     """Read the rows of a part of a Parquet file. Only some columns are read: the text, the id, and
     those of the types in `SHORT_TYPES`, whose values become metadata of docs.
 
-    part (Part): The part.
+    part (FilePart): The part.
     text_key (str), id_key (str): The names of the columns of the text and the id.
     RETURNS (list[dict[str, Any]]): The values of each row by the name of the column.
     RAISES (CorpusError): If it is no Parquet file, or lacks the column of the text.

@@ -279,7 +279,7 @@ def _read_sentences(
     path (Path): The file, for errors.
     lines (list[str]): Its lines.
     n_columns (int): The number of its columns.
-    label_column (int | None): The index of the column with the labels. None: there is none.
+    label_column (int | None): The index of the column with the labels. None: it is missing.
     RAISES (CorpusError): If a line isn't of the format.
     """
     text_lines: list[str] = []

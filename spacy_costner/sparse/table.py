@@ -59,7 +59,7 @@ class AdaGrad(NamedTuple):
     learn_rate (float): The size of the first update of a weight, if its gradient is large.
     L1 (float): The penalty of the sum of the absolute weights. It sets weights to 0.
     L2 (float): The penalty of half the sum of the squared weights.
-    eps (float): The updates of a weight are small as long as its gradients so far are small beside
+    eps (float): The updates of a weight are small as long as its gradients so far are small next to
         this number.
     """
 

@@ -326,7 +326,7 @@ def _train_from_zero(
     desc: str,
 ) -> Floats2d:
     """Train weights from 0, and return their average, rounded as in a saved model (see
-    `SparseWeights.slim`). For the arguments see `train`. Shape: (V + M + K + 2, K)
+    `SparseWeights.prune_and_quantize`). For the arguments see `train`. Shape: (V + M + K + 2, K)
 
     RAISES (ValueError): If a score is not finite.
     RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:
@@ -349,4 +349,4 @@ def _train_from_zero(
     )
     if trained.reason == INTERRUPTED:
         raise KeyboardInterrupt
-    return weights.slim(weights.averaged(optimizer))
+    return weights.prune_and_quantize(weights.averaged(optimizer))

@@ -28,7 +28,7 @@ from .objective import Objective
 from .online import INTERRUPTED, Trained
 from .targets import Targets
 
-BATCH_SIZE = 256
+GRADIENT_BATCH_SIZE = 256
 """Number of docs that are scored together, to bound the memory of the chain's messages."""
 
 N_REMEMBERED_STEPS = 6
@@ -51,7 +51,7 @@ LEAST_CURVATURE = 1e-10
 Hessian would not be positive definite."""
 
 MANY_LABELS = 20
-"""Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` in place of `PENALTY`."""
+"""Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` instead of `PENALTY`."""
 
 TOLERANCE = 1e-3
 """Where `train_at_once` ends: see `minimise_by_lbfgs`. A smaller one makes no model better: see
@@ -100,7 +100,7 @@ class BatchTargets(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the tokens of all examples have, whatever the tags are.
+    """What the tokens of all examples have with any tags.
 
     merged (Merged): Their features, in groups.
     vectors (VectorInputs | None): The static vectors in their windows. None: these are no inputs.
@@ -189,7 +189,7 @@ class TotalLoss:
     def _make_batches(self, examples: Sequence[Example], rows: Ints2d) -> list[BatchTargets]:
         """Divide examples into batches. `rows` has the rows of `make_table` of all their tokens, as
         `_find_table_rows` finds them. Shape: (N, S)"""
-        batch_size = BATCH_SIZE
+        batch_size = GRADIENT_BATCH_SIZE
         # `Progress()` is the beginning of training, where training at once always is.
         if self.objective.loss.stage_at(Progress()).is_ratio:
             # A ratio over all examples is not the sum of the ratios of batches.
@@ -407,7 +407,7 @@ class Minimum(NamedTuple):
     reason: str
 
 
-class Point(NamedTuple):
+class Iterate(NamedTuple):
     """A vector, the value of the function there, and its gradient. Shapes: (D,)"""
 
     vector: Floats1d
@@ -452,15 +452,15 @@ def minimise_by_lbfgs(
     """
     n_evaluations = 0
 
-    def evaluate(vector: Floats1d) -> Point:
+    def evaluate(vector: Floats1d) -> Iterate:
         """Evaluate the function at a vector, and count that."""
         nonlocal n_evaluations
         value, gradient = function(vector)
         n_evaluations += 1
-        return Point(vector, value, gradient)
+        return Iterate(vector, value, gradient)
 
     # The result of an interruption before the function is evaluated. Its gradient isn't used.
-    point = Point(start, float("nan"), gradient=start)
+    point = Iterate(start, float("nan"), gradient=start)
     values: list[float] = []  # at the start and after each iteration
     reason = "converged"
     steps: list[Step] = []
@@ -497,7 +497,7 @@ def minimise_by_lbfgs(
     )
 
 
-def remember_step(steps: list[Step], point: Point, new_point: Point) -> list[Step]:
+def remember_step(steps: list[Step], point: Iterate, new_point: Iterate) -> list[Step]:
     """Add the step from a point to a new one to the earlier steps. Only the last
     `N_REMEMBERED_STEPS` are kept. A step without curvature is left out, as it would spoil the
     estimate of the Hessian."""
@@ -510,8 +510,8 @@ def remember_step(steps: list[Step], point: Point, new_point: Point) -> list[Ste
 
 
 def search_line(
-    evaluate: Callable[[Floats1d], Point], point: Point, direction: Floats1d
-) -> Point | None:
+    evaluate: Callable[[Floats1d], Iterate], point: Iterate, direction: Floats1d
+) -> Iterate | None:
     """Take a step from a point in a direction of shape (D,), and halve it until it makes the value
     smaller by enough. Returns the new point, or None if no step does so."""
     slope = float(point.gradient @ direction)

@@ -1,7 +1,7 @@
 """The training objective: it makes targets of examples, and computes the loss of targets and
 scores.
 
-Targets are what a loss needs besides the scores of the model: see `targets`. A loss may have
+Targets are what a loss needs in addition to the scores of the model: see `targets`. A loss may have
 several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
 targets are the probabilities that a teacher gives to paths: see `soft_targets`.
 
@@ -194,7 +194,7 @@ class Objective:
         n_annotated = int((targets.gold.tags >= 0).sum())  # -1 is missing annotation
         return result, max(n_annotated, 1)
 
-    def prepare(self, tags: Tags) -> list[list[list[float]] | None]:
+    def check_costs(self, tags: Tags) -> list[list[list[float]] | None]:
         """Check that costs and weights fit the labels: before training, and when a label is added.
 
         tags (Tags): The tags of annotation. They have a single O, even if the chain splits it: see
@@ -220,7 +220,7 @@ class Objective:
         """Take the cost tables of a saved model where a cost can't be computed any more, for
         example because the file it reads is missing.
 
-        tables (Sequence[list[list[float]] | None]): The tables that `prepare` returned.
+        tables (Sequence[list[list[float]] | None]): The tables that `check_costs` returned.
         tags (Tags): The tags of annotation. They have a single O, even if the chain splits it: see
             `Tags.collapsed`.
         """

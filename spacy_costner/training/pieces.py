@@ -3,7 +3,7 @@
 A piece is a doc or a part of a doc. The chain takes it as a sequence of its own. But its tokens
 have the features that they have in the whole doc, so features can come from the tokens just before
 and after the piece. The piece together with these tokens is its window. A doc is *taught* if it has
-soft targets, the probabilities of another model in place of gold tags: see `soft_targets`.
+soft targets, the probabilities of another model instead of gold tags: see `soft_targets`.
 
 The tokens of the corpus are numbered from 0. What is known of each token is stored once, in memory
 or in files. There are two segmentations of the same docs (see `segmentations`). In one of them only
@@ -160,8 +160,8 @@ def read_pieces(
     for batch in minibatch(examples_with_tokens, N_DOCS):
         if cache is not None and any(is_taught(eg) for eg in batch):
             raise ValueError(
-                "cache: expected docs without soft targets, got soft targets, as `costner distill "
-                "--soft` writes them"
+                "cache: expected docs without soft targets, got soft targets, as `distill` writes "
+                "them with `soft`"
             )
         feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)

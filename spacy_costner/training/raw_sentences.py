@@ -1,4 +1,4 @@
-"""Hashes of the sentences of raw text that static vectors were learned from, in a file beside the
+"""Hashes of the sentences of raw text that static vectors were learned from, in a file next to the
 vectors.
 
 Such text is known to the model, as training text is. So a pipeline should not be evaluated on it,

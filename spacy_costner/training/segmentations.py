@@ -53,7 +53,7 @@ class Segmentations(Generic[T]):
 
     def to_list(self) -> list[T]:
         """Return a list of `by_doc` and, if some doc has borders, `by_sequence`: for training that
-        takes both segmentations at once, in place of alternating."""
+        takes both segmentations at once, instead of alternating."""
         if self.by_sequence is None:
             return [self.by_doc]
         return [self.by_doc, self.by_sequence]

@@ -1,4 +1,4 @@
-"""Soft targets: a student model learns the distribution p of its teacher over paths, in place of
+"""Soft targets: a student model learns the distribution p of its teacher over paths, instead of
 one gold path. A doc with soft targets is called taught.
 
 The student's distribution is q. Its loss is the Kullback-Leibler divergence, a sum over paths y:
@@ -11,7 +11,7 @@ These numbers are saved with the doc. They are saved for the tags of `Tags.fines
 tag of a token in any other scheme follows, so that a student may have another tag scheme than its
 teacher.
 
-Hinton et al. (2015): Distilling the knowledge in a neural network, for paths in place of classes.
+Hinton et al. (2015): Distilling the knowledge in a neural network, for paths instead of classes.
 
 In shapes, D is the number of docs, B of sequences, N of tokens of a batch, T of tokens of a doc, K
 of tags of the student, and K' of the finest tags.
@@ -29,7 +29,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..tags import Tags
-from ..types import Constraints, LossResult, Potentials, map_scores, no_scores
+from ..types import Constraints, LossResult, Potentials, map_scores, zero_scores
 
 SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
 """The key of soft targets in `doc.user_data` of the reference doc."""
@@ -154,7 +154,7 @@ def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
 
 
 def _round_down(counts: ArrayXd) -> ArrayXd:
-    """Turn expected counts into numbers that compress well: float32, with 0 in place of those below
+    """Turn expected counts into numbers that compress well: float32, with 0 instead of those below
     `LEAST`."""
     return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
@@ -180,7 +180,7 @@ def mean(saved: Sequence[Saved]) -> Saved:
 
 def labels_of(doc: Doc) -> set[str]:
     """Return the labels that a model has to have to learn from a training doc: those of its
-    entities and, if it is taught, all labels of its teacher."""
+    entities and, if the doc has soft targets, all labels of its teacher."""
     return {ent.label_ for ent in doc.ents} | labels_of_teacher(doc)
 
 
@@ -270,7 +270,7 @@ def read_soft_targets(
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
     doc_of_sequence (Ints1d): The example of each sequence. Shape: (B,)
     weights (Floats1d | None): The weights of the examples; None: 1. Shape: (D,)
-    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no doc is taught; and a
+    RETURNS (tuple[SoftTargets | None, Array1d]): The soft targets, None if no doc has any; and a
         mask, True for the examples that are left out. Shape: (D,)
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
@@ -295,7 +295,7 @@ def read_soft_targets(
         has_path[doc_of_sequence[lacks_path]] = False
 
     soft_weights = numpy.zeros(len(examples))
-    expected = no_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
+    expected = zero_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
     entropy = 0.0
     for doc in taught_docs:
         if has_path[doc.example_number]:

@@ -1,8 +1,8 @@
 """Training targets: which paths are possible, which are right, and how much they count.
 
 First `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
-and makes the targets: what a loss needs besides the scores of the model. It is called once for each
-segmentation of the docs (see `segmentations`).
+and makes the targets: what a loss needs in addition to the scores of the model. It is
+called once for each segmentation of the docs (see `segmentations`).
 
 A preset entity is one that the predicted doc has before the component runs. The component keeps it,
 so paths without it are impossible.
@@ -41,7 +41,7 @@ WEIGHT = "spacy_costner.weight"
 
 
 class Targets(NamedTuple):
-    """All that a loss needs of a batch, besides the scores of the model.
+    """All that a loss needs of a batch, in addition to the scores of the model.
 
     tags (Tags): The tags of the chain.
     gold (Gold): The gold paths, as NumPy arrays. The field `costs` is not set.

@@ -1,4 +1,4 @@
-"""Learn vectors of words from text: words that occur beside the same words get similar vectors.
+"""Learn vectors of words from text: words that occur next to the same words get similar vectors.
 
 A form is a word as it is written, such as "Bank" or "bank". Forms that are the same in lower case
 are one word. A context of a word is another word at an offset from it, such as "river, directly
@@ -129,7 +129,7 @@ class NumberedText(NamedTuple):
     forms (list[str]): The forms of these words that the text has.
     tokens (Ints1d): For each token the number of its word, -1 for a rare word. Before and after
         each sentence stand `WINDOW` more entries of -1, so that words of different sentences are
-        never beside each other. Shape: (N,)
+        never next to each other. Shape: (N,)
     n_tokens (int): The number of tokens of the text, with those of rare words.
     """
 

@@ -40,7 +40,7 @@ from spacy_costner.training.pieces import batch_pieces, join_pieces, read_pieces
 from spacy_costner.training.segmentations import Segmentations, concatenate
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY, expectations
 from spacy_costner.training.targets import WEIGHT
-from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores, no_scores
+from spacy_costner.types import Gold, LossResult, Potentials, Progress, map_scores, zero_scores
 from spacy_costner.workflows.reports.explanation import explain_tokens
 
 from .. import oracle, oracle_losses
@@ -273,7 +273,7 @@ def test_the_least_expected_cost_is_that_of_enumerated_sequences(seed: int) -> N
 
     tags = ner.chain_tags.collapsed
     # All legal paths of annotation, with the score 0.
-    legal = chain.constrain(no_scores(lengths, len(tags), "float64"), tags.constraints)
+    legal = chain.constrain(zero_scores(lengths, len(tags), "float64"), tags.constraints)
     cheapest: list[int] = []
     for b, length in enumerate(lengths.tolist()):
         marginals = ner.chain_tags.collapse(marginals_of(ner, posterior.scores, b))

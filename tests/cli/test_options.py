@@ -72,6 +72,18 @@ def body_of_command(name: str) -> Callable[..., None]:
     return body
 
 
+FOR_PYTHON = {
+    "annotate_texts",
+    "apply_answers",
+    "load_annotator",
+    "local_processes",
+    "observe",
+    "ray_cluster",
+    "suspect_to_task",
+}
+"""Functions that are not the function of a command: for loops in Python, or parts of one."""
+
+
 def long_names(command_name: str) -> dict[str, str]:
     """The long name of each option as the built command has it, both by the parameter that it sets
     and by its own name: {"n_rows": "--part", "part": "--part"}."""
@@ -86,10 +98,10 @@ def long_names(command_name: str) -> dict[str, str]:
 
 
 def test_each_function_has_its_command() -> None:
-    """`annotate_texts` is for loops in Python, and `serve`, `convert` and `page` call functions of
+    """Some functions are for Python alone, and `serve`, `convert` and `page` call functions of
     other packages."""
     called = {name for names in FUNCTIONS.values() for name in names}
-    assert called == {*workflows.__all__} - {"annotate_texts"}
+    assert called == {*workflows.__all__} - FOR_PYTHON
     names_of_commands = {name for name, *_ in COMMANDS}
     assert names_of_commands - FUNCTIONS.keys() == {"serve", "convert", "page"}
 

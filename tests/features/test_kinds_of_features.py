@@ -1,4 +1,4 @@
-"""What holds for every kind of feature. A new kind in `KINDS` is tested, too."""
+"""What holds for every kind of feature. A new kind in `FEATURE_KINDS` is tested, too."""
 
 import json
 import pickle
@@ -14,7 +14,7 @@ from spacy.vocab import Vocab
 from thinc.types import Ints2d
 
 from spacy_costner.features import FeatureBatch, Features, Template
-from spacy_costner.features.template import KINDS
+from spacy_costner.features.template import FEATURE_KINDS
 
 from ..support.linear import VOCAB
 
@@ -27,7 +27,7 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
     "elsewhere": {"windows": {"LOWER": 0}, "elsewhere": {"LOWER": 2}},
     "document": {"windows": {}, "document": {"LOWER": 1}},
 }
-"""The kinds that other settings than `windows` name, and those that have no row in `KINDS`."""
+"""The kinds that other settings than `windows` name, and kinds without a row in `FEATURE_KINDS`."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def docs(vocab: Vocab) -> list[Doc]:
     return docs
 
 
-@pytest.fixture(params=[*KINDS, *OTHER_KINDS])
+@pytest.fixture(params=[*FEATURE_KINDS, *OTHER_KINDS])
 def features(request: pytest.FixtureRequest, docs: list[Doc], tmp_path: Path) -> Features:
     """Features of a single kind, with values of the docs."""
     phrases = tmp_path / "phrases.txt"

@@ -152,7 +152,7 @@ def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
     def recorded_train(weights: Any, *args: Any, **settings: Any) -> Trained:
         trained = train(weights, *args, **settings)
         # Slim as those that are kept, which would differ from them in any case.
-        last_weights.append(weights.slim(weights.rows.copy()))
+        last_weights.append(weights.prune_and_quantize(weights.rows.copy()))
         return trained
 
     monkeypatch.setattr("spacy_costner.training.folds.train", recorded_train)

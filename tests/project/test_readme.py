@@ -16,7 +16,7 @@ from thinc.api import Config
 from spacy_costner import __version__
 from spacy_costner.cli.plots import require_matplotlib
 from spacy_costner.features import Template
-from spacy_costner.features.template import KINDS
+from spacy_costner.features.template import FEATURE_KINDS
 from spacy_costner.features.words import TEXT_FLAGS
 from spacy_costner.ml import build_sparse_crf
 from spacy_costner.workflows.config.loss_blocks import make_loss
@@ -109,7 +109,7 @@ def test_features_are_explained() -> None:
     explained = set(re.findall(r"`([\w.]+)`", read("docs/linear.md")))
     settings = {*signature(Template).parameters, *signature(build_sparse_crf).parameters}
     # `features` is the block itself, and the number of tags `nO` is set by the component.
-    assert {*settings - {"features", "nO"}, *KINDS, *TEXT_FLAGS} <= explained
+    assert {*settings - {"features", "nO"}, *FEATURE_KINDS, *TEXT_FLAGS} <= explained
     ini = re.search(r"```ini\n(.*?)```", read("docs/linear.md"), flags=re.DOTALL)
     assert ini is not None
     head = "[components]\n\n[components.ner]\n\n[components.ner.model]\n\n"

@@ -98,8 +98,8 @@ WORD_LINES: dict[str, tuple[str, str]] = {
      "tokens: expected words, got 3"),
     "an empty token": ('{"tokens": [""], "ner_tags": ["O"]}', "tokens: expected words, got ''"),
     "a tag without name": ('{"tokens": ["Kim"], "ner_tags": [1]}',
-     "expected names of tags, got 1: give the names in the order of their numbers: `costner "
-     "convert --tag-names`"),
+     "expected names of tags, got 1: give the names in the order of their numbers: "
+     "`tag_names`, or dataset_info"),
     "a tag that is a list": ('{"tokens": ["Kim"], "ner_tags": [[]]}', "expected tags, got []"),
     "a tag that is true": ('{"tokens": ["Kim"], "ner_tags": [true]}', "expected tags, got True"),
     "missing prefix": ('{"tokens": ["Kim"], "ner_tags": ["LOC"]}', "such as 'B-PER', got 'LOC'"),

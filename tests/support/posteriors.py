@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spacy_costner import chain
 from spacy_costner.decoding import Decoding, Posterior
 from spacy_costner.tags import Entities, Tags
-from spacy_costner.types import no_scores
+from spacy_costner.types import zero_scores
 
 from .. import oracle
 from .strategies import TAG_SETS, random_scores, scales, seeds
@@ -135,7 +135,7 @@ def sure(*probs: dict[str, float]) -> Posterior:
         for label, prob in prob_of_label.items():
             name = "O" if label == "O" else f"U-{label}"
             emissions[token, tags.names.index(name)] = numpy.log(prob)
-    scores = no_scores(numpy.ones(len(probs), dtype="int32"), len(tags), "float64")
+    scores = zero_scores(numpy.ones(len(probs), dtype="int32"), len(tags), "float64")
     scores = scores._replace(emissions=emissions)
     return Posterior(chain.constrain(scores, tags.constraints), tags)
 

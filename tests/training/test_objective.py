@@ -325,7 +325,7 @@ def test_a_cost_table_is_made_once_for_each_tag_set() -> None:
 
     ner = recogniser()
     ner.objective.loss = make_schedule(Loss(risk, cost), Loss(sequential), steps=[5])
-    ner.objective.prepare(ner.tags)
+    ner.objective.check_costs(ner.tags)
     batch = examples_of(ner, SENTENCES)
     for _ in range(3):
         ner.get_loss(batch, scores_of(batch))

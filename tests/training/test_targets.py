@@ -22,7 +22,7 @@ from spacy_costner.annotation.tokens import (
 from spacy_costner.tags import SCHEMES, Entities, Tags
 from spacy_costner.training.objective import costs_given_gold
 from spacy_costner.training.targets import Weights, make_targets, read_annotation
-from spacy_costner.types import no_scores
+from spacy_costner.types import zero_scores
 
 from ..support.strategies import seeds
 
@@ -236,7 +236,7 @@ def test_the_preset_entities_are_always_a_possible_path(
     entities = tokens.entities(tags, VOCAB.strings)
     path = tags.gold_path(entities, numpy.ones(6, dtype=bool))
     path = tags.split_outside(path, tokens.lengths)
-    scores = no_scores(tokens.lengths, len(tags), "float64")
+    scores = zero_scores(tokens.lengths, len(tags), "float64")
     legal = chain.constrain(scores, tags.constraints._replace(emissions=possible))
     (score,), _ = chain.path_score(legal, path)
     assert score == 0  # that of an impossible path is minus infinity

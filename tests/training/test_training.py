@@ -138,7 +138,7 @@ def test_gradients_are_central_differences(name: str, outside: str) -> None:
 def test_several_batches_have_the_loss_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three docs are two batches of at most two. A loss that is a ratio has only one batch."""
     in_one_batch = make_total()
-    monkeypatch.setattr("spacy_costner.training.lbfgs.BATCH_SIZE", 2)
+    monkeypatch.setattr("spacy_costner.training.lbfgs.GRADIENT_BATCH_SIZE", 2)
     in_two_batches = make_total()
     assert (len(in_one_batch.batches), len(in_two_batches.batches)) == (1, 2)
     vector = numpy.random.default_rng(3).normal(size=in_one_batch.read_weights().shape)

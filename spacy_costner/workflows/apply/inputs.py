@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from ...readers import CorpusError
 from ...readers.files import digest, is_about_corpus
-from ...readers.texts import Part, divide
+from ...readers.texts import FilePart, divide
 
 
 class PlannedPart(NamedTuple):
     """A part to annotate."""
 
-    part: Part
+    part: FilePart
     key: str  # the fingerprint of the part, the model and the settings
 
 

@@ -21,7 +21,7 @@ from ...metrics.shift import rounded
 from ...progress import progress
 from ...readers.files import digest
 from ...readers.texts import (
-    Part,
+    FilePart,
     TextRow,
 )
 from ..config import loading
@@ -46,7 +46,7 @@ class PartSettings(NamedTuple):
 
     folder: Path  # the output folder
     load: Callable[[], Language]  # loads the pipeline
-    read: Callable[[Language, Part], Iterable[TextRow]]  # reads the rows of a part
+    read: Callable[[Language, FilePart], Iterable[TextRow]]  # reads the rows of a part
     form: str  # one of `OUTPUT_FORMS`
     with_text: bool  # see `annotate`
     on_error: str  # see `annotate`
@@ -171,14 +171,14 @@ class AnswersOfParts:
 
     nlp (Language): The pipeline.
     planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
-    read (Callable[[Language, Part], Iterable[TextRow]]): Reads the rows of a part.
+    read (Callable[[Language, FilePart], Iterable[TextRow]]): Reads the rows of a part.
     """
 
     def __init__(
         self,
         nlp: Language,
         planned: Mapping[str, PlannedPart],
-        read: Callable[[Language, Part], Iterable[TextRow]],
+        read: Callable[[Language, FilePart], Iterable[TextRow]],
     ) -> None:
         self._nlp = nlp
         self._read = read

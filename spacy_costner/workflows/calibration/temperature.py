@@ -24,7 +24,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.reading import find_reading
 from ...progress import phase
 from ...tags import Entities
-from ...training.lbfgs import Point, Step, descent_direction, remember_step, search_line
+from ...training.lbfgs import Iterate, Step, descent_direction, remember_step, search_line
 from ...types import map_scores
 from ..components import get_component
 from ..evaluation.predictions import (
@@ -345,10 +345,10 @@ def minimise_within_limits(
     RETURNS (Floats1d): The best logarithms. Shape: (P,)
     """
 
-    def evaluate(logs: Floats1d) -> Point:
+    def evaluate(logs: Floats1d) -> Iterate:
         """Evaluate the function at logarithms, or at the limit of those that are beyond it."""
         logs = numpy.clip(logs, -MAX_LOG, MAX_LOG)
-        return Point(logs, *function(logs))
+        return Iterate(logs, *function(logs))
 
     point = evaluate(start)
     steps: list[Step] = []  # from them the Hessian is estimated

@@ -322,7 +322,7 @@ def check_config(ner: CostSensitiveNER, tags: Tags) -> Iterator[Finding]:
     """Check that the loss and the decoding of a component fit its tags."""
     # Both functions raise an error if a cost table, a label tree or a weight of a label in the
     # config is for other labels.
-    for check_tags in (ner.objective.prepare, ner.check_decoding):
+    for check_tags in (ner.objective.check_costs, ner.check_decoding):
         try:
             check_tags(tags)
         except ValueError as error:

@@ -222,7 +222,7 @@ def prune_and_quantize(ner: CostSensitiveNER) -> None:
     """Prune and quantize the weights of a linear model: see `slim_down`. That is done right after
     training, so that the weights that are evaluated, calibrated and tuned are the saved ones."""
     _, weights = linear_part(ner.model)
-    weights.restart(weights.slim(weights.rows))
+    weights.restart(weights.prune_and_quantize(weights.rows))
 
 
 def train_by_updates(

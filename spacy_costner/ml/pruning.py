@@ -1,9 +1,9 @@
-"""Make the weights of a linear model few and small, and save them in few bytes.
+"""Prune and quantize the weights of a linear model, and save them in few bytes.
 
-Most weights are nearly 0. After training, `slim_down` sets the weights that hardly matter to 0, and
-rounds the others. A pipeline is evaluated, calibrated and tuned with these weights, so that the
-saved pipeline is the one that was evaluated. `pack_rows` saves them without rounding them again.
-When the model is saved, features without weights leave the vocabulary: see
+Most weights are nearly 0. After training, `prune_and_quantize` sets the weights that hardly matter
+to 0, and rounds the others. A pipeline is evaluated, calibrated and tuned with these weights, so
+that the saved pipeline is the one that was evaluated. `pack_rows` saves them without rounding them
+again. When the model is saved, features without weights leave the vocabulary: see
 `pipeline.serialization.save_model`.
 
 In shapes, V is the number of features, each of which has a row of weights, and K of tags.
@@ -26,7 +26,7 @@ NOISE_SHARE = 0.01
 """The most noise that rounding adds: its mean square, as a share of that of the weights."""
 
 N_BITS = 15
-"""The bits of a saved weight, besides its sign."""
+"""The bits of a saved weight, without its sign."""
 
 LEAST_EXPONENT = -149
 """The exponent of the smallest power of 2 that a float of 32 bits can be."""
@@ -35,7 +35,7 @@ CHUNK_SIZE = 1 << 12
 """The number of rows that are loaded at a time."""
 
 
-def slim_down(rows: Floats2d, n_features: int) -> Floats2d:
+def prune_and_quantize(rows: Floats2d, n_features: int) -> Floats2d:
     """Set the rows of features that hardly matter to 0, and round the other weights to multiples of
     a power of 2. If some weights are not finite, all stay as they are.
 
@@ -51,12 +51,12 @@ def slim_down(rows: Floats2d, n_features: int) -> Floats2d:
     is_kept = find_rows_that_matter(feature_rows)
     kept_rows = feature_rows[is_kept]
     step = rounding_step(kept_rows)
-    slim = numpy.zeros_like(rows)
-    slim[:n_features][is_kept] = numpy.rint(kept_rows / step) * step
+    pruned = numpy.zeros_like(rows)
+    pruned[:n_features][is_kept] = numpy.rint(kept_rows / step) * step
     # The other rows are rounded as little as possible: to what `pack_rows` can save.
     numbers, exponent = to_whole_numbers(other_rows)
-    slim[n_features:] = to_floats(numbers, exponent)
-    return slim
+    pruned[n_features:] = to_floats(numbers, exponent)
+    return pruned
 
 
 def find_rows_that_matter(rows: Floats2d) -> Array1d:
@@ -95,7 +95,7 @@ def rounding_step(weights: Floats2d) -> numpy.float32:
 
 def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
     """Write weights as whole numbers times a power of 2. The numbers have `N_BITS` bits and a sign,
-    so that weights may be rounded, but not those that `slim_down` has rounded already.
+    so that weights may be rounded, but not those that `prune_and_quantize` has rounded already.
 
     rows (Floats2d): Finite weights. Shape: (V, K)
     RETURNS (tuple[Ints2d, int]): The whole numbers, and the exponent of the power of 2:

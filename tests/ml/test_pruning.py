@@ -22,12 +22,12 @@ from thinc.api import Model, Optimizer
 from spacy_costner.chain import marginals
 from spacy_costner.features.ids import pack, pack_hashes, unpack, unpack_hashes
 from spacy_costner.ml import SparseWeights, first_pass_of, linear_part
-from spacy_costner.ml.slimming import (
+from spacy_costner.ml.pruning import (
     DROPPED_SHARE,
     N_BITS,
     NOISE_SHARE,
     pack_rows,
-    slim_down,
+    prune_and_quantize,
     unpack_rows,
 )
 from spacy_costner.pipeline.serialization import load_model, save_model
@@ -137,7 +137,7 @@ def test_rows_that_are_dropped_have_a_small_share_of_the_squares(rows: numpy.nda
     n_features = len(rows) - N_TAGS - 2
 
     before = rows[:n_features].astype("float64")
-    after = slim_down(rows, n_features)[:n_features].astype("float64")
+    after = prune_and_quantize(rows, n_features)[:n_features].astype("float64")
 
     largest = numpy.abs(before).max(axis=1, initial=0)
     largest_after = numpy.abs(after).max(axis=1, initial=0)
@@ -155,7 +155,7 @@ def test_the_rows_with_the_smallest_largest_weights_are_dropped() -> None:
     feature_rows = [[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, 0, 4], [9, 0, 0], [0, 0, 0]]
     chain_rows = [[0.001, 0, 0]] * (N_TAGS + 2)
     rows = numpy.asarray(feature_rows + chain_rows, dtype="float32")
-    slim = slim_down(rows, 6)
+    slim = prune_and_quantize(rows, 6)
     assert slim[:6].any(axis=1).tolist() == [False, False, False, True, True, False]
     numpy.testing.assert_allclose(slim[6:], rows[6:], rtol=1e-4)
     assert rows[0, 0] == 1  # the argument stays as it is
@@ -163,22 +163,22 @@ def test_the_rows_with_the_smallest_largest_weights_are_dropped() -> None:
 
 def test_weights_of_0_stay_0() -> None:
     rows = numpy.zeros((9, N_TAGS), dtype="float32")
-    assert not slim_down(rows, 4).any()
-    assert slim_down(rows[4:], 0).shape == (N_TAGS + 2, N_TAGS)
+    assert not prune_and_quantize(rows, 4).any()
+    assert prune_and_quantize(rows[4:], 0).shape == (N_TAGS + 2, N_TAGS)
 
 
 @pytest.mark.parametrize("value", [numpy.nan, numpy.inf])
 def test_weights_that_are_not_finite_are_kept_for_saving_to_refuse(value: float) -> None:
     rows = numpy.ones((9, N_TAGS), dtype="float32")
     rows[2, 1] = value
-    numpy.testing.assert_array_equal(slim_down(rows, 4), rows)
+    numpy.testing.assert_array_equal(prune_and_quantize(rows, 4), rows)
 
 
 @given(weights)
 @example(numpy.full((N_TAGS + 3, N_TAGS), 1e-45, dtype="float32"))  # no float is smaller
 def test_slim_weights_are_saved_exactly(rows: numpy.ndarray) -> None:
     n_features = len(rows) - N_TAGS - 2
-    slim = slim_down(rows, n_features)
+    slim = prune_and_quantize(rows, n_features)
     for part in (slim[:n_features], slim[n_features:]):
         numpy.testing.assert_array_equal(unpacked(pack_rows(part), len(part)), part)
 

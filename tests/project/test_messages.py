@@ -1,0 +1,50 @@
+"""Below `cli/`, messages and docstrings name Python parameters and settings of configs, never the
+options of a command: `cli/output.py` turns parameters into options."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import spacy_costner
+
+ROOT = Path(spacy_costner.__file__).parent
+
+OPTION = re.compile(r"(?<![\w-])--[a-z]")
+
+NOT_CLEAN_YET = {"export", "pipeline", "serve", "workflows"}
+"""Rooms that still name options."""
+
+OPTIONS_OF_OTHER_PROGRAMS: dict[str, set[str]] = {}
+"""Strings that are arguments of another program, such as of git, by the path of their module."""
+
+MODULES = sorted(
+    path.relative_to(ROOT)
+    for path in ROOT.rglob("*.py")
+    if path.relative_to(ROOT).parts[0] not in {"cli", *NOT_CLEAN_YET}
+)
+
+
+def strings_with_options(source: str) -> Iterator[tuple[int, str]]:
+    """The line and the text of each string of a module, docstrings included, that names an
+    option."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        if OPTION.search(node.value):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_no_module_below_cli_names_an_option(path: Path) -> None:
+    allowed = OPTIONS_OF_OTHER_PROGRAMS.get(path.as_posix(), set())
+    source = (ROOT / path).read_text(encoding="utf8")
+    found = [(line, text) for line, text in strings_with_options(source) if text not in allowed]
+    assert not found
+
+
+def test_options_are_found_in_docstrings_and_messages() -> None:
+    source = '''"""Reads --dev."""\nmessage = f"{1}: --lang: expected"\nrule = "a -- b, a--b"'''
+    assert list(strings_with_options(source)) == [(1, "Reads --dev."), (2, ": --lang: expected")]
