@@ -94,7 +94,7 @@ def errors_shown(
 
     def print_warning(message: object, *_: Any, **__: Any) -> None:
         """Print a warning. The module `warnings` calls this instead of its own function."""
-        text = "; ".join(line.strip() for line in str(message).splitlines())
+        text = "; ".join(line.strip() for line in with_options(str(message)).splitlines())
         if text in printed_warnings:
             return
         printed_warnings.add(text)

@@ -241,7 +241,7 @@ def refusal(feature: str) -> ValueError:
 def find_private_rows(features: Features) -> Array1d:
     """Find the rows of weights that could show what was annotated, or show rare words such as names
     of people: the rows of label memory, of words that are rare in the training data, and of
-    features that are made of these words. `costner page --no-memory` leaves them out.
+    features that are made of these words. Without `keep_memory`, pages leave them out.
 
     features (Features): The features of the model.
     RETURNS (Array1d): True for these rows. Shape: (V,)

@@ -146,7 +146,7 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def kind_of_decoding(ner: CostSensitiveNER) -> str:
-    """Name the decoding of a component as the option `--decoding` of `costner init` does.
+    """Name the decoding of a component as the parameter `decoding` of `init` does.
 
     RAISES (ValueError): If it is not a decoding of this package.
     """

@@ -164,7 +164,7 @@ class CalibrationState:
         return (
             f"docs were read with {reading.as_text()}, and for an earlier `calibrate`, `tune` or "
             f"`guarantee` with {earlier_reading.as_text()}: run all of them either with "
-            "--file-tokens, or without"
+            "`file_tokens`, or without"
         )
 
     def compare_reading(

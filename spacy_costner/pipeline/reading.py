@@ -17,7 +17,7 @@ from spacy.training import Example
 from .serialization import check_keys
 
 GIVE_TEXT = (
-    "give texts in place of docs, or run `calibrate`, `tune` and `guarantee` with --file-tokens"
+    "give texts instead of docs, or run `calibrate`, `tune` and `guarantee` with `file_tokens`"
 )
 GIVE_STARTS = (
     "give docs with sentence starts, or run `calibrate`, `tune` and `guarantee` on docs without"

@@ -686,7 +686,7 @@ class AnnotationSession:
         return "Calibrate and tune on the texts that measure:"
 
     def _next_command(self, n_measured: int) -> str:
-        """The command to run next."""
+        """The command to run next. It is shown to be copied to a terminal, so it has options."""
         options = ["--lang", self.lang, "--train", str(self.store.train_path)]
         if n_measured >= ENOUGH_MEASURING:
             options += ["--dev", str(self.store.measure_path)]

@@ -28,7 +28,7 @@ def ray_cluster(address: str | None, use_gpu: int = -1) -> MakeExecutor | None:
     """
     if address is None:
         return None
-    ray = require("ray", extra="distributed", missing="--address requires ray")
+    ray = require("ray", extra="distributed", missing="`address` requires ray")
     gpus_per_run = 1 if use_gpu >= 0 else 0
     return partial(RayCluster, ray, address, gpus_per_run)
 

@@ -210,7 +210,7 @@ def test_a_worker_on_ray_checks_versions_and_files(tmp_path: Path) -> None:
 def test_without_ray_an_address_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert ray_cluster(None) is None
-    message = r"--address requires ray: pip install 'spacy-costner\[distributed\]'"
+    message = r"`address` requires ray: pip install 'spacy-costner\[distributed\]'"
     with pytest.raises(ImportError, match=message):
         ray_cluster("auto")
 

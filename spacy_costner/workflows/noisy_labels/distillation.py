@@ -218,7 +218,7 @@ def check_dev(config: Config) -> None:
     if lacks_path(config, name):
         raise ValueError(
             f"distill: {name}: expected a development corpus, to compare teachers and student on, "
-            "got none: name one with --paths.dev"
+            "got none: set paths.dev"
         )
 
 
