@@ -251,7 +251,7 @@ NEW_YORK: dict[str, Any] = {
     "sent_starts, message",
     [
         ([0, 4], "ner: docs have sentence starts, where .* give texts"),
-        ([], "ner: docs have other tokens than the tokenizer makes .* --file-tokens"),
+        ([], "ner: docs have other tokens than the tokenizer makes .* `file_tokens`"),
     ],
     ids=["sentence starts", "tokens"],
 )
