@@ -568,5 +568,7 @@ def test_without_a_dev_corpus_it_is_refused_before_training() -> None:
     nlp = spacy.blank("xx")
     nlp.config["paths"]["dev"] = None
     config = nlp.config.interpolate()
-    with pytest.raises(ValueError, match=r"corpora.dev: expected a development corpus, .* --paths"):
+    with pytest.raises(
+        ValueError, match=r"corpora.dev: expected a development corpus, .* set paths.dev"
+    ):
         check_dev(config)
