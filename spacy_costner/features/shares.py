@@ -29,8 +29,8 @@ def share_names(labels: Sequence[str]) -> list[str]:
 
     First come the features "LOC:0.5-0.75", for each label and each bin but the lowest: the share of
     the label is in the bin. Then come the features "best:LOC:0.5-0.75:2-3", for each label, each
-    bin of shares and each bin of numbers of times: the label is the most frequent one, with a share
-    in this bin, and the number of times that the value occurs is in this bin.
+    bin of shares and each bin of counts: the label is the most frequent one, its share is in the
+    first bin, and the count of the value is in the second.
 
     labels (Sequence[str]): The labels, O first.
     RETURNS (list[str]): The names.
