@@ -2,10 +2,10 @@
 
     python benchmarks/audit.py corpus.spacy config.cfg lang [seed] [made-up|natural]
 
-A twentieth of the entities is corrupted: see docs/audit.md. A corruption has a kind, one of KINDS.
-An item is a place that a method flags, with a score. All methods see the same marginals. AP, the
-average precision, by kind is of the items that the method says are of the kind and, after the
-slash, of all items.
+A twentieth of the entities is corrupted: see docs/audit.md. A corruption has a kind, one of
+SUSPECT_KINDS. An item is a place that a method flags, with a score. All methods see the same
+marginals. AP, the average precision, by kind is of the items that the method says are of the kind
+and, after the slash, of all items.
 """
 
 import random
@@ -27,9 +27,9 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 from spacy_costner.cli.tables import markdown_table
 from spacy_costner.workflows.fitting.folds import Fold
 from spacy_costner.workflows.noisy_labels.auditing import cross_fit
-from spacy_costner.workflows.noisy_labels.suspects import KINDS, rank
+from spacy_costner.workflows.noisy_labels.suspects import SUSPECT_KINDS, rank
 
-LABEL, BOUNDARY, MISSING, SPURIOUS = KINDS
+LABEL, BOUNDARY, MISSING, SPURIOUS = SUSPECT_KINDS
 SAME_WORDS = f"{LABEL}, of the same words"
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 Entity = tuple[int, int, str]
@@ -59,7 +59,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
 
     for number, (i, entity) in enumerate(entities):
         begin, end, label = entity
-        kind = KINDS[number % len(KINDS)]
+        kind = SUSPECT_KINDS[number % len(SUSPECT_KINDS)]
         if kind == LABEL:
             other_label = rng.choice([name for name in labels if name != label])
             yield i, [entity], [(begin, end, other_label)], LABEL
@@ -112,12 +112,12 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
     """Make the first changes of each kind that don't overlap, nor cross sentences. Returns the
     corrupted docs, and the corruptions."""
-    n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // len(KINDS)
+    n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // len(SUSPECT_KINDS)
     entities_in: list[set[Entity]] = []
     for doc in docs:
         entities_in.append({(ent.start, ent.end, ent.label_) for ent in doc.ents})
     # How many changes are still to be made. Those of the same words count as labels, too.
-    quota = Counter({**dict.fromkeys(KINDS, n_of_kind), SAME_WORDS: n_of_kind // 2})
+    quota = Counter({**dict.fromkeys(SUSPECT_KINDS, n_of_kind), SAME_WORDS: n_of_kind // 2})
     corruptions: list[Item] = []
     for i, old, new, name in changes:
         kind = name.split(",")[0]  # LABEL for SAME_WORDS; other names are kinds
@@ -277,13 +277,13 @@ def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, li
 
 def cells_of(items: Sequence[Item], corruptions: Sequence[Item]) -> list[str]:
     """The cells of a method: AP, of all and by kind, and the precision of the first items."""
-    cells = [f"{average_precision(items, corruptions, KINDS):.3f}"]
-    for kind in KINDS:
+    cells = [f"{average_precision(items, corruptions, SUSPECT_KINDS):.3f}"]
+    for kind in SUSPECT_KINDS:
         items_of_kind = [item for item in items if item.kind == kind]
         of_kind = average_precision(items_of_kind, corruptions, [kind])
         of_all = average_precision(items, corruptions, [kind])
         cells.append(f"{of_kind:.2f} / {of_all:.2f}")
-    is_right = evaluate(items, corruptions, KINDS)
+    is_right = evaluate(items, corruptions, SUSPECT_KINDS)
     for n in (100, 300):
         cells.append(f"{numpy.mean(is_right[:n]):.2f}")
     return cells
@@ -303,7 +303,7 @@ def main(path: str, config_path: str, lang: str, seed: str = "1", how: str = "ma
     rows: list[list[str]] = []
     for name, items in items_of_methods(folds, docs).items():
         rows.append([name, *cells_of(items, corruptions)])
-    print(markdown_table(["method", "AP", *KINDS, "P@100", "P@300"], rows))
+    print(markdown_table(["method", "AP", *SUSPECT_KINDS, "P@100", "P@300"], rows))
 
 
 if __name__ == "__main__":

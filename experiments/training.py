@@ -31,7 +31,7 @@ from spacy_costner.pipeline.annotations import make_prediction
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise_by_lbfgs
-from spacy_costner.training.online import Trained, read_batches, train
+from spacy_costner.training.online import TrainingResult, read_batches, train
 
 from .corpora import ROOT, as_examples, bare, read
 
@@ -280,7 +280,7 @@ def fit_online(
     # Sparse weights have an AdaGrad of their own. This optimizer only keeps their averages.
     optimizer = Adam(use_averages=True)
 
-    def after_epoch(trained: Trained) -> None:
+    def after_epoch(trained: TrainingResult) -> None:
         if trained.n_epochs not in epochs:
             return
         for is_average in averaged:

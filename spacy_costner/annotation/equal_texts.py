@@ -15,7 +15,6 @@ from thinc.types import Ints1d
 NOT_IN_TEXT_ID = re.compile(r"[\W_]+")
 """Matches characters that are neither letters nor digits."""
 
-
 NO_TEXT = get_string_id("")
 """The hash of a text without letters and digits: see `text_id`."""
 

@@ -27,7 +27,7 @@ from ..workflows.config.loading import read_config
 from ..workflows.executors import local_processes
 from ..workflows.noisy_labels.auditing import Audit, audit
 from ..workflows.noisy_labels.corrections import LEAVE, apply_answers, suspect_to_task
-from ..workflows.noisy_labels.suspects import KINDS, Suspect
+from ..workflows.noisy_labels.suspects import SUSPECT_KINDS, Suspect
 from ..workflows.ray_executor import ray_cluster
 from ..workflows.reports.excerpts import excerpt
 from ..workflows.reports.reporting import UNPREDICTABLE
@@ -201,7 +201,7 @@ def audit_page(suspects: Sequence[Suspect], docs: Sequence[Doc], corpus: str = "
         mistake = (suspect.annotated, suspect.suggested)
         places.append((suspect, excerpt(docs[i], (annotated, suggested), mistake)))
         tasks.append(task_to_json(suspect_to_task(suspect, docs)))
-    return render("audit.html", corpus=corpus, kinds=KINDS, places=places, tasks=tasks)
+    return render("audit.html", corpus=corpus, kinds=SUSPECT_KINDS, places=places, tasks=tasks)
 
 
 def audit_text(audited: Audit, tasks: Sequence[Task]) -> str:

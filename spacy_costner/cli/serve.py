@@ -64,7 +64,7 @@ def serve_cli(
         Path | None,
         Option(
             "--final",
-            help="Don't serve: train on all answers, including the texts that measure the model, "
+            help="Don't serve: train on all answers, including the evaluation texts, "
             "and save the pipeline in this folder",
             file_okay=False,
         ),
@@ -184,7 +184,7 @@ def add_texts(
         raise ValueError("--texts: expected texts in a new session, got none")
     n_measuring = sum(text.is_measuring for text in store.texts.values())
     typer.echo(
-        f"{len(store.texts):,} texts, of which {n_measuring:,} measure; "
+        f"{len(store.texts):,} texts, {n_measuring:,} of them evaluation texts; "
         f"{len(store.answers):,} have answers"
     )
     if store.n_others:
@@ -195,7 +195,7 @@ def add_texts(
 
 
 def train_final(session: AnnotationSession, path: Path) -> None:
-    """Train a pipeline on all answers, including the texts that measured the model, and save it."""
+    """Train a pipeline on all answers, including the evaluation texts, and save it."""
     check_folder(path)
     trained = session.train_on_all()
     save_pipeline(path, trained.nlp)

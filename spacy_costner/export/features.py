@@ -190,7 +190,7 @@ def describe_pairs(column: PairColumn, arrays: dict[str, ArrayXd]) -> Descriptio
 
 
 def describe_elsewhere(column: ElsewhereColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of the values beside other occurrences of the word."""
+    """Describe a column of the values next to other occurrences of the word."""
     base = _word_attribute(column.base.name)
     return {"kind": "elsewhere", "base": base, "side": column.side, "n_nearest": column.n_nearest}
 

@@ -24,13 +24,7 @@ from ..pipeline.promises import Promise
 from ..pipeline.reading import sets_sentence_starts
 from ..tags import Tags
 from ..workflows.components import find_components
-from .features import (
-    WHOLE_WORDS,
-    describe_features,
-    find_private_rows,
-    refusal,
-    symbols_of_spacy,
-)
+from .features import WHOLE_WORDS, describe_features, find_private_rows, refusal, symbols_of_spacy
 from .model_file import pack_file
 from .tokenizer import describe_tokenizer
 
@@ -74,7 +68,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     features, weights = linear_part(ner.model)
     weights_of_passes = [weights]
     tags_of_passes = [ner.chain_tags]
-    # A first pass has no weights if labels were read from docs in place of it.
+    # A first pass has no weights if labels were read from docs instead.
     first_pass = first_pass_of(ner.model)
     if first_pass is not None and first_pass.weights.is_allocated:
         weights_of_passes.insert(0, first_pass.weights)
@@ -166,7 +160,7 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
 def _find_component(nlp: Language) -> CostSensitiveNER:
     """Return the component of a pipeline, after a check that a page can have it.
 
-    RAISES (ValueError): If there is none or several, it isn't trained, or a page can't have its
+    RAISES (ValueError): If there are none or several, it isn't trained, or a page can't have its
         model.
     """
     components = find_components(nlp)
@@ -217,7 +211,7 @@ def _component_refusal(ner_name: str, component: str) -> ValueError:
     component (str): The name of the other one, and what it does.
     """
     return ValueError(
-        f"page: expected no component beside {ner_name} that changes tokens, entities or sentence "
+        f"page: expected no component next to {ner_name} that changes tokens, entities or sentence "
         f"starts, got {component}"
     )
 

@@ -83,7 +83,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
 
 
 class CostnerRecognizer(LocalRecognizer):
-    """A recognizer of Presidio that runs one of our pipelines, beside any NLP engine."""
+    """A recognizer of Presidio that runs one of our pipelines, next to any NLP engine."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
         our_extents.update((span.start, span.end) for span, _ in spans_of_group)
         has_guaranteed_set = f"{key}_{GUARANTEED}" in groups
         if has_guaranteed_set:
-            continue  # The guaranteed set, another group, counts in place of these entities.
+            continue  # The guaranteed set, another group, counts instead of these entities.
         for span, score in spans_of_group:
             presidio_score = default_score
             if not isnan(score):  # NaN: the span has no probability.

@@ -125,7 +125,7 @@ def register(confidence: Confidence) -> None:
 
 def register_default() -> None:
     """Register the default extension for a component that writes no probabilities, so that
-    `span._.confidence` is None with a warning, in place of an error. If there is an extension of
+    `span._.confidence` is None with a warning, instead of an error. If there is an extension of
     that name, it stays."""
     name = Confidence.extension
     if not Span.has_extension(name):  # for `force` see `register`
@@ -210,7 +210,7 @@ def free_key(doc: Doc, key: str, name: str) -> str:
 
 
 class SpanSet(NamedTuple):
-    """Spans of a batch of docs that are written beside the predicted entities: alternatives, or a
+    """Spans of a batch of docs that are written next to the predicted entities: alternatives, or a
     guaranteed set.
 
     spans (Entities): The spans, ordered by begin and end. They may overlap.
@@ -283,8 +283,8 @@ def make_prediction(
     groups (Sequence[str | None]): If there is a promise, the group of each doc. Length: B
     other_labels (Sequence[int]): The labels whose entities are left out, as indices.
     is_scored (bool): Whether entities get probabilities even without a confidence.
-    is_measured (bool): Whether to compute what the test for a shift needs. It is written beside the
-        probabilities, and isn't computed without them.
+    is_measured (bool): Whether to compute what the test for a shift needs. It is written next to
+        the probabilities, and isn't computed without them.
     RETURNS (Prediction): The prediction.
     """
     entities = decoded.entities
@@ -572,7 +572,7 @@ def _expected_numbers(doc_of_extent: Ints1d, probs: Floats2d) -> Floats2d:
 
 
 class Extents(NamedTuple):
-    """Extents: stretches of tokens that may be entities, whatever their label.
+    """Extents: stretches of tokens that may be entities with any label.
 
     begin (Ints1d): The first token of each extent. Shape: (X,)
     end (Ints1d): The token after the last one of each extent. Shape: (X,)

@@ -217,7 +217,7 @@ class CalibrationState:
         if confidence is None:
             raise ValueError(
                 f"{component}: shift: expected a confidence, as the scores of docs are written "
-                "beside their probabilities, got none: see set_confidence"
+                "with their probabilities, got none: see set_confidence"
             )
         pool = self.scores.pool()  # the scores that those of the docs are ranked among
         if earlier is not None and not isinstance(earlier, Shift):

@@ -116,7 +116,7 @@ class CostSensitiveNER(TrainablePipe):
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     spans_key (str | None): The key in `doc.spans` to learn from and to write to, as that of
-        spaCy's `spancat`, in place of `doc.ents`.
+        spaCy's `spancat`, instead of `doc.ents`.
     own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written,
         which may overlap with those of other labels. The component learns those, too, where they
         don't overlap with its own, so that labels compete. None: all its labels are its own.
@@ -282,12 +282,12 @@ class CostSensitiveNER(TrainablePipe):
         pipeline is loaded, the config counts if it has other settings than these.
 
         confidence (Confidence | None): The settings. None: probabilities are not written, and the
-            next prediction drops a guarantee, whose spans would be written beside them.
+            next prediction drops a guarantee, whose spans would be written next to them.
         RAISES (ValueError): If the name of the extension attribute is taken by another extension of
             spans, or the key of the probabilities is the `spans_key` of the component.
         """
         if confidence is None:
-            # So that `span._.confidence` is None, in place of an error.
+            # So that `span._.confidence` is None, instead of an error.
             register_default()
             settings = None
         else:
@@ -439,7 +439,7 @@ class CostSensitiveNER(TrainablePipe):
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
         # The first pass of a linear model with two passes is trained now. So is the linear part of
-        # a hybrid, which is a Tok2Vec beside a linear model: see `training.folds`.
+        # a hybrid, which is a Tok2Vec next to a linear model: see `training.folds`.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
         # A pipeline may be initialized a second time. A loss that keeps state starts anew.
@@ -668,7 +668,7 @@ class CostSensitiveNER(TrainablePipe):
         RETURNS (dict[str, float]): The losses.
         RAISES (ValueError): If a score is not finite.
 
-        Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes.
+        Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes.
         """
         examples, losses = self._start_update(examples, losses, "rehearse")
         self.drop_guarantee("training")
@@ -879,7 +879,7 @@ class CostSensitiveNER(TrainablePipe):
     @property
     def guarantee(self) -> Promise | None:
         """The promise about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence: its terms, its thresholds and its calibration docs. None: there is none, or
+        the confidence: its terms, its thresholds and its calibration docs. None: it has none, or
         it doesn't hold for the current settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
@@ -957,9 +957,9 @@ class CostSensitiveNER(TrainablePipe):
         precision, recall and F on them. The test sounds an alarm only if the model is less sure of
         the docs than of the calibration docs.
 
-        The same docs in the same batches have the same result, whatever threads and processes
-        predicted them. In other batches some scores differ in their fourth significant digit, and
-        their p-values with them.
+        The same docs in the same batches have the same result with any number of threads and
+        processes. In other batches some scores differ in their fourth significant
+        digit, and their p-values with them.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
             random order. Docs in which all tokens are preset are not tested.

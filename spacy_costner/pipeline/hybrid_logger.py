@@ -1,4 +1,4 @@
-"""The logger of `spacy train` for a hybrid: a model that has a linear part beside a Tok2Vec. The
+"""The logger of `spacy train` for a hybrid: a model that has a linear part next to a Tok2Vec. The
 linear part is trained at initialization, before the first step of `spacy train`."""
 
 import sys

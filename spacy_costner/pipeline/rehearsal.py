@@ -1,6 +1,6 @@
 """Rehearsal: training that keeps the predictions of an earlier model, the *teacher*.
 
-Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths in place of classes. A path is a
+Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes. A path is a
 tag for each token of a sequence.
 """
 
@@ -47,7 +47,7 @@ def rehearsal_loss(
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
     """Make soft targets of the distribution of the teacher over paths. If labels were added since,
     the teacher has fewer tags. Then only paths of its own tags are compared, and how probable they
-    are beside other paths doesn't count.
+    are with other paths doesn't count.
 
     teacher (Potentials): The scores of the teacher, in float64.
     n_tags (int): The number of tags of the model, K.

@@ -310,7 +310,7 @@ def _check_progress(progress: Any) -> None:
     check_keys(progress, Progress._fields, "progress")
     for name, value in progress.items():
         least = 1 if name == "n_examples" else 0  # `Progress.passes` divides by it
-        # `type` in place of `isinstance`, as True and False are integers, too.
+        # `type` instead of `isinstance`, as True and False are integers, too.
         if type(value) is not int or value < least:
             raise ValueError(
                 f"progress: {name}: expected an integer of at least {least}, got {value!r}"
@@ -387,20 +387,20 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     if weights.keep_all or not is_trained:
         return {}
     has_weights = weights.emissions.any(axis=1)  # whether a feature has a weight for any tag, (V,)
-    # A first pass has no weights if labels are read from docs in place of it.
+    # A first pass has no weights if labels are read from docs instead.
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)
 
     # `rows` has the row of weights of each feature that is left.
-    slim_features, rows = features.select(has_weights)
-    slim_shims: dict[int, Shim] = {
-        features.id: slim_features,
+    kept_features, rows = features.select(has_weights)
+    kept_shims: dict[int, Shim] = {
+        features.id: kept_features,
         weights.id: weights.select(rows),
     }
     if first_pass is not None and first_pass.weights.is_allocated:
-        slim_shims[first_pass.id] = first_pass.select(rows)
-    return slim_shims
+        kept_shims[first_pass.id] = first_pass.select(rows)
+    return kept_shims
 
 
 def load_model(model: Model[list[Doc], Potentials], saved: bytes, n_tags: int | None) -> None:

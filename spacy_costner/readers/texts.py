@@ -347,7 +347,7 @@ def _read_bytes(part: FilePart) -> bytes:
         file.seek(part.start)
         content = file.read(part.stop - part.start) if part.stop else file.read()
     if digest(content, part.first) != part.digest:
-        expected = "expected the file that the command began with"
+        expected = "expected the file that the run began with"
         raise CorpusError(f"{part.path}: {expected}, got another")
     return content
 

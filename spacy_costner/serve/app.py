@@ -4,7 +4,7 @@ An ASGI app, which can be mounted in another one. A local server can be reached 
 that its user has open. So `Origin` is checked, and `Host` or a token, requests that change
 something have to be JSON of a limited size, and nothing is shared with other origins.
 
-Needs the extra `serve`; only the command imports this module.
+Needs the extra `serve`; nothing else imports this module.
 """
 
 import base64
@@ -18,13 +18,7 @@ from ..pages.label_colours import label_colours
 from ..pages.rendering import render
 from ..readers.files import SHOWN, SURROGATE, shown
 from .label_studio import LabelStudioBackend
-from .session import (
-    ENOUGH_MEASURING,
-    AnnotationSession,
-    Proposal,
-    ProposedSpan,
-    UnknownTextError,
-)
+from .session import ENOUGH_MEASURING, AnnotationSession, Proposal, ProposedSpan, UnknownTextError
 from .store import SessionError, field
 
 try:

@@ -37,8 +37,8 @@ NAME = "spacy_costner"
 """The version of all predictions. The backend has to have this name in Label Studio."""
 
 N_CERTAINTIES = 1000
-"""The scores of measuring texts are spread over those of so many other texts, the last ones that
-were predicted."""
+"""The scores of evaluation texts are spread over the scores of this number of other texts, the last
+ones that were predicted."""
 
 DELETED = ("ANNOTATIONS_DELETED", "ANNOTATION_DELETED")
 SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")

@@ -1,10 +1,11 @@
-"""An annotation session: which text comes next, what the model proposes, and training beside.
+"""An annotation session: which text comes next, what the model proposes, and training in the
+background.
 
 A text to train on is chosen by its words or, from 50 texts on, by the model. Between them come
-texts that measure: without proposals, as people accept what they see. Whenever there are new
-answers, a thread trains a linear model from scratch on all of them but those of texts that measure,
+evaluation texts: without proposals, as people accept what they see. Whenever there are new
+answers, a thread trains a linear model from scratch on all of them but those for evaluation texts,
 while the model before proposes. Vectors of words that were learned from the texts are among its
-inputs. F is measured on the texts that measure, and only there.
+inputs. F is measured on the evaluation texts, and only there.
 """
 
 from __future__ import annotations
@@ -47,20 +48,20 @@ COMPONENT = "ner"
 """The name of the component in the pipelines that `init` writes."""
 
 LEAST_TEXTS = 10
-"""A first model is trained on so many annotated texts."""
+"""The number of annotated texts that a first model needs."""
 
 ENOUGH_TO_CHOOSE = 50
-"""A model that was trained on so many texts chooses the next ones. Before, texts are chosen by
-their words, which is better at 50 texts on two corpora: see docs/no-annotation.md."""
+"""A model that was trained on this number of texts chooses the next ones. Before, texts are chosen
+by their words, which is better at 50 texts on two corpora: see docs/no-annotation.md."""
 
 TURN_TO_MEASURE = 5
-"""One of so many texts that are shown measures, as long as there are some."""
+"""One in this number of shown texts is an evaluation text, as long as there are some."""
 
 MOST_CANDIDATES = 2000
-"""The next texts are chosen among at most so many, drawn at random."""
+"""The next texts are chosen among at most this number, drawn at random."""
 
 N_EXPECTED = 500
-"""F is expected of at most so many texts without an answer, drawn at random."""
+"""F is expected of at most this number of texts without an answer, drawn at random."""
 
 N_CHOSEN = 100
 """How many texts are chosen ahead. They last until the next model is there."""
@@ -69,11 +70,11 @@ N_AT_ONCE = 64
 """So many texts of another tool are predicted at once. Answers wait meanwhile."""
 
 ENOUGH_MEASURING = 30
-"""From so many annotated texts that measure on, there is an F on them, and the page advises to
+"""From this number of annotated evaluation texts on, there is an F on them, and the page advises to
 calibrate on them."""
 
 N_PROBLEMS = 10
-"""The status has at most so many problems with answers of another tool."""
+"""The status has at most this number of problems with answers of another tool."""
 
 MODEL = "model"
 """The folder of the last pipeline, in the folder of the session."""
@@ -108,24 +109,24 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Point:
+class HistoryPoint:
     """What a training has brought."""
 
     n_texts: int  # annotated texts that it was trained on
     n_entities: int  # entities of these texts
-    n_measured: int  # annotated texts that measure
+    n_measured: int  # annotated evaluation texts
     f: float | None  # on those that measure; None: they are too few, or have no entity
     expected_f: float | None  # what the model expects of the texts that nobody annotated
     seconds: float
 
 
-class Trained(NamedTuple):
+class TrainedPipeline(NamedTuple):
     """A pipeline that was trained on the answers, with its scores."""
 
     nlp: Language
     training: dict[str, Any]  # the block [training] of its config, resolved
-    loss: float  # the last loss of its training: see `training.online.Trained`
-    point: Point
+    loss: float  # the last loss of its training: see `training.online.TrainingResult`
+    point: HistoryPoint
 
 
 class AnnotationSession:
@@ -135,7 +136,7 @@ class AnnotationSession:
     labels (Sequence[str]): The labels that can be annotated.
     lang (str): Code of the language, for the tokenizer and the model.
     start_model (Language | None): A trained pipeline to begin with. It stays until a model of the
-        session has a higher F on the texts that measure. If the folder has a model, that one goes
+        session has a higher F on the evaluation texts. If the folder has a model, that one goes
         on instead.
     seed (int): Seed of the draws of texts that the next ones are chosen among, and of those that F
         is expected of.
@@ -213,14 +214,14 @@ class AnnotationSession:
         The text is from the addition with the smallest share of answers, so that all additions are
         measured. Within an addition the order is random.
 
-        waiting (Sequence[str]): Keys of texts that measure and have no answer, in their order in
+        waiting (Sequence[str]): Keys of evaluation texts that have no answer, in their order in
             the store, which is random within an addition.
         """
         n_measuring = Counter(self.store.texts[key].addition_number for key in self._measuring)
         n_waiting = Counter(self.store.texts[key].addition_number for key in waiting)
 
         def waiting_share(key: str) -> float:
-            """Of the texts that measure and were added together with this one, the share that has
+            """Of the evaluation texts that were added together with this one, the share that has
             no answer."""
             addition = self.store.texts[key].addition_number
             return n_waiting[addition] / n_measuring[addition]
@@ -229,7 +230,7 @@ class AnnotationSession:
         return max(waiting, key=waiting_share)
 
     def _is_turn_to_measure(self) -> bool:
-        """Whether too few of the answers are of texts that measure."""
+        """Whether too few of the answers are for evaluation texts."""
         answers = self.store.answers.values()
         n_measuring = sum(answer.is_measuring for answer in answers)
         # If the next text measures, at most one in `TURN_TO_MEASURE` of all answers may measure.
@@ -485,7 +486,7 @@ class AnnotationSession:
             problem = None
             try:
                 self.train()
-            except Exception as error:  # answers go on, whatever training does
+            except Exception as error:  # answers go on even if training fails
                 problem = f"training: {type(error).__name__}: {error}"
             with self._lock:
                 self.is_training = False
@@ -493,8 +494,8 @@ class AnnotationSession:
                 self._n_learned = n_changes
                 self._changed.notify_all()
 
-    def train(self) -> Trained | None:
-        """Train a model from scratch on all answers but those of texts that measure. Measure it on
+    def train(self) -> TrainedPipeline | None:
+        """Train a model from scratch on all answers but those for evaluation texts. Measure it on
         these, choose the next texts, save it, and propose with it from now on. A `start_model` that
         is not worse proposes further, and the new model isn't saved. None: there are too few
         answers to train on, or none of them has an entity."""
@@ -518,7 +519,7 @@ class AnnotationSession:
             if len(train_answers) >= ENOUGH_TO_CHOOSE:
                 self._chosen = self._choose(nlp)
         expected_f = self._expect_f(nlp)
-        point = Point(
+        point = HistoryPoint(
             n_texts=len(train_answers),
             n_entities=n_entities,
             n_measured=len(measure_answers),
@@ -530,10 +531,10 @@ class AnnotationSession:
         if is_better:
             scores = {} if point.f is None else {"ents_f": point.f}
             save_trained(self.store.folder / MODEL, nlp, training, scores, {COMPONENT: loss})
-        return Trained(nlp, training, loss, point)
+        return TrainedPipeline(nlp, training, loss, point)
 
-    def train_on_all(self) -> Trained:
-        """Train on all answers, also on those of texts that measure: nothing measures the result.
+    def train_on_all(self) -> TrainedPipeline:
+        """Train on all answers, also on those for evaluation texts: nothing measures the result.
 
         RAISES (ValueError): If there are too few, or none of them has an entity.
         """
@@ -548,7 +549,7 @@ class AnnotationSession:
             raise ValueError(f"{expected}, got {len(answers)} texts and {n_entities} entities")
         begin = time.monotonic()
         nlp, training, loss = self._fit(answers)
-        point = Point(
+        point = HistoryPoint(
             n_texts=len(answers),
             n_entities=n_entities,
             n_measured=0,
@@ -556,7 +557,7 @@ class AnnotationSession:
             expected_f=None,
             seconds=round(time.monotonic() - begin, 3),
         )
-        return Trained(nlp, training, loss, point)
+        return TrainedPipeline(nlp, training, loss, point)
 
     @cached_property
     def vectors(self) -> Path | None:
@@ -564,7 +565,7 @@ class AnnotationSession:
         learned when this is read first."""
         return learn_session_vectors(self.store, self.lang)
 
-    def _add_to_history(self, point: Point) -> None:
+    def _add_to_history(self, point: HistoryPoint) -> None:
         """Keep what a training has brought, unless the last one had as many texts of each kind. So
         the training at the start of a session that goes on doesn't count twice."""
         if self.store.history:
@@ -655,7 +656,7 @@ class AnnotationSession:
                 "annotated": len(accepted),
                 "entities": sum(len(answer.task.spans or ()) for answer in accepted),
                 "left_out": len(left_out),
-                # Of the texts that measure: how many are annotated, how many there are, and how
+                # Of the evaluation texts: how many are annotated, how many there are, and how
                 # many are left out
                 "measured": len(measured),
                 "measuring": len(self._measuring),
@@ -679,11 +680,11 @@ class AnnotationSession:
         n_waiting = sum(key not in self.store.answers for key in self._measuring)
         # The texts of a session that only Label Studio answers are not in the store.
         if self.store.texts and n_missing > n_waiting:
-            return f"Add texts: too few measure, and you can calibrate on {ENOUGH_MEASURING}."
+            return f"Add texts: calibration needs {ENOUGH_MEASURING} evaluation texts."
         if n_missing > 0:
-            return f"{n_missing} more texts that measure, and you can calibrate on them."
+            return f"{n_missing} more evaluation texts, and you can calibrate on them."
         # The page shows `_next_command` below this.
-        return "Calibrate and tune on the texts that measure:"
+        return "Calibrate and tune on the evaluation texts:"
 
     def _next_command(self, n_measured: int) -> str:
         """The command to run next. It is shown to be copied to a terminal, so it has options."""

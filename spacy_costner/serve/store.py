@@ -3,7 +3,7 @@
 settings.json            the labels and the language
 texts.jsonl              all texts, each addition in random order; which of them measure
 annotated/train.jsonl    answers to texts to train on, in Prodigy's form: a corpus
-annotated/measure.jsonl  answers to texts that measure: a corpus, too
+annotated/measure.jsonl  answers for evaluation texts: a corpus, too
 history.jsonl            the scores of each training
 
 A text that measures is drawn before anything else, and the session trains no model on it that it
@@ -33,10 +33,10 @@ from ..workflows.sampling.suggestions import without_space
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 
 MEASURING_SHARE = 10
-"""One text of so many measures."""
+"""One text in this number is an evaluation text."""
 
 MIN_MEASURING = 30
-"""At least so many texts measure, but no more than half of all."""
+"""The least number of evaluation texts, if that is no more than half of all texts."""
 
 TRAIN_FILE = Path("annotated", "train.jsonl")
 MEASURE_FILE = Path("annotated", "measure.jsonl")
@@ -285,7 +285,7 @@ class AnnotationStore:
         return True
 
     def _file_of(self, is_measuring: bool) -> AnswerFile:
-        """The file of the answers to texts that measure, or of the others."""
+        """The file of the answers for evaluation texts, or of the others."""
         return self._measure_file if is_measuring else self._train_file
 
     def _was_drawn(self, key: str) -> bool:
@@ -318,7 +318,7 @@ class AnnotationStore:
             clear(self.folder / name)
 
     def accepted(self, *, is_measuring: bool) -> list[Answer]:
-        """The answers with annotation, of texts that measure or of the others."""
+        """The answers with annotation, for evaluation texts or for the others."""
         return [
             answer
             for answer in self.answers.values()

@@ -15,7 +15,7 @@ from ..ml import HiddenLayerAlone, hidden_layer_of, linear_part
 from ..tags import Tags
 from ..types import Progress
 from .objective import Objective
-from .online import Batch, Trained, read_batches, train
+from .online import Batch, TrainingResult, read_batches, train
 
 MOST_WORDS = 100_000
 """Up to this number of words the layer is trained alone. With more words, weights and layer are
@@ -42,7 +42,7 @@ def train_hidden_layer(
     examples: Sequence[Example],
     optimizer: Optimizer,
     progress: Progress,
-) -> Trained:
+) -> TrainingResult:
     """Train the hidden layer of a linear model. The weights of the model, which are trained
     already, stay as they are.
 
@@ -53,7 +53,7 @@ def train_hidden_layer(
     optimizer (Optimizer): The optimizer. If it keeps averages, the layer gets the averaged weights
         in the end.
     progress (Progress): The progress of training so far, when the weights were trained.
-    RETURNS (Trained): How training ended.
+    RETURNS (TrainingResult): How training ended.
     RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
         finite.
     """

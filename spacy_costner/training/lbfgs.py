@@ -25,7 +25,7 @@ from ..progress import progress
 from ..tags import Tags
 from ..types import Potentials, Progress, map_scores
 from .objective import Objective
-from .online import INTERRUPTED, Trained
+from .online import INTERRUPTED, TrainingResult
 from .targets import Targets
 
 GRADIENT_BATCH_SIZE = 256
@@ -61,7 +61,7 @@ MOST_ITERATIONS = 60
 """The most iterations of `train_at_once`. More iterations make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
-"""`Trained.reason` after `train_at_once`, unless it was interrupted."""
+"""`TrainingResult.reason` after `train_at_once`, unless it was interrupted."""
 
 MEMINFO = Path("/proc/meminfo")
 """The file in which Linux says how much memory is free."""
@@ -315,7 +315,7 @@ class TotalLoss:
 
 def train_at_once(
     model: Model, objective: Objective, tags: Tags, examples: Sequence[Example]
-) -> Trained:
+) -> TrainingResult:
     """Train the weights of a linear model on all examples at once, from weights of 0.
 
     If the chain has several tags for O (see `Tags.is_split`), training runs twice: with these tags,
@@ -325,8 +325,8 @@ def train_at_once(
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
     examples (Sequence[Example]): The examples.
-    RETURNS (Trained): How training ended. Each evaluation of the loss counts as an epoch of one
-        step. The value is the loss with its penalty, per token, at the end of the last training
+    RETURNS (TrainingResult): How training ended. Each evaluation of the loss counts as an epoch of
+        one step. The value is the loss with its penalty, per token, at the end of the last training
         whose weights are used.
     RAISES (ValueError): As `Objective.targets`.
     """
@@ -369,7 +369,7 @@ def train_at_once(
     # Give the model the trained weights. Later training, if there is any, starts from them.
     _, weights = linear_part(model)
     weights.restart(numpy.mean(rows_of_trainings, axis=0))
-    return Trained(
+    return TrainingResult(
         value,
         n_epochs=n_evaluations,
         n_steps=n_evaluations,

@@ -23,7 +23,7 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 INTERRUPTED = "interrupted"
-"""`Trained.reason` if a KeyboardInterrupt has ended training."""
+"""`TrainingResult.reason` if a KeyboardInterrupt has ended training."""
 
 
 class Trainable(Protocol):
@@ -54,7 +54,7 @@ Batches = Segmentations[list[Batch]]
 """The batches of an epoch, in both segmentations of the docs."""
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """The result of training, or its state after an epoch.
 
     value (float): The loss of the last complete epoch or, if there is none, of all steps. It is the
@@ -78,7 +78,7 @@ class Trained(NamedTuple):
         )
 
 
-OnEpoch = Callable[[Trained], object]
+OnEpoch = Callable[[TrainingResult], object]
 """Called after each epoch."""
 
 
@@ -127,7 +127,7 @@ def train(
     shuffle: Callable[[list[Batch]], None] = random.shuffle,
     on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
-) -> Trained:
+) -> TrainingResult:
     """Train weights: update them with each batch, in another order in each epoch. A
     KeyboardInterrupt ends training; the weights stay as they are then.
 
@@ -144,10 +144,12 @@ def train(
     shuffle (Callable): Shuffles a list in place.
     on_epoch (OnEpoch): Called after each epoch.
     desc (str): The text of the progress bar.
-    RETURNS (Trained): The result.
+    RETURNS (TrainingResult): The result.
     RAISES (ValueError): If a score is not finite.
     """
-    trained = Trained(float("nan"), n_epochs=0, n_steps=0, reason="trained", progress=progress)
+    trained = TrainingResult(
+        float("nan"), n_epochs=0, n_steps=0, reason="trained", progress=progress
+    )
     n_steps = count_steps(batches, max_epochs, max_steps)
     bar = progress_bar(desc=desc, unit="step", total=n_steps)
     try:
@@ -176,7 +178,7 @@ def train(
                 loss_of_epoch += result.value
                 n_annotated_of_epoch += n_annotated
                 if trained.n_epochs == 0:
-                    # No epoch is complete yet: see `Trained.value`.
+                    # No epoch is complete yet: see `TrainingResult.value`.
                     value = loss_of_epoch / max(n_annotated_of_epoch, 1)
                     trained = trained._replace(value=value)
                 bar.update()

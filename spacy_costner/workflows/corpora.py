@@ -6,19 +6,14 @@ from spacy.language import Language
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import (
-    dot_to_object,
-    resolve_dot_names,
-)
+from spacy.util import dot_to_object, resolve_dot_names
 from thinc.api import Config
 
 FEW_SENTENCES = 1000
 """Docs with fewer sentences are few: the model is trained on all of them at once."""
 
-
 SENTENCIZER = Sentencizer()
 """Finds the sentences of docs without sentence starts, to count them."""
-
 
 Corpus = Callable[[Language], Iterable[Example]]
 """A reader of a corpus, as the config has it: see `spacy_costner.read.v1`."""

@@ -53,7 +53,7 @@ def end_with_parent() -> None:
 
 
 def local_processes(jobs: int) -> MakeExecutor | None:
-    """Return the argument of `run_all` for so many parallel processes on this machine: a function
+    """Return the argument of `run_all` for parallel processes on this machine: a function
     that makes their executor. For one job it is None, as no other process is needed."""
     if jobs == 1:
         return None

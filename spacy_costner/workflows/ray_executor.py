@@ -1,4 +1,11 @@
-"""An executor of tasks on a Ray cluster."""
+"""An executor of tasks on a Ray cluster, for `run_all`.
+
+Ray Data annotates tables on a cluster: see docs/scale.md. Like this executor, it returns each row
+once if a worker or a node dies. But if a text kills each worker that gets it, Ray Data repeats it
+without end or, with limits, loses other texts, too. `run_all` repeats a part four times, names it
+and goes on. Ray Data doesn't run trainings, which `compare`, `audit` and the experiments
+distribute.
+"""
 
 import os
 from collections.abc import Callable

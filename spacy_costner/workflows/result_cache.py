@@ -17,7 +17,7 @@ from ..readers.files import digest
 ValueT = TypeVar("ValueT")
 
 
-def remembered(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
+def cached_result(path: Path, key: str, make: Callable[[], ValueT]) -> ValueT:
     """Return a cached value, or compute it and cache it. In both cases the value has gone through
     JSON: a tuple has become a list, for example. Floats are exactly the same.
 

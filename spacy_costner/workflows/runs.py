@@ -16,23 +16,21 @@ from typing import Any, NamedTuple
 
 from spacy.cli._util import import_code
 
-from .result_cache import fingerprint, remembered
+from .result_cache import cached_result, fingerprint
 
 MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files as this process."""
 
-
 TRIES_TOGETHER = 2
-"""How often a run is tried beside others. If workers die then, it may be because of another run."""
-
+"""How often a run is tried together with others. If workers die then, it may be because of another
+run."""
 
 TRIES_ALONE = 2
 """How often a run is tried alone after that."""
 
-
-HOPELESS = 3
-"""If so many runs have failed because their workers died, and no run has ended, the other runs are
-not tried."""
+MAX_LOST_RUNS = 3
+"""If this number of runs have failed because their workers died, and no run has ended, the other
+runs are not tried."""
 
 
 import_once = lru_cache(import_code)
@@ -78,7 +76,6 @@ class Failed(NamedTuple):
 Ended = Done | Failed
 """How a run has ended."""
 
-
 RunQueue = deque[tuple[Run, int]]
 """The runs that are still to be executed, and for each how many workers have died with it."""
 
@@ -109,8 +106,8 @@ def run_all(
     n_lost = 0  # the number of runs that have failed because their workers died
     has_any_ended = False
     while run_together or run_alone:
-        # If no run has ended yet and several are lost, workers die whatever they execute.
-        if n_lost >= HOPELESS and not has_any_ended:
+        # If no run has ended yet and several are lost, workers die with any run.
+        if n_lost >= MAX_LOST_RUNS and not has_any_ended:
             break
         queue = run_together
         if run_alone:
@@ -194,7 +191,7 @@ def run_one(run: Run) -> Ended:
         if run.path is None:
             return execute()
         # The cache is JSON, where a `Done` becomes a list of its two fields.
-        value, seconds = remembered(run.path, run.key, execute)
+        value, seconds = cached_result(run.path, run.key, execute)
         return Done(value, seconds)
     except Exception as error:
         return describe_failure(error)

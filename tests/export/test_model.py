@@ -440,7 +440,7 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "a merger": (with_pipe("merge_entities"), "merge_entities, which changes tokens"),
     "a silent component": (
         with_pipe("silent"),
-        "expected no component beside ner that changes tokens, entities or sentence starts, got "
+        "expected no component next to ner that changes tokens, entities or sentence starts, got "
         "silent, whose factory silent doesn't say by `assigns` what it sets",
     ),
     "sentences": (with_pipe("sentencizer", sentence_boundaries=True), "that sets sentence starts"),

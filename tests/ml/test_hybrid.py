@@ -13,7 +13,7 @@ from spacy.training import Example
 from thinc.api import Adam, Optimizer
 
 from spacy_costner.ml import linear_part
-from spacy_costner.training.online import Trained, train
+from spacy_costner.training.online import TrainingResult, train
 from spacy_costner.types import Progress
 
 from ..support.config import FEATURES, resolve
@@ -149,7 +149,7 @@ def test_the_linear_part_has_the_average_of_its_weights_and_not_the_last_ones(
 ) -> None:
     last_weights: list[numpy.ndarray] = []
 
-    def recorded_train(weights: Any, *args: Any, **settings: Any) -> Trained:
+    def recorded_train(weights: Any, *args: Any, **settings: Any) -> TrainingResult:
         trained = train(weights, *args, **settings)
         # Slim as those that are kept, which would differ from them in any case.
         last_weights.append(weights.prune_and_quantize(weights.rows.copy()))

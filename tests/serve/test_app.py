@@ -546,6 +546,6 @@ def test_repeated_and_empty_texts_are_counted(tmp_path: Path) -> None:
     added, counted = first.stdout.splitlines()
     assert added == f"40 texts added from {path}; 3 left out, as they are repeated or empty"
     # At least 20 texts measure, as long as this is no more than half of all.
-    assert counted == "40 texts, of which 20 measure; 0 have answers"
+    assert counted == "40 texts, 20 of them evaluation texts; 0 have answers"
     added, _ = again.stdout.splitlines()
     assert added == f"0 texts added from {path}; 43 left out, as they are repeated or empty"

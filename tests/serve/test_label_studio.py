@@ -260,7 +260,7 @@ def test_texts_that_measure_have_no_predictions_and_scores_between_the_others(
     backend: LabelStudioBackend,
 ) -> None:
     """Each of them gets the score of one of the others, drawn by lot: so Label Studio also shows
-    texts that measure, and not only at the end. Few of them have the same score."""
+    evaluation texts, and not only at the end. Few of them have the same score."""
     annotate(backend, TO_TRAIN[:40])
     backend.session.train()
     others = [prediction["score"] for prediction in predict(backend, *TO_TRAIN)]

@@ -410,7 +410,7 @@ def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_texts", "advice"), [(80, "more texts that measure"), (40, "Add texts: too few measure")]
+    ("n_texts", "advice"), [(80, "more evaluation texts"), (40, "Add texts: calibration needs")]
 )
 def test_advice_asks_for_texts_if_those_that_measure_do_not_suffice(
     n_texts: int, advice: str, tmp_path: Path

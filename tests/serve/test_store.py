@@ -44,7 +44,7 @@ def make_store(folder: Path, n: int = 40) -> AnnotationStore:
 
 
 def keys(store: AnnotationStore, *, is_measuring: bool) -> list[str]:
-    """Keys of the texts that measure, or of the others."""
+    """Keys of the evaluation texts, or of the others."""
     return [text.key for text in store.texts.values() if text.is_measuring == is_measuring]
 
 

@@ -68,7 +68,9 @@ def read_pieces(
     return pieces.read_pieces(*parts, examples, most_words=most_words, **settings).by_doc
 
 
-def train(ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any) -> online.Trained:
+def train(
+    ner: CostSensitiveNER, batches: Any, *args: Any, **settings: Any
+) -> online.TrainingResult:
     """Train the weights of a component online, from the progress that it has on, and write down its
     new progress."""
     weights = linear_part(ner.model)[1]

@@ -37,7 +37,7 @@ from spacy_costner.training.lbfgs import (
     spread_over_split,
     train_at_once,
 )
-from spacy_costner.training.online import Trained
+from spacy_costner.training.online import TrainingResult
 from spacy_costner.types import Gold, Potentials, Progress
 from spacy_costner.workflows.config.trainable import can_be_fitted, components_to_fit
 from spacy_costner.workflows.corpora import FEW_SENTENCES, are_few
@@ -346,7 +346,7 @@ def test_few_docs_with_few_weights_and_a_smooth_loss_are_trained_at_once(
 
         def recorded(*args: Any, train: Any = train_in_preparation, **settings: Any) -> Any:
             reasons.append(train(*args, **settings).reason)
-            return Trained(0.0, 1, 1, reasons[-1], Progress())
+            return TrainingResult(0.0, 1, 1, reasons[-1], Progress())
 
         monkeypatch.setattr(preparation, name, recorded)
     config = load_config(CONFIGS / "sparse.cfg", overrides={"nlp.lang": "xx"})

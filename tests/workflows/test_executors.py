@@ -19,7 +19,7 @@ import pytest
 
 from spacy_costner.workflows.executors import Processes, local_processes
 from spacy_costner.workflows.ray_executor import _make_task, check_address, ray_cluster
-from spacy_costner.workflows.result_cache import fingerprint, read_cache, remembered
+from spacy_costner.workflows.result_cache import cached_result, fingerprint, read_cache
 from spacy_costner.workflows.runs import Done, Failed, Run, run_all, run_one
 
 from ..support.runs import square
@@ -178,8 +178,8 @@ def test_a_run_whose_worker_dies_each_time_fails_alone(
 
 def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are given up long before each of twenty runs has died four times, which would need 80
-    executors. `HOPELESS` is how many runs may fail as long as no run has ended."""
-    monkeypatch.setattr("spacy_costner.workflows.runs.HOPELESS", 1)
+    executors. `MAX_LOST_RUNS` is how many runs may fail as long as no run has ended."""
+    monkeypatch.setattr("spacy_costner.workflows.runs.MAX_LOST_RUNS", 1)
     names = [str(i) for i in range(20)]
     ended_of, n_executors = run_with_dying_workers(names, deaths=dict.fromkeys(names, 9))
     assert [type(ended) for ended in ended_of.values()] == [Failed] * 20
@@ -188,7 +188,7 @@ def test_workers_that_never_finish_anything_are_given_up(monkeypatch: pytest.Mon
 
 def test_workers_that_have_finished_a_run_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One failed run, "die", would be enough to give up, but other runs end."""
-    monkeypatch.setattr("spacy_costner.workflows.runs.HOPELESS", 1)
+    monkeypatch.setattr("spacy_costner.workflows.runs.MAX_LOST_RUNS", 1)
     ended_of, _ = run_with_dying_workers(["0", "die", "1"], deaths={"die": 9})
     done = [name for name, ended in ended_of.items() if isinstance(ended, Done)]
     assert sorted(done) == ["0", "1"]
@@ -279,7 +279,9 @@ def test_values_are_remembered_for_as_long_as_the_key_is_the_same(tmp_path: Path
     it."""
     path = tmp_path / "value.json"
     new_values = iter([1 / 3, 2, [1e-300]])
-    values = [remembered(path, key, lambda: next(new_values)) for key in ("a", "a", "b", "a", "a")]
+    values = [
+        cached_result(path, key, lambda: next(new_values)) for key in ("a", "a", "b", "a", "a")
+    ]
     assert values == [1 / 3, 1 / 3, 2, [1e-300], [1e-300]]
 
 
@@ -287,7 +289,7 @@ def test_a_run_that_is_killed_while_it_writes_leaves_the_value_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "value.json"
-    remembered(path, "a", lambda: [1e-300])
+    cached_result(path, "a", lambda: [1e-300])
 
     def write_half(path: Path, text: str, **settings: Any) -> None:
         """Write half of the text, and fail."""
@@ -296,9 +298,9 @@ def test_a_run_that_is_killed_while_it_writes_leaves_the_value_before(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Path, "write_text", write_half)
-        remembered(path, "b", lambda: 4)
+        cached_result(path, "b", lambda: 4)
 
-    assert remembered(path, "a", lambda: 5) == [1e-300]
+    assert cached_result(path, "a", lambda: 5) == [1e-300]
 
 
 @pytest.mark.parametrize(
@@ -309,5 +311,5 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damaged: byte
     path.write_bytes(damaged)
 
     assert read_cache(path, "a") is None
-    assert remembered(path, "a", lambda: 2) == 2
+    assert cached_result(path, "a", lambda: 2) == 2
     assert read_cache(path, "a") == 2

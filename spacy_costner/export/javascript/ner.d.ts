@@ -80,7 +80,7 @@ export interface Options {
   guaranteed?: boolean;
 }
 
-/** How entities are chosen: as `--decoding` of `costner init`. */
+/** How entities are chosen: as the parameter `decoding` of `init`. */
 export type Decoding = "viterbi" | "threshold" | "min-cost";
 
 /** The entities of a text, with the tokens and the guaranteed set if the options ask for them. */

@@ -14,15 +14,11 @@ from typing import Literal, NamedTuple
 
 from ...files.saving import locked, save_text
 from ...metrics.shift import Shift
-from ...readers.texts import (
-    has_wrapped_lines,
-    read_rows,
-    require_pyarrow,
-)
+from ...readers.texts import has_wrapped_lines, read_rows, require_pyarrow
 from ..executors import local_processes
 from ..runs import MakeExecutor
 from .inputs import PlannedPart, find_sources, plan_parts
-from .manifest import MANIFEST, Entry, find_finished, read_manifest, remove_vanished_parts
+from .manifest import MANIFEST, ManifestEntry, find_finished, read_manifest, remove_vanished_parts
 from .output_files import OUTPUT_FORMS
 from .parts import PartSettings, annotate_parts, digest_model, group_parts, load_once
 from .shift_measures import find_shift_of_parts
@@ -120,8 +116,8 @@ def annotate(
         raise ValueError(f"annotate: n_rows: expected at least 1, got {n_rows}")
     sources = find_sources([Path(path) for path in inputs], folder)
     model_digest = digest_model(str(model), code)
-    # What the output depends on, beside the input. If any of it has changed, all parts are done
-    # again.
+    # What the output depends on, in addition to the input. If any of it has changed, all parts are
+    # done again.
     versions = [version(name) for name in ("spacy-costner", "spacy")]
     settings = [model_digest, versions, form, text, id_name, with_text, use_gpu]
     planned = plan_parts(sources, n_rows, form, settings, whole_files=whole_files)
@@ -185,11 +181,11 @@ def annotate(
 
 
 def count_failures(
-    entries: Iterable[Entry], planned: Mapping[str, PlannedPart]
+    entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
     """Count the docs of each input file that failed.
 
-    entries (Iterable[Entry]): The entries of all parts that were written, in order.
+    entries (Iterable[ManifestEntry]): The entries of all parts that were written, in order.
     planned (Mapping[str, PlannedPart]): The parts, by the names of their output files.
     RETURNS (dict[str, FailedDocs]): The files with docs that failed, by their paths.
     """
@@ -205,7 +201,7 @@ def count_failures(
     return {path: failed_docs for path, failed_docs in failures.items() if failed_docs.failed}
 
 
-def warnings_of(entries: Iterable[Entry]) -> list[str]:
+def warnings_of(entries: Iterable[ManifestEntry]) -> list[str]:
     """The warnings of all parts, each once, in the order in which they first came."""
     messages: dict[str, None] = {}  # The keys are an ordered set.
     for entry in entries:

@@ -11,7 +11,7 @@ from spacy.util import minibatch, raise_error
 
 from ...readers.texts import TextRow, make_doc
 from ..config import loading
-from .records import Answer, Record, span_lists_of, to_record
+from .records import AnnotatedRow, Record, span_lists_of, to_record
 
 
 def load_annotator(
@@ -46,7 +46,7 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
         yield to_record(answer, span_lists, with_text=False)
 
 
-def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[Answer]:
+def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[AnnotatedRow]:
     """Annotate rows in batches. Yields each row with its doc or its error. The pipeline must raise
     the errors of its components, as that of `load_annotator` does."""
     for batch in minibatch(rows, nlp.batch_size):

@@ -17,10 +17,8 @@ from .inputs import PlannedPart
 MANIFEST = "manifest.jsonl"
 """The name of the manifest, in the output folder."""
 
-
 OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: the name of its input, and the number of the part."""
-
 
 N_COUNTS = 3
 """How many numbers a label has in `Counts`: see there."""
@@ -33,7 +31,7 @@ class PartMeasures(NamedTuple):
     counts: Counts  # three numbers of entities for each label, summed over the docs
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """A line of the manifest: a part that is done, and what its output has."""
 
     file: str  # the output file, relative to the folder
@@ -65,11 +63,11 @@ ENTRY_TYPES = {
 missing: 0.3.0 wrote none."""
 
 
-def read_manifest(folder: Path) -> dict[str, Entry]:
+def read_manifest(folder: Path) -> dict[str, ManifestEntry]:
     """Read the entries of the manifest of an output folder, by output file. Damaged lines are left
     out. If a file has several entries, the last one counts."""
     path = folder / MANIFEST
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ManifestEntry] = {}
     if not path.is_file():
         return entries
     for line in path.read_bytes().split(b"\n"):
@@ -79,7 +77,7 @@ def read_manifest(folder: Path) -> dict[str, Entry]:
     return entries
 
 
-def parse_entry(line: bytes) -> Entry | None:
+def parse_entry(line: bytes) -> ManifestEntry | None:
     """Read a line of the manifest. Returns None if it is damaged, or if its file doesn't have the
     name of an output file."""
     try:
@@ -103,7 +101,9 @@ def parse_entry(line: bytes) -> Entry | None:
             return None
         shift[component] = PartMeasures(measures["scores"], measures["counts"])
     fields = {name: json_entry[name] for name in ENTRY_TYPES}
-    return Entry(**{**fields, "shift": shift, "warnings": messages, "first_error": first_error})
+    return ManifestEntry(
+        **{**fields, "shift": shift, "warnings": messages, "first_error": first_error}
+    )
 
 
 def are_measures(value: Any) -> bool:
@@ -126,17 +126,17 @@ def is_list_of(value: Any, *types: type) -> bool:
 
 
 def find_finished(
-    folder: Path, entries: Mapping[str, Entry], planned: Mapping[str, PlannedPart]
-) -> dict[str, Entry]:
+    folder: Path, entries: Mapping[str, ManifestEntry], planned: Mapping[str, PlannedPart]
+) -> dict[str, ManifestEntry]:
     """Find the planned parts that don't have to be done again. An earlier run has done them with
     the same input, model and settings, and the output file is still there and has the same size.
 
     folder (Path): The output folder.
-    entries (Mapping[str, Entry]): The entries of earlier runs, by output file.
+    entries (Mapping[str, ManifestEntry]): The entries of earlier runs, by output file.
     planned (Mapping[str, PlannedPart]): The parts of this run, by output file.
-    RETURNS (dict[str, Entry]): The entries of these parts, by output file.
+    RETURNS (dict[str, ManifestEntry]): The entries of these parts, by output file.
     """
-    finished_entries: dict[str, Entry] = {}
+    finished_entries: dict[str, ManifestEntry] = {}
     for file, planned_part in planned.items():
         entry = entries.get(file)
         path = folder / file
@@ -149,13 +149,17 @@ def find_finished(
 
 
 def remove_vanished_parts(
-    folder: Path, entries: dict[str, Entry], sources: Collection[str], planned: Collection[str]
+    folder: Path,
+    entries: dict[str, ManifestEntry],
+    sources: Collection[str],
+    planned: Collection[str],
 ) -> None:
     """Remove output files and entries of parts that no longer exist: their input has become
     shorter, parts are larger now, or the output has another form.
 
     folder (Path): The output folder.
-    entries (dict[str, Entry]): The entries by output file. Those of removed files are removed.
+    entries (dict[str, ManifestEntry]): The entries by output file. Those of removed files are
+        removed.
     sources (Collection[str]): The names of the inputs of this run. The output of other inputs
         stays.
     planned (Collection[str]): The output files of all parts that the inputs have now.

@@ -13,10 +13,10 @@ from srsly import msgpack
 from ...annotation.spans import realign
 from ...readers.files import encodable
 from ...readers.texts import require_pyarrow
-from .records import Answer, Record, SpanLists, describe_error, to_record
+from .records import AnnotatedRow, Record, SpanLists, describe_error, to_record
 
 
-def to_line(answer: Answer, span_lists: SpanLists, with_text: bool) -> str:
+def to_line(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> str:
     """Encode an answer as a line of JSON."""
     return JSON.encode(to_record(answer, span_lists, with_text)) + "\n"
 
@@ -81,11 +81,11 @@ class Packers(threading.local):
 PACKERS = Packers()
 
 
-def to_packed_doc(answer: Answer, *_: Any) -> tuple[Doc, bytes]:
+def to_packed_doc(answer: AnnotatedRow, *_: Any) -> tuple[Doc, bytes]:
     """Make the doc of an answer, and pack its `user_data`.
 
-    answer (Answer): The row of the input, with its annotated doc or the error of annotating it.
-    *_: Arguments that only the other formats of output need.
+    answer (AnnotatedRow): The row of the input, with its annotated doc or its error.
+    *_ (Any): Arguments that only the other formats of output need.
     RETURNS (tuple[Doc, bytes]): The doc, whose user data are those of the input and "id"; and the
         packed user data. For an error, the doc is empty, and its user data have "error", too.
     """
@@ -127,13 +127,13 @@ JSON = json.JSONEncoder(ensure_ascii=False)
 class OutputForm(NamedTuple):
     """How answers are written in one form of the output.
 
-    encode (Callable[[Answer, SpanLists, bool], Any]): Encodes an answer: see `to_record`. If it
-        raises an error, the row gets the error in place of its doc.
+    encode (Callable[[AnnotatedRow, SpanLists, bool], Any]): Encodes an answer: see `to_record`. If
+        it raises an error, the row gets the error instead of its doc.
     write (Callable[..., None]): Writes encoded answers to a file. Its arguments are the path, the
         encoded answers, and then those of `encode`.
     """
 
-    encode: Callable[[Answer, SpanLists, bool], Any]
+    encode: Callable[[AnnotatedRow, SpanLists, bool], Any]
     write: Callable[..., None]
 
 

@@ -20,22 +20,18 @@ from ...files.saving import clear, save_file
 from ...metrics.shift import rounded
 from ...progress import progress
 from ...readers.files import digest
-from ...readers.texts import (
-    FilePart,
-    TextRow,
-)
+from ...readers.texts import FilePart, TextRow
 from ..config import loading
 from ..runs import Done, Failed, MakeExecutor, Run, describe_failure, run_all
 from .batches import annotate_batch, load_annotator
 from .inputs import PlannedPart
-from .manifest import MANIFEST, Entry, PartMeasures
+from .manifest import MANIFEST, ManifestEntry, PartMeasures
 from .output_files import OUTPUT_FORMS
-from .records import Answer, describe_error, span_lists_of
+from .records import AnnotatedRow, describe_error, span_lists_of
 from .shift_measures import components_that_measure, measure_doc
 
 BYTES_OF_GROUP = 1 << 16
-"""Parts of fewer bytes are annotated together, in groups of at most so many."""
-
+"""Parts of fewer bytes are annotated together, in groups of at most this size."""
 
 MIN_GROUPS = 16
 """The least number of groups, if there are as many parts."""
@@ -56,29 +52,29 @@ def annotate_parts(
     groups: Sequence[dict[str, PlannedPart]],
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
-) -> tuple[dict[str, Entry], dict[str, str]]:
+) -> tuple[dict[str, ManifestEntry], dict[str, str]]:
     """Annotate parts by workers. As soon as a part is done, its entry is added to the manifest; for
-    small parts, as soon as those are done that are annotated together.
+    small parts, as soon as their group is done.
 
     groups (Sequence[dict[str, PlannedPart]]): The parts by the names of their output files, in
         groups that are annotated together: see `group_parts`.
     part_settings (PartSettings): How they are annotated.
     make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
-    RETURNS (tuple[dict[str, Entry], dict[str, str]]): The entries of the parts that were written,
-        and the errors of the parts that were not, both by the names of output files. The output
-        that an earlier run wrote for such a part stays.
+    RETURNS (tuple[dict[str, ManifestEntry], dict[str, str]]): The entries of the parts that were
+        written, and the errors of the parts that were not, both by the names of output files. The
+        output that an earlier run wrote for such a part stays.
     RAISES (ValueError): If a part fails and `on_error` is "raise".
     """
     folder = part_settings.folder
     begin = perf_counter()
     n_failed = 0  # the number of docs that failed so far
     n_tokens = 0
-    written_entries: dict[str, Entry] = {}
+    written_entries: dict[str, ManifestEntry] = {}
     errors: dict[str, str] = {}
     bar = progress(desc="annotate", unit="part", total=sum(map(len, groups)))
     with bar, (folder / MANIFEST).open("a", encoding="utf8") as manifest:
         for file, ended in run_groups(groups, part_settings, make_executor):
-            if isinstance(ended, Entry):
+            if isinstance(ended, ManifestEntry):
                 written_entries[file] = ended
                 # Flush it, so that the next command finds it if this one is killed.
                 manifest.write(ended.to_line())
@@ -89,7 +85,7 @@ def annotate_parts(
                 raise ValueError(f"annotate: {file}: {ended.reason}")
             else:
                 errors[file] = ended.reason
-                # A worker that was killed may have left a half-written file beside the output.
+                # A worker that was killed may have left a half-written file next to the output.
                 clear(folder / file)
             speed = n_tokens / (perf_counter() - begin)
             bar.set_postfix({"tokens/s": f"{speed:,.0f}", "failed": n_failed})
@@ -99,7 +95,7 @@ def annotate_parts(
 
 def group_parts(planned: Mapping[str, PlannedPart]) -> list[dict[str, PlannedPart]]:
     """Divide parts into groups that are annotated together. Parts of `BYTES_OF_GROUP` or more are
-    alone. There are at least `MIN_GROUPS` groups, if there are so many parts, so that all workers
+    alone. There are at least `MIN_GROUPS` groups, if there are as many parts, so that all workers
     have some, and a run that is killed has written some.
 
     planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
@@ -122,14 +118,15 @@ def run_groups(
     groups: Iterable[dict[str, PlannedPart]],
     part_settings: PartSettings,
     make_executor: MakeExecutor | None,
-) -> Iterator[tuple[str, Entry | Failed]]:
+) -> Iterator[tuple[str, ManifestEntry | Failed]]:
     """Annotate groups of parts, each by a worker. If workers die with a group, its parts are
     annotated one by one, so that only the part on which they die fails.
 
     groups (Iterable[dict[str, PlannedPart]]): The groups: see `group_parts`.
     part_settings (PartSettings): How parts are annotated.
     make_executor (MakeExecutor | None): See `annotate_parts`.
-    YIELDS (tuple[str, Entry | Failed]): The output file of each part, and its entry or its error.
+    YIELDS (tuple[str, ManifestEntry | Failed]): The output file of each part, and its entry or its
+        error.
     """
     runs: list[Run] = []
     for group in groups:
@@ -186,15 +183,15 @@ class AnswersOfParts:
         self._number_of_file = {file: number for number, file in enumerate(planned)}
         self._rows = self._read_rows()
         # The answers that nobody has taken yet, each with the number of its part
-        self._waiting: deque[tuple[int, Answer]] = deque()
+        self._waiting: deque[tuple[int, AnnotatedRow]] = deque()
         self._messages: list[dict[str, None]] = [{} for _ in planned]  # the keys are ordered sets
         self._errors: dict[int, Exception] = {}  # of the parts that couldn't be read
 
-    def of_part(self, file: str) -> Iterator[Answer]:
+    def of_part(self, file: str) -> Iterator[AnnotatedRow]:
         """Annotate the rows of a part. The parts have to be taken in order.
 
         file (str): The output file of the part.
-        YIELDS (Answer): The rows, each with its doc or its error.
+        YIELDS (AnnotatedRow): The rows, each with its doc or its error.
         RAISES (Exception): After the last row: if the part can't be read to its end.
         """
         number = self._number_of_file[file]
@@ -241,29 +238,29 @@ class AnswersOfParts:
 
 def annotate_group(
     planned: Mapping[str, PlannedPart], part_settings: PartSettings
-) -> list[tuple[str, Entry | Failed]]:
+) -> list[tuple[str, ManifestEntry | Failed]]:
     """Annotate the parts of a group together, and write the output file of each. This is what a
     worker does.
 
     planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
     part_settings (PartSettings): How the parts are annotated and written.
-    RETURNS (list[tuple[str, Entry | Failed]]): The output file of each part, and its entry for the
-        manifest or its error. A part fails if it can't be read or written, if the worker sees
-        another model, input or folder than the command or, with `on_error = "raise"`, if one of its
-        docs fails. Then the parts after it are missing.
+    RETURNS (list[tuple[str, ManifestEntry | Failed]]): The output file of each part, and its entry
+        for the manifest or its error. A part fails if it can't be read or written, if the worker
+        sees another model, input or folder than this run has or, with `on_error = "raise"`, if one
+        of its docs fails. Then the parts after it are missing.
     """
     folder = part_settings.folder
     try:
-        # The command has written the manifest before. Without it this is another folder.
+        # The manifest was written before. Without it this is another folder.
         if not (folder / MANIFEST).is_file():
-            message = "expected the output folder of the command, got none on this worker"
+            message = "expected the output folder of this run, got none on this worker"
             raise ValueError(f"{folder}: {message}")
         nlp = part_settings.load()
         clear(*[folder / file for file in planned])
     except Exception as error:
         return [(file, describe_failure(error)) for file in planned]
 
-    ended_parts: list[tuple[str, Entry | Failed]] = []
+    ended_parts: list[tuple[str, ManifestEntry | Failed]] = []
     with collecting_new_objects_only():
         answers = AnswersOfParts(nlp, planned, part_settings.read)
         for file, planned_part in planned.items():
@@ -284,7 +281,7 @@ def write_part(
     answers: AnswersOfParts,
     nlp: Language,
     part_settings: PartSettings,
-) -> Entry:
+) -> ManifestEntry:
     """Write the output file of a part, and count what is in it.
 
     file (str): The output file, relative to the folder.
@@ -292,12 +289,12 @@ def write_part(
     answers (AnswersOfParts): Annotates its rows, and those of the parts after it.
     nlp (Language): The pipeline.
     part_settings (PartSettings): How the part is written.
-    RETURNS (Entry): The entry for the manifest.
+    RETURNS (ManifestEntry): The entry for the manifest.
     RAISES (Exception): If the part can't be read or written.
     RAISES (ValueError): If a doc fails and `on_error` is "raise".
     """
     path = part_settings.folder / file
-    # The lists of spans that each row of the output has beside its entities
+    # The lists of spans that each row of the output has in addition to its entities
     span_lists = span_lists_of(nlp)
     measuring = components_that_measure(nlp)
     # What each of these components has measured so far
@@ -319,7 +316,7 @@ def write_part(
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             except Exception as error:
                 # A component has written something to the doc that a file of this form can't hold.
-                # The row gets this error in place of the doc.
+                # The row gets this error instead of the doc.
                 answer = error
                 encoded = output_form.encode((row, answer), span_lists, with_text)
             n_docs += 1
@@ -352,7 +349,7 @@ def write_part(
         scores = rounded(measures.scores).tolist()
         shift[name] = PartMeasures(scores, measures.counts)
     messages = [*answers.messages_of(file), *(str(warning.message) for warning in caught)]
-    return Entry(
+    return ManifestEntry(
         file=file,
         key=planned_part.key,
         bytes=path.stat().st_size,
@@ -384,11 +381,11 @@ def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int
     """Load a pipeline, or return the one that this process has already loaded.
 
     model (str): The pipeline, a package or a folder.
-    model_digest (str): The fingerprint that the pipeline had when the command began.
+    model_digest (str): The fingerprint that the pipeline had when the run began.
     code_path (str | None): Python file that is imported first.
     use_gpu (int): GPU ID or -1 for CPU.
     RAISES (ValueError): If somebody has changed the pipeline since then.
     """
     if digest_model(model, code_path) != model_digest:
-        raise ValueError(f"{model}: expected the pipeline that the command began with, got another")
+        raise ValueError(f"{model}: expected the pipeline that the run began with, got another")
     return load_annotator(model, code_path, use_gpu)

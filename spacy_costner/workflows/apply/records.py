@@ -14,16 +14,14 @@ from ...readers import CorpusError
 from ...readers.files import encodable
 from ...readers.texts import TextRow
 
-Answer = tuple[TextRow, Doc | Exception]
+AnnotatedRow = tuple[TextRow, Doc | Exception]
 """A row of an input with what the pipeline made of it: the annotated doc, or the error."""
 
-
 SpanLists = dict[str, list[str]]
-"""The lists of spans that a record has beside its entities. A key is the name of such a list:
-"spans", "alternatives" or "guaranteed". The value of "spans" says which groups of `doc.spans` the
-list has, by their keys. The other values are empty: there, an attribute of each group says which
-list it belongs to."""
-
+"""The lists of spans that a record has in addition to its entities. A key is the name of such a
+list: "spans", "alternatives" or "guaranteed". The value of "spans" says which groups of `doc.spans`
+the list has, by their keys. The other values are empty: there, an attribute of each group says
+which list it belongs to."""
 
 Record = dict[str, Any]
 """An answer as a dictionary: a line of JSON, or a row of Parquet. See `to_record`."""
@@ -54,10 +52,11 @@ def span_lists_of(nlp: Language) -> SpanLists:
     return span_lists
 
 
-def to_record(answer: Answer, span_lists: SpanLists, with_text: bool) -> Record:
+def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> Record:
     """Make the record of an answer.
 
-    answer (Answer): The row of the input, with its annotated doc or the error of annotating it.
+    answer (AnnotatedRow): The row of the input, with its annotated doc or the error of annotating
+        it.
     span_lists (SpanLists): The lists of spans that the record gets.
     with_text (bool): Whether it gets the text.
     RETURNS (dict[str, Any]): {"id": …, "text": …, "entities": […]} and the lists of spans, which

@@ -13,15 +13,17 @@ from spacy.tokens import Doc
 from ...metrics.shift import Shift, find_shift, in_random_order
 from ...pipeline.annotations import add_measures
 from ...pipeline.component import CostSensitiveNER
-from .manifest import N_COUNTS, Entry, PartMeasures
+from .manifest import N_COUNTS, ManifestEntry, PartMeasures
 
 
-def find_shift_of_parts(load: Callable[[], Language], entries: Sequence[Entry]) -> dict[str, Shift]:
+def find_shift_of_parts(
+    load: Callable[[], Language], entries: Sequence[ManifestEntry]
+) -> dict[str, Shift]:
     """Test whether the docs of all parts are like the calibration docs, for each component that
     measured them.
 
     load (Callable[[], Language]): Loads the pipeline.
-    entries (Sequence[Entry]): The entries of all parts.
+    entries (Sequence[ManifestEntry]): The entries of all parts.
     RETURNS (dict[str, Shift]): The results, by component.
     """
     components: dict[str, None] = {}  # The keys are an ordered set.

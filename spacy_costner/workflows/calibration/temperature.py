@@ -37,7 +37,7 @@ from ..evaluation.predictions import (
 from ..evaluation.valid_data import find_faults
 
 MAX_STEPS = 200
-"""Minimisation gives up after so many steps."""
+"""The number of steps after which minimisation gives up."""
 
 PRECISION = 1e-4
 """Minimisation ends when all derivatives are smaller, in nats for a unit of the logarithm of a

@@ -4,10 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spacy.language import Language
-from spacy.util import (
-    get_lang_class,
-    load_config,
-)
+from spacy.util import get_lang_class, load_config
 from thinc.api import Config
 
 from ...ml import is_linear

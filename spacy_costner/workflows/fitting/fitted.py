@@ -11,7 +11,7 @@ from ...features import VectorCoverage
 from ...ml import first_pass_of, linear_part
 from ...pipeline.component import CostSensitiveNER
 from ...readers import CorpusSummary
-from ...training.online import INTERRUPTED, Trained
+from ...training.online import INTERRUPTED, TrainingResult
 from ..calibration.temperature import Calibration
 from ..calibration.tuning import Tuning
 from ..vectors import LearnedVectors
@@ -35,7 +35,7 @@ class Fitted:
     """A pipeline that was trained and saved.
 
     path (Path): The folder with the pipeline.
-    outcomes (Mapping[str, Trained]): How training ended for each component, by its name.
+    outcomes (Mapping[str, TrainingResult]): How training ended for each component, by its name.
     scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning;
         without one, scores of no docs. Empty if evaluation was interrupted.
     nlp (Language): The pipeline.
@@ -53,7 +53,7 @@ class Fitted:
     """
 
     path: Path
-    outcomes: Mapping[str, Trained]
+    outcomes: Mapping[str, TrainingResult]
     scores: dict[str, Any]
     nlp: Language
     ners: Sequence[CostSensitiveNER]

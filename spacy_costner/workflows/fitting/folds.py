@@ -15,9 +15,7 @@ import numpy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
-from spacy.util import (
-    load_model_from_config,
-)
+from spacy.util import load_model_from_config
 from thinc.api import Config
 from thinc.types import Array1d, Ints1d
 

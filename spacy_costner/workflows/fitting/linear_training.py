@@ -13,12 +13,7 @@ from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
 from spacy.training import Example
 from spacy.training.initialize import get_sourced_components
-from spacy.util import (
-    fix_random_seed,
-    load_model_from_config,
-    minibatch,
-    registry,
-)
+from spacy.util import fix_random_seed, load_model_from_config, minibatch, registry
 from spacy.vocab import Vocab
 from thinc.api import Config
 
@@ -28,7 +23,7 @@ from ...progress import progress
 from ...training.eval_frequency import without_evaluation
 from ...training.hidden import are_few_words, train_hidden_layer
 from ...training.lbfgs import train_at_once
-from ...training.online import INTERRUPTED, OnEpoch, Trained, train
+from ...training.online import INTERRUPTED, OnEpoch, TrainingResult, train
 from ...training.pieces import batch_pieces
 from ..config.trainable import check_end, components_to_fit
 from ..config.unknown_settings import check_settings
@@ -142,7 +137,7 @@ def annotate_predicted(
     return examples
 
 
-def ignore_epoch(trained: Trained) -> None:
+def ignore_epoch(trained: TrainingResult) -> None:
     """Do nothing after an epoch: the default of `train_linear`."""
 
 
@@ -154,14 +149,15 @@ def train_linear(
     on_epoch: OnEpoch = ignore_epoch,
     cache: Path | None = None,
     is_small: bool | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Train the linear model of a pipeline.
 
     If docs are few, it is trained on all of them at once: weights start from 0, and the loss is
     minimised with a penalty (see `train_at_once`). Docs have to be in memory for that, and the
     component has to allow it (see `can_train_at_once`). Otherwise it is trained by updates, as
     `spacy train` does. After training the weights are pruned and quantized, unless the model keeps
-    all of them: weights that hardly matter become 0, and the others are rounded (see `slim_down`).
+    all of them: weights that hardly matter become 0, and the others are rounded (see
+    `ml.pruning.prune_and_quantize`).
 
     The model may have a hidden layer. Normally it is trained alone, after the weights: see
     `train_hidden_layer`. Both are trained together if training is by updates, with one seed, and
@@ -175,8 +171,8 @@ def train_linear(
     cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
         memory.
     is_small (bool | None): Whether docs are few. None: they are counted here.
-    RETURNS (Trained): How the last training of the weights ended. The reason is `INTERRUPTED`, too,
-        if the training of the hidden layer was interrupted.
+    RETURNS (TrainingResult): How the last training of the weights ended. The reason is
+        `INTERRUPTED`, too, if the training of the hidden layer was interrupted.
     RAISES (ValueError): If a score is not finite, or `read_pieces` can't cache a doc.
     """
     if cache is not None:
@@ -219,8 +215,9 @@ def train_linear(
 
 
 def prune_and_quantize(ner: CostSensitiveNER) -> None:
-    """Prune and quantize the weights of a linear model: see `slim_down`. That is done right after
-    training, so that the weights that are evaluated, calibrated and tuned are the saved ones."""
+    """Prune and quantize the weights of a linear model: see `ml.pruning.prune_and_quantize`. That
+    is done right after training, so that the weights that are evaluated, calibrated and tuned are
+    the saved ones."""
     _, weights = linear_part(ner.model)
     weights.restart(weights.prune_and_quantize(weights.rows))
 
@@ -233,7 +230,7 @@ def train_by_updates(
     on_epoch: OnEpoch,
     cache: Path | None = None,
     trains_hidden_layer: bool = True,
-) -> Trained:
+) -> TrainingResult:
     """Train the linear model of a pipeline by updates, with its hidden layer or without. See
     `train_linear` for the arguments.
 
@@ -241,7 +238,7 @@ def train_by_updates(
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are pruned and quantized.
 
-    RETURNS (Trained): How the last training ended.
+    RETURNS (TrainingResult): How the last training ended.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)
@@ -257,7 +254,7 @@ def train_by_updates(
         cache=cache,
     )
 
-    def after_epoch(trained: Trained) -> None:
+    def after_epoch(trained: TrainingResult) -> None:
         """Record progress in the settings of the component, and call `on_epoch`."""
         ner.cfg["progress"] = trained.progress._asdict()
         on_epoch(trained)

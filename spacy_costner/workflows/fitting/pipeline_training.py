@@ -16,7 +16,7 @@ from ...pipeline.component import CostSensitiveNER
 from ...pipeline.reading import lacks_sentence_starts
 from ...progress import phase
 from ...readers import KeptDocs
-from ...training.online import INTERRUPTED, Trained
+from ...training.online import INTERRUPTED, TrainingResult
 from ..config.trainable import components_to_fit
 from ..saved_strings import save_pipeline
 from .fit_corpora import FitCorpora
@@ -83,15 +83,15 @@ def train_components(
     *,
     n_seeds: int,
     cache: Path | None,
-) -> dict[str, Trained]:
+) -> dict[str, TrainingResult]:
     """Train the components of a pipeline, one after another. See `fit_linear` for the arguments.
 
-    RETURNS (dict[str, Trained]): How training ended for each component. If Ctrl-C stops a
+    RETURNS (dict[str, TrainingResult]): How training ended for each component. If Ctrl-C stops a
         component, it is the last one.
     """
     nlp, _, training = linear
 
-    def save_unfinished(trained: Trained) -> None:
+    def save_unfinished(trained: TrainingResult) -> None:
         """Save the pipeline as it is after an epoch, without scores."""
         (ner,) = ners  # A cache is for one component: see `check_fit_options`.
         # As in `spacy train`, the averages of the weights are saved, not the weights.
@@ -99,7 +99,7 @@ def train_components(
             losses = {ner.name: trained.value}
             save_trained(path, nlp, training, scores={}, losses=losses)
 
-    outcomes: dict[str, Trained] = {}
+    outcomes: dict[str, TrainingResult] = {}
     for ner in ners:
         outcome = train_linear(
             linear._replace(ner=ner),

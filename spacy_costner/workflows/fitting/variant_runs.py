@@ -20,7 +20,7 @@ from ...progress import phase
 from ...readers import examples_to_measure, make_reader
 from ..components import get_component
 from ..evaluation.recurrence import KnownText, note_recurrence, units_of_docs
-from ..result_cache import fingerprint, remembered
+from ..result_cache import cached_result, fingerprint
 from ..runs import Ended, Failed, MakeExecutor, Run, import_once, run_all
 from .trainers import train_pipeline
 from .variant_scores import Finished
@@ -95,11 +95,11 @@ def run_variant(variant: Variant, use_gpu: int = -1, code_path: Path | None = No
     path = variant.path
     trained_key = key_of_training(variant.config, code_path)
     predicted_key = fingerprint(trained_key, asdict(variant.scoring), Predicted._fields)
-    seconds = remembered(
+    seconds = cached_result(
         path / "trained.json", trained_key, lambda: train_variant(variant, use_gpu)
     )
     predicted = Predicted(
-        *remembered(path / "counts.json", predicted_key, lambda: count_predictions(variant))
+        *cached_result(path / "counts.json", predicted_key, lambda: count_predictions(variant))
     )
 
     # spaCy also evaluates the model after the first step, and that may be the best model. The saved

@@ -26,7 +26,7 @@ from ..fitting.folds import Fold, hold_out
 from ..fitting.variants import component_name
 from ..reports.mistake_costs import find_cost
 from ..runs import MakeExecutor
-from .suspects import KINDS, Suspect, make_cost, rank
+from .suspects import SUSPECT_KINDS, Suspect, make_cost, rank
 
 ANNOTATED = "spacy_costner_annotated"
 """A key of `doc.user_data`. Its value is the array of `one_hot_labels`."""
@@ -41,8 +41,8 @@ class Audit(NamedTuple):
 
     suspects (list[Suspect]): All suspects, the most probable mistakes first.
     kinds (dict[str, int]): The number of suspects whose suggestion is more probable than the
-        annotation, for each kind in `KINDS`. "inconsistent" is the number of those, of any kind,
-        whose words are also more often annotated elsewhere as suggested.
+        annotation, for each kind in `SUSPECT_KINDS`. "inconsistent" is the number of those, of any
+        kind, whose words are also more often annotated elsewhere as suggested.
     docs, tokens (int): The number of docs and of tokens.
     entities (int): The number of annotated entities.
     over_borders (int): How many annotated entities cross a border between sequences. No model can
@@ -108,7 +108,7 @@ def audit(
     suspects = rank(folds, docs, mistake_cost)
 
     # Each suspect counts under its kind. Those that are inconsistent count there, too.
-    kinds = dict.fromkeys([*KINDS, "inconsistent"], 0)
+    kinds = dict.fromkeys([*SUSPECT_KINDS, "inconsistent"], 0)
     for suspect in suspects:
         if suspect.is_probable:  # the others are in the file, but don't count as mistakes
             kinds[suspect.kind] += 1

@@ -24,7 +24,6 @@ ACCEPT = "accept"
 UNANSWERED = (LEAVE, ACCEPT)
 """What may happen to suggestions that have no answer."""
 
-
 REJECT = "reject"
 
 

@@ -16,11 +16,7 @@ from typing import NamedTuple
 
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import (
-    load_model,
-    load_model_from_config,
-    resolve_dot_names,
-)
+from spacy.util import load_model, load_model_from_config, resolve_dot_names
 from thinc.api import Config
 
 from ...files.saving import check_folder
@@ -37,7 +33,7 @@ from .student_evaluation import Evaluation, evaluate_all
 from .teachers import load_teacher, read_answers, save_answers
 
 JSONL = (".jsonl", ".json")
-"""The suffixes of a file of answers in place of teachers."""
+"""The suffixes of a file of answers instead of teachers."""
 
 
 class Distilled(NamedTuple):
@@ -78,10 +74,10 @@ def distill(
         none of these is O only if its word is surely outside of entities: see
         `find_outside_words`. Otherwise its annotation is missing.
     min_confidence (float): Where the teachers are less certain that there is an entity, or that
-        there is none, annotation is missing: see `leave_out_uncertain`.
+        it has none, annotation is missing: see `leave_out_uncertain`.
     gold_path (Path | None): Annotated corpus to learn from, too.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
-    n_seeds (int): Train a linear student so many times, and average weights.
+    n_seeds (int): Train a linear student N times, and average the weights.
     reading (ReadOptions): How to read the text and the annotated corpus.
     RETURNS (Distilled): Where the student is, and scores.
     RAISES (ValueError): If arguments, teachers and the student's config don't go together; if

@@ -18,10 +18,10 @@ from ...annotation.iob import MISSING, OUTSIDE
 from ...annotation.spans import missing_spans
 
 OFTEN = 3
-"""A word is often enough in the texts if it is there so many times."""
+"""The number of times that a word must be in the texts."""
 
 MOST_IN_ENTITIES = 0.5
-"""A word that is outside is in entities at most so many times as often as words are on average."""
+"""How often a word that is outside may be in entities, as a share of the average of words."""
 
 
 def find_outside_words(docs: Iterable[Doc]) -> set[str]:

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spacy.tokens import Doc, Span
-from spacy.util import (
-    minibatch,
-)
+from spacy.util import minibatch
 
 from ...annotation.iob import MISSING
 from ...annotation.spans import missing_spans

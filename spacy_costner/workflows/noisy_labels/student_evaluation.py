@@ -8,9 +8,7 @@ from spacy.language import Language
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import (
-    load_model,
-)
+from spacy.util import load_model
 
 from ..corpora import Corpus
 from .teachers import ask_teachers

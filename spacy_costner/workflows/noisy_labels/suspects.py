@@ -32,25 +32,21 @@ from ..reports.mistakes import (
 )
 from .phrase_counts import Phrase, count_annotations, label_by_extent, words_between
 
-KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
+SUSPECT_KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
 """The kinds of mistakes in annotation: see `kind_of_suspect`."""
-
 
 MISSING_ODDS = 2.0
 """How much more often annotators overlook an entity than they make another mistake, if the model
 gives both the same probabilities. Chosen on made-up mistakes: see docs/audit.md."""
-
 
 SMOOTHING = 0.2
 """This is added to probabilities before the logarithm. With a lower value, more of the mistakes are
 found that were put in at random; with a higher one, more of those that annotators make. It was
 chosen on both: see docs/audit.md."""
 
-
 PROBABLE = 0.5
-"""Entities with a higher probability are suggested beside the best alternative of their place. They
-don't overlap, as of overlapping entities only one can be more probable than this."""
-
+"""Entities with a higher probability are suggested next to the best alternative of their place.
+They don't overlap, as of overlapping entities only one can be more probable than this."""
 
 MistakeCost = Callable[[Sequence[Entity], Sequence[Entity]], float]
 """Maps the true and the annotated entities of a place to the cost of that mistake."""
@@ -61,7 +57,7 @@ class Suspect(NamedTuple):
     of the doc."""
 
     doc: int  # the index of the doc
-    kind: str  # one of `KINDS`: what the mistake is if the suggestion is right
+    kind: str  # one of `SUSPECT_KINDS`: what the mistake is if the suggestion is right
     score: float  # the log-odds of the suggestion against the annotation: see `rank`
     annotated: list[Entity]  # the annotated entities of the place
     suggested: list[Entity]  # the entities that the place has if the suggestion is right
@@ -292,7 +288,7 @@ def add_within(
 
 def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) -> str:
     """Name the kind of mistake that the annotation of a place has if the suggestion is right: one
-    of `KINDS`. A place where label and boundary are both wrong counts as a wrong boundary.
+    of `SUSPECT_KINDS`. A place where label and boundary are both wrong counts as a wrong boundary.
 
     suggested (Sequence[Entity]): The suggested entities of the place.
     annotated (Sequence[Entity]): Its annotated entities.
@@ -345,7 +341,7 @@ def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Su
 
 
 def find_extent_of_change(suspect: Suspect) -> tuple[int, int]:
-    """The extent of the first suggested entity that isn't annotated or, if there is none, of the
+    """The extent of the first suggested entity that isn't annotated or, without one, of the
     first annotated entity that isn't suggested: its first token, and the one after its last."""
     annotated = set(suspect.annotated)
     suggested = set(suspect.suggested)
@@ -379,7 +375,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
         return tags.encode(entities_of_place, end - begin)
 
     def cost(true: Sequence[Entity], annotated: Sequence[Entity]) -> float:
-        """The cost of a place that has the annotated entities in place of the true ones."""
+        """The cost of a place that has the annotated entities instead of the true ones."""
         begin, end = extent_of((true, annotated))
         true_tags = encode(true, begin, end)
         annotated_tags = encode(annotated, begin, end)

@@ -12,10 +12,7 @@ from typing import Any
 import numpy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
-from spacy.util import (
-    load_model,
-    minibatch,
-)
+from spacy.util import load_model, minibatch
 from spacy.vocab import Vocab
 
 from ...annotation.tokens import first_words
@@ -36,10 +33,8 @@ from ..result_cache import fingerprint
 SPANS_KEY = "spacy_costner.answers"
 """The key in `doc.spans` of the likely entities of an answer, with their confidence."""
 
-
 MIN_PROB = 0.05
 """Entities that a teacher doesn't predict are likely from this probability on."""
-
 
 DOCS_PER_FILE = 250
 """The docs of a file of answers."""

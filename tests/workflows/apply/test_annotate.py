@@ -499,7 +499,7 @@ def test_an_input_that_changes_after_the_plan_fails_alone(
     assert summary.docs == N_DOCS - 6  # the third part of b.jsonl has 6 lines
     assert sorted(summary.errors) == ["b.jsonl-00002.jsonl", "c.spacy-00000.jsonl"]
     assert summary.errors["b.jsonl-00002.jsonl"] == (
-        f"CorpusError: {jsonl}: expected the file that the command began with, got another"
+        f"CorpusError: {jsonl}: expected the file that the run began with, got another"
     )
     reason = f"{inputs[0] / 'c.spacy'}: expected a file that spaCy's DocBin has saved"
     assert reason in summary.errors["c.spacy-00000.jsonl"]
@@ -531,7 +531,7 @@ def test_a_model_that_changes_after_the_plan_writes_nothing(
         jobs=jobs,
     )
 
-    reason = f"{model}: expected the pipeline that the command began with, got another"
+    reason = f"{model}: expected the pipeline that the run began with, got another"
     assert len(summary.errors) == 6
     assert set(summary.errors.values()) == {f"ValueError: {reason}"}
     assert not rows(tmp_path / "out")
@@ -555,7 +555,7 @@ def test_a_worker_does_not_write_to_a_folder_of_its_own(
         jobs=jobs,
     )
 
-    reason = f"{output}: expected the output folder of the command, got none on this worker"
+    reason = f"{output}: expected the output folder of this run, got none on this worker"
     assert set(summary.errors.values()) == {f"ValueError: {reason}"}
     assert not list(output.rglob("*.jsonl"))
 

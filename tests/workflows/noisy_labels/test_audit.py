@@ -32,9 +32,9 @@ from spacy_costner.workflows.noisy_labels.corrections import (
     suspect_to_task,
 )
 from spacy_costner.workflows.noisy_labels.suspects import (
-    KINDS,
     MISSING_ODDS,
     SMOOTHING,
+    SUSPECT_KINDS,
     Suspect,
     make_cost,
     rank,
@@ -154,7 +154,7 @@ def audited() -> Audited:
 def test_planted_mistakes_are_the_first_suspects(audited: Audited) -> None:
     suspected = [(s.doc, s.kind, s.annotated, s.suggested) for s in audited.top]
     assert sorted(suspected) == sorted(audited.mistakes)
-    assert {suspect.kind for suspect in audited.top} == {*KINDS}
+    assert {suspect.kind for suspect in audited.top} == {*SUSPECT_KINDS}
 
 
 def test_suspects_are_sorted_and_only_mistakes_are_less_probable_than_what_is_suggested(
@@ -308,7 +308,7 @@ def test_score_of_a_suspect_is_the_log_of_the_odds(audited: Audited) -> None:
         if not suspect.annotated:
             odds += log(MISSING_ODDS)
         assert suspect.score == pytest.approx(odds)
-        assert suspect.kind in KINDS
+        assert suspect.kind in SUSPECT_KINDS
 
 
 def test_mistakes_that_cost_nothing_come_last_and_expensive_ones_first(audited: Audited) -> None:
@@ -523,7 +523,7 @@ def test_page_lists_the_suspects(audited: Audited) -> None:
     page = audit_page(audited.top, audited.docs, "<train>")
     assert page.count("<li>") == 4
     assert "&lt;train&gt;" in page
-    for kind in KINDS:
+    for kind in SUSPECT_KINDS:
         assert f"<b>{kind}</b>" in page
     # Wrong label and wrong boundary are marked as annotated and as suggested, a missing and a
     # spurious entity once; and there is the legend.
@@ -645,9 +645,9 @@ def test_command_writes_suspects_as_lines_and_a_page(corpus: Path, tmp_path: Pat
     assert result["docs"] == 49
     # "inconsistent" counts suspects of any kind whose words are annotated elsewhere as suggested
     # more often than as here.
-    assert {*result["kinds"]} == {*KINDS, "inconsistent"}
+    assert {*result["kinds"]} == {*SUSPECT_KINDS, "inconsistent"}
     assert result["suspects"] == read_json_lines(lines)
-    assert {suspect["kind"] for suspect in result["suspects"]} == {*KINDS}
+    assert {suspect["kind"] for suspect in result["suspects"]} == {*SUSPECT_KINDS}
     assert page.stat().st_size > 1000
 
 

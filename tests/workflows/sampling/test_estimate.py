@@ -372,7 +372,7 @@ def test_own_random_docs_have_to_be_random(nlp: Language, drawn: list[DrawnDoc])
 
 
 def answer_to_measure(store: AnnotationStore, n_left_out: int = 0) -> None:
-    """Annotate all texts that measure, in their order, and leave out the first ones."""
+    """Annotate all evaluation texts, in their order, and leave out the first ones."""
     measuring = [stored for stored in store.texts.values() if stored.is_measuring]
     for i, stored in enumerate(measuring):
         spans = [
