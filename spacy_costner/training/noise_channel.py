@@ -1,0 +1,401 @@
+"""The noise channel: what the answers of annotators who err say about the true tags.
+
+An annotator, such as a crowd worker, a language model or a list of names, has tagged texts: its
+answers o. The true path y isn't known. How an annotator errs is a table, the probability of each
+observed tag, given the true tag of the token and what the annotator said of the token before:
+
+    p(o | y)  =  prod_t  table[state(o_{t-1}), y_t, o_t]
+
+The state is the label of the annotator's entity that the token before is in, or none. So an entity
+that the annotator misses counts as one error, not as one at each of its tokens. Annotators err
+independently of each other, given the true path. With a chain p(y | x), Bayes' theorem gives
+
+    p(y | x, o)  is proportional to  exp(s(y))  prod_j prod_t  table_j[state(o_{j,t-1}), y_t, o_{j,t}]
+
+The logarithm of the product over annotators j is a score for each token and tag, the evidence. With
+the evidence added to the emissions, the chain has the exact posterior given text and answers.
+
+Tables are estimated from texts whose true tags are known, and by expectation maximisation from the
+others. A table has many rows, and most of them are rare. So each row is estimated with a few
+additional counts, which are distributed as the errors of the annotator are on average over labels.
+
+Dawid and Skene (1979): Maximum likelihood estimation of observer error-rates using the EM algorithm.
+Rodrigues, Pereira and Ribeiro (2014): Sequence labeling with multiple annotators, for the chain.
+Simpson and Gurevych (2019): A Bayesian approach for sequence tagging with crowds, for the table that
+knows the answer to the token before (its model "seq").
+
+In shapes, N is the number of tokens of a batch, B of sequences, K of tags of the chain, L of labels,
+C of observed tags, which are those of IOB2, and S = L + 1 of states.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy
+from thinc.types import Array3d, Floats1d, Floats2d, Floats3d, Ints1d, Ints2d, Ints3d
+
+from .. import chain
+from ..tags import Tags, has_token_before
+from ..types import Potentials
+
+N_ADDED = 5.0
+"""How many counts are added to each row of a table, distributed as the rows of all labels are."""
+
+N_START = 1.0
+"""How many counts of an annotator who mostly agrees with the truth are added to these."""
+
+AGREES_AT_START = 0.8
+"""The share of these counts that agrees."""
+
+TOLERANCE = 1e-4
+"""Expectation maximisation ends when the log-likelihood of a token rises by less, in nats."""
+
+# What an observed tag says, compared with the true tag of its token
+OUTSIDE, SAME, OTHER, CONTINUES = range(4)
+"""It is O; it begins an entity with the true label; with another label; it continues an entity. If
+the true tag is O, any label counts as the same one."""
+
+IMPOSSIBLE = -1
+"""It continues an entity that the annotator didn't begin."""
+
+N_RELATIONS = 4
+
+
+class Answers(NamedTuple):
+    """The answers of an annotator to the texts of a batch.
+
+    tags (Ints1d): The observed tag of each token, in IOB2; -1 without an answer. Shape: (N,)
+    states (Ints1d): 0, or 1 + the label of the entity that the token before is in. Shape: (N,)
+    """
+
+    tags: Ints1d
+    states: Ints1d
+
+
+class Batch(NamedTuple):
+    """Texts with answers, and the distribution of a model over their paths.
+
+    potentials (Potentials): The scores of the model.
+    tags (Tags): The tags of its chain.
+    answers (Sequence[Answers]): The answers of each annotator.
+    doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
+    """
+
+    potentials: Potentials
+    tags: Tags
+    answers: Sequence[Answers]
+    doc_of_sequence: Ints1d
+
+
+class Ties(NamedTuple):
+    """Which entries of a table are alike, whatever their labels.
+
+    rows (Ints2d): The kind of each row, by state and true tag. Shape: (S, C)
+    relations (Ints3d): What each observed tag says: see `OUTSIDE`. Shape: (S, C, C)
+    """
+
+    rows: Ints2d
+    relations: Ints3d
+
+    @property
+    def kinds(self) -> Array3d:
+        """The number of each entry's kind, by row and relation. Shape: (S, C, C)"""
+        return self.rows[:, :, None] * N_RELATIONS + self.relations
+
+    @property
+    def is_possible(self) -> Array3d:
+        """True for the entries that aren't 0 in each table. Shape: (S, C, C)"""
+        return self.relations != IMPOSSIBLE
+
+
+class Estimate(NamedTuple):
+    """Estimated tables.
+
+    tables (list[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    counts (list[Floats3d]): The expected number of tokens with each state, true tag and observed
+        tag, those with a known true tag included. Shape: (S, C, C)
+    objective (list[float]): In each iteration, the log-likelihood of the answers plus that of the
+        added counts, in nats. It doesn't fall.
+    """
+
+    tables: list[Floats3d]
+    counts: list[Floats3d]
+    objective: list[float]
+
+
+def make_answers(tags: Ints1d, lengths: Ints1d) -> Answers:
+    """Make answers of observed tags. An entity that goes on in the next sequence, or after a token
+    without an answer, begins anew there.
+
+    tags (Ints1d): The observed tag of each token, in IOB2; -1 without an answer. Shape: (N,)
+    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
+    """
+    # O is tag 0. Label l has the tags 1 + 2 l, which begins an entity, and 2 + 2 l.
+    one_plus_label = numpy.where(tags > 0, (tags + 1) // 2, 0)
+    states = numpy.zeros(len(tags), dtype="int64")
+    states[1:] = one_plus_label[:-1]
+    states[~has_token_before(lengths)] = 0
+    is_inside = (tags > 0) & (tags % 2 == 0)
+    begins_anew = is_inside & (states != one_plus_label)
+    return Answers(numpy.where(begins_anew, tags - 1, tags), states)
+
+
+def add_evidence(
+    potentials: Potentials, tags: Tags, answers: Sequence[Answers], tables: Sequence[Floats3d]
+) -> Potentials:
+    """Add the evidence of answers to the scores of a model. The chain then has the posterior given
+    text and answers.
+
+    potentials (Potentials): The scores of the model.
+    tags (Tags): The tags of its chain.
+    answers (Sequence[Answers]): The answers of each annotator.
+    tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    RETURNS (Potentials): The scores with evidence.
+    RAISES (ValueError): If a table doesn't have the shape that the labels of the tags need, or
+        answers are of another number of tokens.
+    """
+    evidence = numpy.zeros((len(potentials.emissions), 2 * len(tags.labels) + 1))
+    for annotator_answers, table in zip(answers, tables, strict=True):
+        _check_shapes(annotator_answers, table, evidence)
+        evidence += log_evidence(annotator_answers, table)
+    # Each tag of the chain has the evidence of its IOB2 tag.
+    emissions = potentials.emissions + evidence[:, observed_tag_of(tags)]
+    return potentials._replace(emissions=emissions.astype(potentials.emissions.dtype))
+
+
+def _check_shapes(answers: Answers, table: Floats3d, evidence: Floats2d) -> None:
+    """Check that answers and table go with evidence of shape (N, C)."""
+    n_tokens, n_observed = evidence.shape
+    shape = ((n_observed + 1) // 2, n_observed, n_observed)
+    if table.shape != shape:
+        raise ValueError(f"tables: expected the shape {shape}, got {table.shape}")
+    if len(answers.tags) != n_tokens:
+        raise ValueError(f"answers: expected {n_tokens} tokens, got {len(answers.tags)}")
+
+
+def log_evidence(answers: Answers, table: Floats3d) -> Floats2d:
+    """Compute the log of the probability of an annotator's answers given each true tag. Without an
+    answer it is 0. Shape: (N, C)"""
+    has_answer = answers.tags >= 0
+    evidence = numpy.zeros((len(answers.tags), table.shape[1]))
+    probs = table[answers.states[has_answer], :, answers.tags[has_answer]]
+    with numpy.errstate(divide="ignore"):  # log 0: what the annotator never says
+        evidence[has_answer] = numpy.log(probs)
+    return evidence
+
+
+def observed_tag_of(tags: Tags) -> Ints1d:
+    """Find the IOB2 tag that each tag of a chain counts as. Shape: (K,)"""
+    begins = 1 + 2 * tags.label_of
+    tags_of_entities = numpy.where(tags.opening, begins, begins + 1)
+    return numpy.where(tags.label_of >= 0, tags_of_entities, 0)
+
+
+@lru_cache(maxsize=8)
+def ties(n_labels: int) -> Ties:
+    """Find which entries of a table are alike. A row is alike another one if its true tag has the
+    same prefix (O, B, I), and the token before is, in both answers, outside of entities, in one
+    with the true label, or in one with another label. `n_labels` is L."""
+    observed = Tags(map(str, range(n_labels)), "IOB2")
+    label = observed.label_of  # (C,)
+    is_outside = label < 0
+    label_of_state = numpy.arange(-1, n_labels)  # (S,)
+
+    # By state and true tag: shape (S, C)
+    prefix = numpy.where(is_outside, 0, numpy.where(observed.opening, 1, 2))
+    has_same_label = (label_of_state[:, None] == label) | is_outside
+    relation_of_state = numpy.where(has_same_label, 1, 2)
+    relation_of_state[0] = 0
+    rows = prefix * 3 + relation_of_state
+
+    # By true tag and observed tag: shape (C, C)
+    is_same = (label[:, None] == label) | is_outside[:, None]
+    relations_of_tags = numpy.where(is_same, SAME, OTHER)
+    relations_of_tags[:, is_outside] = OUTSIDE
+    relations = numpy.repeat(relations_of_tags[None], n_labels + 1, axis=0)
+    # By state and observed tag: an entity goes on only with its label.
+    goes_on = label_of_state[:, None] == label  # (S, C)
+    continues = observed.continuing
+    relations[:, :, continues] = numpy.where(goes_on[:, None, continues], CONTINUES, IMPOSSIBLE)
+    return Ties(rows, relations)
+
+
+def count(answers: Answers, probs: Floats2d) -> Floats3d:
+    """Count how often an annotator says each tag, by state and true tag.
+
+    answers (Answers): The answers.
+    probs (Floats2d): The probability of each true tag in IOB2 at each token. Shape: (N, C)
+    RETURNS (Floats3d): The expected counts. Shape: (S, C, C)
+    """
+    n_observed = probs.shape[1]
+    n_states = (n_observed + 1) // 2
+    has_answer = answers.tags >= 0
+    # The number of state and observed tag together
+    pair = answers.states[has_answer] * n_observed + answers.tags[has_answer]
+    counts = numpy.zeros((n_observed, n_states * n_observed))
+    for true_tag, probs_of_tag in enumerate(probs[has_answer].T):
+        counts[true_tag] = numpy.bincount(pair, probs_of_tag, n_states * n_observed)
+    return counts.reshape(n_observed, n_states, n_observed).transpose(1, 0, 2)
+
+
+def estimate_tables(
+    batches: Sequence[Batch], known_counts: Sequence[Floats3d], *, n_iterations: int = 20
+) -> Estimate:
+    """Estimate the table of each annotator by expectation maximisation.
+
+    Tables that are alike for all labels are estimated first. The counts that are added to the rows
+    of the tables with labels are distributed as they are.
+
+    batches (Sequence[Batch]): Texts with answers whose true tags aren't known.
+    known_counts (Sequence[Floats3d]): For each annotator the counts of texts whose true tags are
+        known: see `count`. They are 0 if there are none. Shape: (S, C, C)
+    n_iterations (int): The greatest number of iterations, first for the tables that are alike for
+        all labels, and then for the others.
+    RETURNS (Estimate): The tables.
+    """
+    tied = ties(known_counts[0].shape[0] - 1)
+    start = _start_counts(tied)
+    estimators: list[TableEstimator] = []
+    for annotator, counts in enumerate(known_counts):
+        frequencies = counts.sum(axis=(0, 1)) + _count_observed(batches, annotator, len(counts[0]))
+        estimators.append(TableEstimator(start, tied, _spread(frequencies, tied)))
+    tied_estimate = _maximise_expectation(batches, known_counts, estimators, n_iterations)
+
+    estimators = [TableEstimator(N_ADDED * table, tied) for table in tied_estimate.tables]
+    return _maximise_expectation(batches, known_counts, estimators, n_iterations)
+
+
+class TableEstimator(NamedTuple):
+    """Computes the most probable table of an annotator from counts.
+
+    added (Floats3d): The counts that are added. Shape: (S, C, C)
+    tied (Ties): Which entries of the table are alike.
+    spread (Floats3d | None): How the probability of entries that are alike is spread over the
+        observed tags of a row. None: each row is estimated alone. Shape: (S, C, C)
+    """
+
+    added: Floats3d
+    tied: Ties
+    spread: Floats3d | None = None
+
+    def table(self, counts: Floats3d) -> Floats3d:
+        """Compute the table. Shape: (S, C, C)"""
+        total = counts + self.added
+        if self.spread is not None:
+            n_kinds = (self.tied.rows.max() + 1) * N_RELATIONS
+            kinds = numpy.where(self.tied.is_possible, self.tied.kinds, n_kinds)
+            total_of_kind = numpy.bincount(kinds.ravel(), total.ravel(), n_kinds + 1)
+            total = total_of_kind[kinds] * self.spread
+        total = numpy.where(self.tied.is_possible, total, 0.0)
+        return total / total.sum(axis=-1, keepdims=True)
+
+    def log_prior(self, table: Floats3d) -> float:
+        """The log-likelihood of the added counts, in nats."""
+        has_counts = self.added > 0
+        return float((self.added[has_counts] * numpy.log(table[has_counts])).sum())
+
+
+def _maximise_expectation(
+    batches: Sequence[Batch],
+    known_counts: Sequence[Floats3d],
+    estimators: Sequence[TableEstimator],
+    n_iterations: int,
+) -> Estimate:
+    """Estimate tables from known counts, and repeat it with the counts that these tables make
+    expected: see `estimate_tables`."""
+    n_tokens = sum(len(batch.potentials.emissions) for batch in batches)
+    counts = list(known_counts)
+    objective: list[float] = []
+    tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
+    for _ in range(n_iterations):
+        expected = expect_counts(batches, tables)
+        log_likelihood = expected.log_likelihood
+        for known, estimator, table in zip(known_counts, estimators, tables):
+            is_known = known > 0
+            log_likelihood += float((known[is_known] * numpy.log(table[is_known])).sum())
+            log_likelihood += estimator.log_prior(table)
+        objective.append(log_likelihood)
+        if len(objective) > 1 and objective[-1] - objective[-2] < TOLERANCE * n_tokens:
+            break
+        counts = [known + new for known, new in zip(known_counts, expected.counts)]
+        tables = [estimator.table(total) for estimator, total in zip(estimators, counts)]
+    return Estimate(tables, counts, objective)
+
+
+class Expected(NamedTuple):
+    """What tables make expected.
+
+    counts (list[Floats3d]): For each annotator the expected counts. Shape: (S, C, C)
+    log_likelihood (float): The log-probability of all answers given the texts, in nats.
+    """
+
+    counts: list[Floats3d]
+    log_likelihood: float
+
+
+def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expected:
+    """Compute how often each annotator is expected to say each tag, by state and true tag.
+
+    batches (Sequence[Batch]): Texts with answers.
+    tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    RETURNS (Expected): The expected counts.
+    """
+    counts = [numpy.zeros(table.shape) for table in tables]
+    log_likelihood = 0.0
+    for batch in batches:
+        with_evidence = add_evidence(batch.potentials, batch.tags, batch.answers, tables)
+        posterior = chain.forward_backward(with_evidence)
+        log_z, _ = posterior.log_partition()
+        log_z_of_text, _ = chain.log_partition(batch.potentials)
+        log_likelihood += float(log_z.sum(dtype="float64") - log_z_of_text.sum(dtype="float64"))
+        # The sum of the probabilities of the tags of the chain that count as the same IOB2 tag
+        n_observed = tables[0].shape[1]
+        counts_as = observed_tag_of(batch.tags)[:, None] == numpy.arange(n_observed)
+        probs = posterior.marginals() @ counts_as
+        for annotator, answers in enumerate(batch.answers):
+            counts[annotator] += count(answers, probs)
+    return Expected(counts, log_likelihood)
+
+
+def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -> Ints1d:
+    """Count the tags that an annotator says. Shape: (C,)"""
+    counts = numpy.zeros(n_observed)
+    for batch in batches:
+        tags = batch.answers[annotator].tags
+        counts += numpy.bincount(tags[tags >= 0], minlength=n_observed)
+    return counts
+
+
+def _spread(frequencies: Floats1d, tied: Ties) -> Floats3d:
+    """Spread the probability of entries of a row that are alike over observed tags: as often as the
+    annotator says them, and 1 time more. Shapes: (C,) to (S, C, C)"""
+    spread = numpy.zeros(tied.relations.shape)
+    for relation in range(N_RELATIONS):
+        is_alike = tied.relations == relation
+        weights = numpy.where(is_alike, frequencies + 1, 0.0)
+        sums = weights.sum(axis=-1, keepdims=True)
+        spread += numpy.divide(weights, sums, out=numpy.zeros_like(spread), where=sums > 0)
+    return spread
+
+
+def _start_counts(tied: Ties) -> Floats3d:
+    """Make the counts of an annotator who mostly agrees with the truth: `N_START` for all rows that
+    are alike together. Shape: (S, C, C)"""
+    counts = numpy.zeros(tied.relations.shape)
+    for row in range(tied.rows.max() + 1):
+        prefix, state = divmod(row, 3)
+        relations_of_row = tied.relations[tied.rows == row]
+        if not len(relations_of_row):
+            continue  # with one label there is no other one
+        # O agrees with O, and the begin of an entity with a begin. Within an entity, the annotator
+        # goes on with its own entity, if it has begun one.
+        agreeing = (OUTSIDE, SAME, CONTINUES if state else OUTSIDE)[prefix]
+        possible_relations = numpy.unique(relations_of_row[relations_of_row != IMPOSSIBLE])
+        for relation in possible_relations:
+            is_alike = (tied.rows == row)[:, :, None] & (tied.relations == relation)
+            share = AGREES_AT_START
+            if relation != agreeing:
+                share = (1 - AGREES_AT_START) / (len(possible_relations) - 1)
+            counts[is_alike] = N_START * share / is_alike.sum()
+    return counts
