@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from ..readers import ReadOptions
 from ..workflows.config.loading import read_config, with_reading
+from ..workflows.noisy_labels.channel_distillation import LearnedNoise
 from ..workflows.noisy_labels.distillation import Distilled, distill
 from .command_line import command, reads_corpora
 from .options import CodeOption, GpuOption, read_overrides
@@ -30,6 +31,11 @@ from .tables import text_table
         "incomplete": Option(
             help="The teachers find only some of the entities, as rules do. Another token is O "
             "only if its word is surely outside of entities. Otherwise its annotation is missing"
+        ),
+        "noise": Option(
+            help="channel: learn from --gold how each teacher errs, and train on the probabilities "
+            "of tags given the text and the answers of all teachers, which are corpora or "
+            "pipelines"
         ),
         "min_confidence": Option(
             "--min-confidence",
@@ -59,7 +65,8 @@ def distill_cli(
     teacher: Annotated[
         str,
         Argument(
-            help="Pipeline that sets doc.ents: a package or a folder; or its answers as JSONL"
+            help="Pipeline that sets doc.ents: a package or a folder; or its answers as JSONL; with "
+            "--noise, any corpus"
         ),
     ],
     config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],
@@ -123,17 +130,49 @@ def distilled_text(distilled: Distilled) -> str:
         text += f"; {distilled.n_missing:,} are missing, being uncertain"
     if distilled.n_unknown:
         text += f"; {distilled.n_unknown:,} tokens are unknown"
-    table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
-    for row in distilled.rows:
-        table.append(
-            [
-                row.name,
-                f"{100 * row.precision:.2f}",
-                f"{100 * row.recall:.2f}",
-                f"{100 * row.f_score:.2f}",
-                f"{row.tokens_per_second:,.0f}",
-                f"{row.megabytes:.1f}",
-            ]
-        )
-    lines = [text, "", text_table(table), *(f"note: {note}" for note in distilled.notes)]
+    lines = [text]
+    if distilled.noise is not None:
+        lines = noise_lines(distilled.noise)
+    if distilled.rows:
+        table = [["dev", "P", "R", "F", "tokens/s", "MB"]]
+        for row in distilled.rows:
+            speed_and_size = [f"{row.tokens_per_second:,.0f}", f"{row.megabytes:.1f}"]
+            table.append([row.name, *percentages(*row[1:4]), *speed_and_size])
+        lines += ["", text_table(table)]
+    lines += [f"note: {note}" for note in distilled.notes]
     return "\n".join(lines)
+
+
+def percentages(*shares: float | None) -> list[str]:
+    """Write shares as percentages with two decimals; nothing for None."""
+    return ["" if share is None else f"{100 * share:.2f}" for share in shares]
+
+
+def noise_lines(noise: LearnedNoise) -> list[str]:
+    """Write what was learned of annotators: the scores of each on checked texts, how it annotates
+    the entities of each label, what the channel has corrected, and the scores of each way to
+    learn."""
+    table = [["annotator", "texts", "checked", "P", "R", "F", "false alarms"]]
+    for errors in noise.annotators:
+        scores = percentages(errors.precision, errors.recall, errors.f_score)
+        counts = [f"{errors.n_texts:,}", f"{errors.n_checked:,}"]
+        table.append([errors.name, *counts, *scores, f"{errors.false_alarms:.1f}"])
+    lines = [text_table(table), "false alarms: for each 1,000 tokens outside of entities"]
+    for errors in noise.annotators:
+        labels = list(errors.found)
+        table = [[f"{errors.name}: % of", *labels, "missed"]]
+        for label, shares in errors.found.items():
+            percents = [f"{100 * shares[other]:.1f}" for other in labels]
+            table.append([label, *percents, f"{100 * errors.missed[label]:.1f}"])
+        lines += ["", text_table(table)]
+    corrections = noise.corrections
+    lines += [
+        "",
+        f"unchecked texts: {corrections.n_added:,} entities added to the answers, "
+        f"{corrections.n_dropped:,} dropped, {corrections.n_changed:,} changed",
+        "",
+    ]
+    table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F"]]
+    for way in noise.ways:
+        table.append([way.name, *percentages(*way[1:])])
+    return [*lines, text_table(table), f"kept: {noise.kept}"]

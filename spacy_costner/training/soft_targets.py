@@ -190,6 +190,18 @@ def labels_of_teacher(doc: Doc) -> set[str]:
     return set(saved.get("labels", ()))
 
 
+def count_taught(doc: Doc) -> dict[str, float]:
+    """Count the entities that the teacher of a training doc expects, by label. Empty: it isn't
+    taught."""
+    if SOFT_TARGETS_KEY not in doc.user_data:
+        return {}
+    saved: Saved = doc.user_data[SOFT_TARGETS_KEY]
+    finest = Tags(saved["labels"]).finest
+    # The expected number of tokens that begin an entity of each label. Shape: (labels,)
+    n_entities = (saved["emissions"] @ finest.opens_label).sum(axis=0)
+    return dict(zip(finest.labels, n_entities.tolist()))
+
+
 def is_taught(example: Example) -> bool:
     """Whether an example has soft targets that can be used. They can't if the predicted doc has
     other tokens than the reference: soft targets are by token, and are not aligned."""

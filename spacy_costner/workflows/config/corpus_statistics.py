@@ -12,6 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from ...readers import DEFAULTS, KeptDocs, ReadOptions, read_docs
+from ...training.soft_targets import count_taught
 from ..corpora import FEW_SENTENCES, count_sentences
 
 SPACY_EMBED_ROWS = 5000
@@ -26,7 +27,8 @@ class CorpusStatistics:
     doc_lengths (Sequence[int]): The number of tokens of each doc.
     n_sentences (float): The number of sentences.
     n_word_forms (int): The number of different norms of tokens.
-    label_counts (Counter[str]): The number of spans of each label.
+    label_counts (Counter[str]): The number of spans of each label, with the expected number of
+        those in soft targets.
     overlaps (Counter[tuple[str, str]]): The number of pairs of spans that overlap, by the labels of
         both. A DRUG that overlaps a DOSE is counted twice: at ("DRUG", "DOSE") and at ("DOSE",
         "DRUG").
@@ -66,6 +68,7 @@ def measure_corpus(
         return CorpusStatistics()
     doc_lengths: list[int] = []
     label_counts: Counter[str] = Counter()
+    taught_counts: Counter[str] = Counter()  # the expected numbers of entities in soft targets
     overlaps: Counter[tuple[str, str]] = Counter()
     n_sentences = 0
     word_forms: set[int] = set()  # the hashes of the norms of tokens
@@ -86,6 +89,10 @@ def measure_corpus(
             spans = sorted(set(doc.spans.get(spans_key, ())))
         label_counts.update(span.label_ for span in spans)
         count_overlaps(spans, overlaps)
+        if spans_key is None:
+            taught_counts.update(count_taught(doc))
+    for label, n in taught_counts.items():
+        label_counts[label] += max(round(n), 1)
     if not label_counts:
         message = no_spans_message(len(doc_lengths), spans_key, filled_keys)
         raise ValueError(f"{path}: {message}")

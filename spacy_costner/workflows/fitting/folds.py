@@ -27,7 +27,7 @@ from ...training.online import INTERRUPTED
 from ..corpora import are_few
 from ..evaluation.predictions import DevPredictions, predict_dev
 from ..runs import Failed, MakeExecutor, Run, import_once, run_all
-from .linear_training import load_linear, prepare, train_linear
+from .linear_training import LinearPipeline, load_linear, prepare, train_linear
 
 SEEN_BY_START = (
     "expected null without a development corpus, whose docs are held out of the training corpus: "
@@ -55,20 +55,20 @@ class Fold(NamedTuple):
 class FoldTraining:
     """How the models of folds are trained. It is the same for all folds, and workers get it
     pickled. `is_small` says whether all docs together are few: each model is trained as one on all
-    docs would be. See `hold_out` for the other fields."""
+    docs would be. None: the docs of each model are counted. See `hold_out` for the other fields."""
 
     config: Config
     labels: Sequence[str]
     n_seeds: int
-    is_small: bool
+    is_small: bool | None
     keeps_starts: bool
     prepare_component: PrepareComponent | None
 
-    def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
-        """Train a model on the docs outside of a fold, and predict the docs of the fold.
+    def train(self, examples: Iterable[Example]) -> LinearPipeline:
+        """Train a model on docs.
 
-        examples (Sequence[Example]): All docs.
-        is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
+        examples (Iterable[Example]): The docs.
+        RETURNS (LinearPipeline): The pipeline with the model.
         RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
         """
         linear = load_linear(self.config)
@@ -82,11 +82,22 @@ class FoldTraining:
         if self.prepare_component is not None:
             self.prepare_component(ner)
 
-        training_examples = list(self.copies(nlp, compress(examples, ~is_held_out)))
+        training_examples = list(self.copies(nlp, examples))
         prepared = prepare(linear, lambda nlp: training_examples)
         trained = train_linear(linear, prepared, n_seeds=self.n_seeds, is_small=self.is_small)
         if trained.reason == INTERRUPTED:
             raise KeyboardInterrupt
+        return linear
+
+    def fit(self, examples: Sequence[Example], is_held_out: Array1d) -> Fold:
+        """Train a model on the docs outside of a fold, and predict the docs of the fold.
+
+        examples (Sequence[Example]): All docs.
+        is_held_out (Array1d): Whether each doc is in the fold. Shape: (docs,)
+        RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
+        """
+        linear = self.train(compress(examples, ~is_held_out))
+        nlp, ner, _ = linear
         held_out_examples = self.copies(nlp, compress(examples, is_held_out))
         # The held-out docs are predicted as development docs are.
         predictions = predict_dev(nlp, ner, held_out_examples)

@@ -12,11 +12,11 @@ student learns nothing there.
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import load_model, load_model_from_config, resolve_dot_names
+from spacy.util import load_model, load_model_from_config
 from thinc.api import Config
 
 from ...files.saving import check_folder
@@ -24,9 +24,10 @@ from ...progress import phase
 from ...readers import DEFAULTS, ReadOptions, read_docs
 from ..components import find_components
 from ..config.trainable import FACTORY, can_be_fitted, component_block
-from ..corpora import Corpus, corpus_path, lacks_path
+from ..corpora import Corpus, corpus_path, find_corpora, lacks_path
 from ..evaluation.recurrence import KnownText, note_recurrence
 from ..fitting.trainers import train_pipeline
+from .channel_distillation import LearnedNoise, make_channel_corpus
 from .incomplete_answers import find_outside_words
 from .student_corpus import save_corpus, save_gold
 from .student_evaluation import Evaluation, evaluate_all
@@ -34,6 +35,10 @@ from .teachers import load_teacher, read_answers, save_answers
 
 JSONL = (".jsonl", ".json")
 """The suffixes of a file of answers instead of teachers."""
+
+
+Noise = Literal["channel"]
+"""How the errors of teachers are modelled."""
 
 
 class Distilled(NamedTuple):
@@ -46,6 +51,7 @@ class Distilled(NamedTuple):
     n_unknown: int  # tokens that became missing annotation, as the teacher is incomplete
     rows: list[Evaluation]  # of each teacher, of all of them if there are several, of the student
     notes: Sequence[str] = ()  # which texts of the development corpus recur
+    noise: LearnedNoise | None = None  # with the noise channel: what was learned of annotators
 
 
 def distill(
@@ -56,6 +62,7 @@ def distill(
     *,
     soft: bool = False,
     incomplete: bool = False,
+    noise: Noise | None = None,
     min_confidence: float = 0.0,
     gold_path: Path | None = None,
     gold_weight: float = 1.0,
@@ -65,7 +72,8 @@ def distill(
     """Train a student on what teachers predict for unlabelled text, and save it.
 
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
-        of texts with entities, which anything has made.
+        of texts with entities, which anything has made. With `noise`, corpora with the answers of
+        an annotator each, in any format, and pipelines.
     config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
     raw_paths (Sequence[Path]): The text: see `read_texts`. Empty with a JSONL file.
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
@@ -73,9 +81,12 @@ def distill(
     incomplete (bool): The teachers find only some of the entities, as rules do. A token that is in
         none of these is O only if its word is surely outside of entities: see
         `find_outside_words`. Otherwise its annotation is missing.
+    noise (Literal["channel"] | None): channel: learn from the texts of `gold_path` how each teacher
+        errs, and learn the probabilities of tags given text and answers: see `noise_channel`.
     min_confidence (float): Where the teachers are less certain that there is an entity, or that
         it has none, annotation is missing: see `leave_out_uncertain`.
-    gold_path (Path | None): Annotated corpus to learn from, too.
+    gold_path (Path | None): Annotated corpus to learn from, too. With `noise`, the texts that a
+        person has checked, some of which the teachers have annotated.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
     n_seeds (int): Train a linear student N times, and average the weights.
     reading (ReadOptions): How to read the text and the annotated corpus.
@@ -84,51 +95,73 @@ def distill(
         something in the output folder must not be replaced; if a text or an answer can't be read.
     """
     # Check all that can be checked before teachers are asked
-    has_file = check_teachers(
-        teachers, raw_paths, soft=soft, incomplete=incomplete, min_confidence=min_confidence
-    )
-    if n_seeds > 1 and not can_be_fitted(config):
+    has_file = False
+    if noise is None:
+        has_file = check_teachers(
+            teachers, raw_paths, soft=soft, incomplete=incomplete, min_confidence=min_confidence
+        )
+    else:
+        check_noise(noise, gold_path, soft=soft, incomplete=incomplete, confidence=min_confidence)
+    is_fitted = can_be_fitted(config)
+    if n_seeds > 1 and not is_fitted:
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
-    check_student(config, soft=soft)
+    # With checked texts `fit` needs no development corpus. The scores are those of held-out texts.
+    has_soft_targets = soft or noise is not None
+    check_student(config, soft=has_soft_targets, needs_dev=noise is None or not is_fitted)
     for name in ("model-last", "model-best"):  # the folders that training writes
         check_folder(output_path / name)
 
     # Make the training corpus of the answers
     blank = load_without_components(config)
-    pipelines: list[Language] = []
-    if not has_file:
-        pipelines = [load_teacher(name) for name in teachers]
-
-    def read_all() -> Iterator[Doc]:
-        """Read all answers: from the JSONL file, or from the teachers. Teachers make them only the
-        first time. Later they are read from where they were saved."""
-        if has_file:
-            return read_answers(blank, Path(teachers[0]))
-        return save_answers(
-            pipelines, blank.vocab, raw_paths, output_path, soft=soft, reading=reading
-        )
-
-    outside_words: set[str] | None = None  # all words that the teachers don't find are outside
-    if incomplete:
-        outside_words = find_outside_words(read_all())
     train_path = output_path / "train"
-    counts = save_corpus(train_path, read_all(), min_confidence, outside_words)
-    if gold_path is not None:
-        save_gold(train_path, read_docs(blank, gold_path, reading), gold_weight)
+    pipelines: list[Language] = []
+    learned: LearnedNoise | None = None
+    if noise is not None and gold_path is not None:
+        corpus = make_channel_corpus(
+            blank,
+            teachers,
+            config,
+            train_path,
+            raw_paths=raw_paths,
+            gold_path=gold_path,
+            gold_weight=gold_weight,
+            reading=reading,
+        )
+        counts, learned, notes = corpus
+    else:
+        if not has_file:
+            pipelines = [load_teacher(name) for name in teachers]
+
+        def read_all() -> Iterator[Doc]:
+            """Read all answers: from the JSONL file, or from the teachers. Teachers make them only
+            the first time. Later they are read from where they were saved."""
+            if has_file:
+                return read_answers(blank, Path(teachers[0]))
+            return save_answers(
+                pipelines, blank.vocab, raw_paths, output_path, soft=soft, reading=reading
+            )
+
+        outside_words: set[str] | None = None  # all words that the teachers don't find are outside
+        if incomplete:
+            outside_words = find_outside_words(read_all())
+        counts = save_corpus(train_path, read_all(), min_confidence, outside_words)
+        if gold_path is not None:
+            save_gold(train_path, read_docs(blank, gold_path, reading), gold_weight)
+        notes = []
 
     # Train the student, and compare it with its teachers
     config = config.copy()
     config["paths"]["train"] = str(train_path)
     path = train_pipeline(config, output_path, log=sys.stderr, n_seeds=n_seeds)
-    teacher_names = () if has_file else teachers
     student = load_model(path)
-    student_config = student.config.interpolate()
-    dev_name = student_config["training"]["dev_corpus"]
-    (dev_corpus,) = resolve_dot_names(student_config, [dev_name])
-    with phase("evaluate"):
-        rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
-    notes = note_dev(student, dev_corpus)
-    return Distilled(path, **counts._asdict(), rows=rows, notes=notes)
+    _, dev_corpus = find_corpora(student)
+    rows: list[Evaluation] = []
+    if dev_corpus is not None:
+        teacher_names = teachers if pipelines else ()
+        with phase("evaluate"):
+            rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
+        notes += note_dev(student, dev_corpus)
+    return Distilled(path, **counts._asdict(), rows=rows, notes=notes, noise=learned)
 
 
 def note_dev(student: Language, dev_corpus: Corpus) -> list[str]:
@@ -176,7 +209,25 @@ def check_teachers(
     return has_file
 
 
-def check_student(config: Config, *, soft: bool) -> None:
+def check_noise(
+    noise: str, gold_path: Path | None, *, soft: bool, incomplete: bool, confidence: float
+) -> None:
+    """Check that options go together with `noise`.
+
+    RAISES (ValueError): If there are no checked texts, or an option has no meaning with it.
+    """
+    if noise != "channel":
+        raise ValueError(f"noise: expected channel, got {noise!r}")
+    if gold_path is None:
+        raise ValueError("gold_path: expected the texts that a person has checked, got none")
+    if soft or incomplete or confidence:
+        raise ValueError(
+            "noise: expected neither `soft` nor `incomplete` nor `min_confidence` with it: it learns "
+            "what teachers miss, and makes soft targets"
+        )
+
+
+def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
     """Check a student's config before teachers are asked. Only the config is read: the student is
     built once, to be trained.
 
@@ -201,7 +252,8 @@ def check_student(config: Config, *, soft: bool) -> None:
         raise ValueError(
             f"soft: expected a student with one {FACTORY}, got the pipeline {pipeline}"
         )
-    check_dev(complete)
+    if needs_dev:
+        check_dev(complete)
 
 
 def check_dev(config: Config) -> None:

@@ -47,8 +47,7 @@ def save_corpus(
     RAISES (ValueError): If there are no answers; if `outside_words` is empty, so that nothing would
         be outside; or if there is a `min_confidence`, and all confidences are 1.
     """
-    for old_file in folder.glob("*.spacy"):
-        old_file.unlink()
+    remove_corpus(folder)
     n_docs = 0
     n_entities = 0
     n_missing = 0
@@ -76,6 +75,12 @@ def save_corpus(
             "several teachers, or spans with a score in JSONL, got none below 1"
         )
     return CorpusCounts(n_docs, n_entities, n_missing, n_unknown)
+
+
+def remove_corpus(folder: Path) -> None:
+    """Remove the corpus of an earlier run from its folder."""
+    for old_file in folder.glob("*.spacy"):
+        old_file.unlink()
 
 
 def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:

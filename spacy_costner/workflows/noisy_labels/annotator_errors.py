@@ -1,0 +1,116 @@
+"""How annotators err: what each says of the entities of each label, and its scores on checked
+texts."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spacy.training import Example
+from thinc.types import Floats2d, Floats3d
+
+from .answered_texts import AnsweredTexts, with_entities
+from .student_evaluation import score_ents
+
+
+class AnnotatorErrors(NamedTuple):
+    """How an annotator errs.
+
+    name (str): Its file or pipeline.
+    n_texts (int): The texts that it has annotated.
+    n_checked (int): Those of them that were checked.
+    n_repeated (int): Its later answers to the same texts, which are left out.
+    precision (float | None), recall (float | None), f_score (float | None): The scores of its
+        answers on checked texts. None: it has annotated none of these.
+    found (dict[str, dict[str, float]]): For each label and each label of the annotator, the share
+        of the entities of the former on whose first token the annotator has an entity of the
+        latter.
+    missed (dict[str, float]): For each label the share of the entities on whose first token the
+        annotator has none.
+    false_alarms (float): How many entities it begins at 1,000 tokens outside of entities.
+    """
+
+    name: str
+    n_texts: int
+    n_checked: int
+    n_repeated: int
+    precision: float | None
+    recall: float | None
+    f_score: float | None
+    found: dict[str, dict[str, float]]
+    missed: dict[str, float]
+    false_alarms: float
+
+
+def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[AnnotatorErrors]:
+    """Describe how annotators err.
+
+    texts (AnsweredTexts): The texts with their answers.
+    counts (Sequence[Floats3d]): For each annotator the expected number of tokens with each state,
+        true tag and observed tag: see `training.noise_channel`. Shape: (S, C, C)
+    RETURNS (list[AnnotatorErrors]): The errors of each.
+    """
+    errors: list[AnnotatorErrors] = []
+    for number, name in enumerate(texts.annotators):
+        n_checked = sum(number in text.answers for text in texts.checked)
+        n_unchecked = sum(number in text.answers for text in texts.unchecked)
+        precision, recall, f_score = None, None, None
+        if n_checked:
+            precision, recall, f_score = score_answers(texts, number)
+        # By true tag and observed tag, whatever the annotator has said before. Shape: (C, C)
+        counts_of_tags = counts[number].sum(axis=0)
+        found, missed = find_shares(counts_of_tags, texts.labels)
+        n_outside = max(counts_of_tags[0].sum(), 1.0)
+        begins = counts_of_tags[0, 1::2].sum()
+        errors.append(
+            AnnotatorErrors(
+                name=name,
+                n_texts=n_checked + n_unchecked,
+                n_checked=n_checked,
+                n_repeated=texts.n_repeated[number],
+                precision=precision,
+                recall=recall,
+                f_score=f_score,
+                found=found,
+                missed=missed,
+                false_alarms=1000 * float(begins / n_outside),
+            )
+        )
+    return errors
+
+
+def find_shares(
+    counts: Floats2d, labels: Sequence[str]
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Find what an annotator has at the first tokens of the entities of each label: an entity of
+    each label, or none.
+
+    counts (Floats2d): The number of tokens by true tag and observed tag, in IOB2. Shape: (C, C)
+    labels (Sequence[str]): The labels.
+    RETURNS (tuple[dict[str, dict[str, float]], dict[str, float]]): The fields `found` and `missed`
+        of `AnnotatorErrors`. Labels without entities are left out.
+    """
+    found: dict[str, dict[str, float]] = {}
+    missed: dict[str, float] = {}
+    for number, label in enumerate(labels):
+        counts_of_label = counts[1 + 2 * number]  # at B-label
+        n_entities = counts_of_label.sum()
+        if n_entities <= 0:
+            continue
+        missed[label] = float(counts_of_label[0] / n_entities)
+        shares: dict[str, float] = {}
+        for other_number, other in enumerate(labels):
+            # B-other and I-other
+            n = counts_of_label[1 + 2 * other_number : 3 + 2 * other_number].sum()
+            shares[other] = float(n / n_entities)
+        found[label] = shares
+    return found, missed
+
+
+def score_answers(texts: AnsweredTexts, number: int) -> tuple[float, float, float]:
+    """Precision, recall and F of the answers of the annotator with this number, on the checked
+    texts that it has annotated."""
+    examples: list[Example] = []
+    for text in texts.checked:
+        if number in text.answers:
+            doc = with_entities(text.doc, texts.entities(text, number))
+            examples.append(Example(doc, text.doc))
+    return score_ents([eg.predicted for eg in examples], examples)

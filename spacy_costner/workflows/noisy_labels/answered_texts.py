@@ -1,0 +1,261 @@
+"""Texts that several annotators have annotated, some of them checked by a person.
+
+Each annotator has answers to some of the texts. The checked texts have gold annotation. An answer
+belongs to the text with the same characters in lower case, without white space. Its entities are
+aligned to the tokens of that text.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import load_model, minibatch
+from thinc.types import Ints1d
+
+from ...annotation.tokens import read_docs as read_tokens
+from ...annotation.tokens import read_reference
+from ...pipeline.scorers import Entity
+from ...readers import DEFAULTS, ReadOptions, read_docs
+from ...readers.sentences import copy_without_annotation
+from ...tags import Tags
+from .teachers import check_tokens, majority
+
+OFTEN = 5
+"""An annotator's label that no checked text has is refused if the annotator has it in checked texts
+so many times: it is probably another name of a label."""
+
+DOCS_PER_BATCH = 256
+"""The number of docs that are aligned or predicted together."""
+
+
+@dataclass
+class AnsweredText:
+    """A text, and what annotators said of it.
+
+    doc (Doc): The text. It has gold annotation if it was checked, otherwise none.
+    is_checked (bool): Whether it was checked.
+    answers (dict[int, Doc]): The answers, by the number of the annotator.
+    observed (list[Ints1d]): The tags in IOB2 that each annotator gives to the tokens of the doc; -1
+        without an answer. Shape of each: (T,)
+    """
+
+    doc: Doc
+    is_checked: bool
+    answers: dict[int, Doc] = field(default_factory=dict)
+    observed: list[Ints1d] = field(default_factory=list)
+
+
+class AnsweredTexts:
+    """Texts with the answers of annotators.
+
+    labels (tuple[str, ...]): The labels of gold annotation and of answers, sorted.
+    annotators (list[str]): The names of the annotators: files, or pipelines.
+    checked (list[AnsweredText]): The checked texts.
+    unchecked (list[AnsweredText]): The others.
+    n_repeated (list[int]): For each annotator, how many of its answers are left out, as an earlier
+        one is to the same text.
+    """
+
+    def __init__(
+        self,
+        nlp: Language,
+        gold: Iterable[Doc],
+        annotators: Sequence[str],
+        raw: Iterable[Doc] = (),
+        reading: ReadOptions = DEFAULTS,
+    ) -> None:
+        """Read the answers of all annotators.
+
+        nlp (Language): The pipeline that tokenizes texts.
+        gold (Iterable[Doc]): The checked docs.
+        annotators (Sequence[str]): Corpora with answers; or pipelines, which annotate all texts.
+        raw (Iterable[Doc]): Texts that only pipelines annotate.
+        reading (ReadOptions): How to read the corpora.
+        RAISES (ValueError): If no doc is checked, no text has an answer, or an annotator's labels
+            have other names than those of the checked docs.
+        """
+        self.annotators = list(annotators)
+        self.checked = [AnsweredText(doc, is_checked=True) for doc in gold]
+        self.unchecked: list[AnsweredText] = []
+        self.n_repeated = [0] * len(annotators)
+        if not self.checked:
+            raise ValueError("gold_path: expected checked docs, got none")
+        self._text_of_key: dict[str, AnsweredText] = {}
+        for text in self.checked:
+            self._text_of_key.setdefault(characters(text.doc), text)
+
+        pipelines: dict[int, Language] = {}
+        for number, name in enumerate(annotators):
+            if is_corpus(name):
+                self._add_answers(number, read_docs(nlp, Path(name), reading))
+            else:
+                pipelines[number] = load_model(name)
+        if pipelines:
+            for doc in raw:
+                self._find_text(doc)
+        if not self.unchecked:
+            raise ValueError(
+                f"teachers: expected answers to texts that aren't in `gold_path`, got none in "
+                f"{', '.join(annotators)}"
+            )
+        for number, pipeline in pipelines.items():
+            self._add_predictions(number, pipeline)
+
+        self.labels = self._find_labels()
+        self._observe()
+        self._check_labels()
+
+    def __iter__(self) -> Iterator[AnsweredText]:
+        yield from self.checked
+        yield from self.unchecked
+
+    def _add_answers(self, number: int, docs: Iterable[Doc]) -> None:
+        """Add the answers of the annotator with this number to the texts."""
+        for doc in docs:
+            text = self._find_text(doc)
+            if number in text.answers:
+                self.n_repeated[number] += 1
+            else:
+                text.answers[number] = doc
+
+    def _find_text(self, doc: Doc) -> AnsweredText:
+        """Find the text of a doc. If there is no such text, it is added to the unchecked ones."""
+        key = characters(doc)
+        if key not in self._text_of_key:
+            text = AnsweredText(copy_without_annotation(doc, sentences=True), is_checked=False)
+            self._text_of_key[key] = text
+            self.unchecked.append(text)
+        return self._text_of_key[key]
+
+    def _add_predictions(self, number: int, nlp: Language) -> None:
+        """Let a pipeline annotate all texts."""
+        for batch in minibatch(self, DOCS_PER_BATCH):
+            docs = [text.doc for text in batch]
+            copies = [copy_without_annotation(doc, nlp.vocab, sentences=True) for doc in docs]
+            predicted = list(nlp.pipe(copies))
+            check_tokens(docs, predicted)
+            for text, doc in zip(batch, predicted):
+                text.answers[number] = doc
+
+    def _find_labels(self) -> tuple[str, ...]:
+        """Find the labels of gold annotation and of answers."""
+        labels: set[str] = set()
+        for text in self:
+            for doc in (text.doc, *text.answers.values()):
+                labels.update(ent.label_ for ent in doc.ents)
+        return tuple(sorted(labels))
+
+    def _observe(self) -> None:
+        """Find the tags that annotators give to tokens."""
+        for batch in minibatch(self, DOCS_PER_BATCH):
+            for number in range(len(self.annotators)):
+                tags = observed_tags(
+                    [text.doc for text in batch],
+                    [text.answers.get(number) for text in batch],
+                    self.labels,
+                )
+                for text, tags_of_text in zip(batch, tags):
+                    text.observed.append(tags_of_text)
+
+    def _check_labels(self) -> None:
+        """Check that annotators have the same names of labels as the checked docs.
+
+        RAISES (ValueError): If an annotator often has a label in checked docs, which none of these
+            has.
+        """
+        gold_labels = {ent.label_ for text in self.checked for ent in text.doc.ents}
+        for number, name in enumerate(self.annotators):
+            counts: Counter[str] = Counter()
+            for text in self.checked:
+                if number in text.answers:
+                    counts.update(ent.label_ for ent in text.answers[number].ents)
+            for label, n in counts.items():
+                if n >= OFTEN and label not in gold_labels:
+                    raise ValueError(
+                        f"{name}: expected the labels of the checked docs, {sorted(gold_labels)}, got "
+                        f"{label!r} {n} times in these docs: rename it in the file, or check a doc "
+                        "that has it"
+                    )
+
+    def entities(self, text: AnsweredText, number: int) -> list[Entity]:
+        """The entities of a text that the annotator with this number has found."""
+        tags = Tags(self.labels, "IOB2")
+        observed = numpy.maximum(text.observed[number], 0)  # O where annotation is missing
+        decoded = tags.decode(observed, numpy.asarray([len(observed)]))
+        rows = zip(*(array.tolist() for array in decoded))
+        return [(begin, end, self.labels[label]) for begin, end, label in rows]
+
+    def vote(self, text: AnsweredText) -> list[Entity]:
+        """The entities of a text that more than half of its annotators have found."""
+        shares: dict[Entity, float] = {}
+        for number in text.answers:
+            for entity in self.entities(text, number):
+                shares[entity] = shares.get(entity, 0.0) + 1 / len(text.answers)
+        return majority(shares)
+
+    def voted_doc(self, text: AnsweredText) -> Doc:
+        """Copy a text, with the entities that more than half of its annotators have found."""
+        return with_entities(text.doc, self.vote(text))
+
+    def agreement(self, number: int, other: int) -> float:
+        """F of the answers of an annotator, measured on those of another one. 0 if they have
+        annotated no text both."""
+        n_same, n_entities = 0, 0
+        for text in self:
+            if number in text.answers and other in text.answers:
+                entities = set(self.entities(text, number))
+                other_entities = set(self.entities(text, other))
+                n_same += len(entities & other_entities)
+                n_entities += len(entities) + len(other_entities)
+        return 2 * n_same / n_entities if n_entities else 0.0
+
+
+def with_entities(doc: Doc, entities: Iterable[Entity]) -> Doc:
+    """Copy a doc, with these entities."""
+    copy = copy_without_annotation(doc, sentences=True)
+    copy.set_ents([Span(copy, *entity) for entity in entities])
+    return copy
+
+
+def characters(doc: Doc) -> str:
+    """The characters of a doc in lower case, without white space. If they are equal, spaCy can
+    align the tokens of docs."""
+    return "".join(doc.text.lower().split())
+
+
+def is_corpus(name: str) -> bool:
+    """Whether a name is that of a corpus, a file or a folder. Otherwise it is a pipeline."""
+    path = Path(name)
+    return path.exists() and not (path / "meta.json").exists()
+
+
+def observed_tags(
+    docs: Sequence[Doc], answers: Sequence[Doc | None], labels: Sequence[str]
+) -> list[Ints1d]:
+    """Find the tags that an annotator gives to the tokens of docs. Where tokens differ, entities
+    are aligned; those that can't be are missing.
+
+    docs (Sequence[Doc]): The docs.
+    answers (Sequence[Doc | None]): The docs as the annotator has annotated them. None: it hasn't.
+    labels (Sequence[str]): The labels.
+    RETURNS (list[Ints1d]): The tags in IOB2 of each doc; -1 where annotation is missing.
+        Shape of each: (T,)
+    """
+    examples: list[Example] = []
+    for doc, answer in zip(docs, answers):
+        copy = copy_without_annotation(doc)
+        # A copy has no annotation: the annotation of all its tokens is missing.
+        examples.append(Example(copy, copy if answer is None else answer))
+    predicted = read_tokens([eg.predicted for eg in examples])
+    tokens = read_reference(examples, predicted)
+    tags = Tags(labels, "IOB2")
+    entities = tokens.entities(tags, docs[0].vocab.strings)
+    path = tags.gold_path(entities, tokens.is_annotated)
+    ends = numpy.cumsum([len(doc) for doc in docs])
+    return numpy.split(path, ends[:-1])
+

@@ -1,0 +1,138 @@
+"""The training corpus of a student of annotators who err, by the noise channel: see
+`noise_channel`."""
+
+from collections.abc import Sequence
+from itertools import chain, combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.util import minibatch
+from thinc.api import Config
+
+from ...readers import ReadOptions, read_docs, read_texts
+from ...training.soft_targets import count_taught
+from ..config.initial_config import init
+from ..config.trainable import can_be_fitted
+from ..fitting.folds import FoldTraining
+from .annotator_errors import AnnotatorErrors, describe_errors
+from .answered_texts import AnsweredTexts
+from .noise_channel import ANSWERS, CHANNEL, ChannelTraining, Corrections, Way
+from .student_corpus import CorpusCounts, remove_corpus, save_gold
+from .teachers import DOCS_PER_FILE, save_docs
+
+ALIKE = 0.98
+"""Two annotators whose answers have at least this F, measured on each other, are probably one."""
+
+
+class LearnedNoise(NamedTuple):
+    """What was learned of annotators.
+
+    annotators (list[AnnotatorErrors]): How each of them errs.
+    n_checked (int): The number of checked texts.
+    ways (list[Way]): The scores of each way to learn, on checked texts that its models haven't
+        learned from.
+    kept (str): The name of the way with the best F. The student has learned in this way.
+    corrections (Corrections): How the most probable entities of unchecked texts differ from the
+        answers.
+    """
+
+    annotators: list[AnnotatorErrors]
+    n_checked: int
+    ways: list[Way]
+    kept: str
+    corrections: Corrections
+
+
+class ChannelCorpus(NamedTuple):
+    """The training corpus of a student of annotators. With soft targets, its number of entities is
+    the expected one."""
+
+    counts: CorpusCounts
+    noise: LearnedNoise
+    notes: list[str]
+
+
+def make_channel_corpus(
+    blank: Language,
+    annotators: Sequence[str],
+    config: Config,
+    folder: Path,
+    *,
+    raw_paths: Sequence[Path],
+    gold_path: Path,
+    gold_weight: float,
+    reading: ReadOptions,
+) -> ChannelCorpus:
+    """Make the training corpus of a student of annotators who err.
+
+    blank (Language): A pipeline with the tokenizer of the student.
+    annotators (Sequence[str]): Corpora with answers, or pipelines.
+    config (Config): The config of the student.
+    folder (Path): The folder of the corpus. Its corpus of an earlier run is removed.
+    raw_paths (Sequence[Path]): Texts that only pipelines among the annotators annotate.
+    gold_path (Path): The checked texts.
+    gold_weight (float): Weight of each of them; an unchecked text has 1.
+    reading (ReadOptions): How to read the corpora.
+    RETURNS (ChannelCorpus): What the corpus has, and what was learned of the annotators.
+    RAISES (ValueError): If the texts and answers don't go together: see `AnsweredTexts`.
+    """
+    gold = list(read_docs(blank, gold_path, reading))
+    raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)
+    texts = AnsweredTexts(blank, gold, annotators, raw, reading)
+    linear_config = config
+    if not can_be_fitted(config):
+        # A linear model makes the soft targets that any student can learn.
+        lang = config.interpolate()["nlp"]["lang"]
+        text = init(lang=lang, train_path=gold_path, reading=reading)
+        linear_config = Config().from_str(text, interpolate=False)
+    fold_training = FoldTraining(
+        linear_config,
+        texts.labels,
+        n_seeds=1,
+        is_small=None,
+        keeps_starts=True,
+        prepare_component=None,
+    )
+    result = ChannelTraining(fold_training, texts).run()
+    # Of ways with the same F, the last one uses more of what is known.
+    best = max(reversed(result.ways), key=lambda way: way.f_score)
+
+    docs: list[Doc] = []
+    if best.name == CHANNEL:
+        docs = result.docs
+    elif best.name == ANSWERS:
+        docs = [texts.voted_doc(text) for text in texts.unchecked]
+    remove_corpus(folder)
+    for i, batch in enumerate(minibatch(docs, DOCS_PER_FILE)):
+        save_docs(folder / f"{i:06}.spacy", batch)
+    save_gold(folder, gold, gold_weight)
+
+    n_entities = 0.0
+    for doc in docs:
+        n_entities += len(doc.ents) + sum(count_taught(doc).values())
+    noise = LearnedNoise(
+        annotators=describe_errors(texts, result.estimate.counts),
+        n_checked=len(texts.checked),
+        ways=result.ways,
+        kept=best.name,
+        corrections=result.corrections,
+    )
+    counts = CorpusCounts(len(docs), round(n_entities), n_missing=0, n_unknown=0)
+    return ChannelCorpus(counts, noise, note_annotators(texts))
+
+
+def note_annotators(texts: AnsweredTexts) -> list[str]:
+    """Note what is odd about annotators: repeated texts, and two with the same answers."""
+    notes: list[str] = []
+    for name, n_repeated in zip(texts.annotators, texts.n_repeated):
+        if n_repeated:
+            notes.append(f"{name}: {n_repeated} answers are to texts that it has answered before")
+    for number, other in combinations(range(len(texts.annotators)), 2):
+        if texts.agreement(number, other) >= ALIKE:
+            notes.append(
+                f"{texts.annotators[number]} and {texts.annotators[other]} have nearly the same "
+                "answers: if one is made from the other, leave it out, as both are believed"
+            )
+    return notes

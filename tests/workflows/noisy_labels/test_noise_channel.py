@@ -1,0 +1,258 @@
+"""The noise channel, from corpora of annotators who err to a student."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Doc, DocBin, Span
+from spacy.vocab import Vocab
+from thinc.api import Config
+
+from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
+from spacy_costner.workflows import distill, fit, init
+from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
+from spacy_costner.workflows.noisy_labels.channel_distillation import note_annotators
+from spacy_costner.workflows.noisy_labels.noise_channel import ANSWERS, CHANNEL, GOLD, compare
+
+from ...support.commands import run
+from ...support.vocabs import blank_vocab
+
+VERBS = [f"{a}{b}s" for a in "bdfg" for b in ("ar", "en", "il", "ot", "um")]
+"""After the first ten, a person is in front, and a city behind; with the others it is inverse."""
+
+
+def make_docs(n: int, seed: int, vocab: Vocab) -> list[Doc]:
+    """Docs such as "Then Xano bars Rumi", with a person and a city whose names say nothing."""
+    rng = random.Random(seed)
+    docs: list[Doc] = []
+    for _ in range(n):
+        names = ["".join(rng.sample("aeioknmrstl", 6)).title() for _ in range(2)]
+        verb = rng.randrange(len(VERBS))
+        doc = Doc(vocab, words=["Then", names[0], VERBS[verb], names[1]])
+        labels = ("PER", "LOC") if verb < 10 else ("LOC", "PER")
+        doc.set_ents([Span(doc, 1, 2, labels[0]), Span(doc, 3, 4, labels[1])])
+        docs.append(doc)
+    return docs
+
+
+def annotate(docs: list[Doc], seed: int, *, missed: float, confused: float) -> list[Doc]:
+    """What an annotator says of docs who misses entities, and takes a person for a city."""
+    rng = random.Random(seed)
+    answers: list[Doc] = []
+    for doc in docs:
+        answer = doc.copy()
+        ents: list[Span] = []
+        for ent in doc.ents:
+            label = ent.label_
+            if label == "PER" and rng.random() < confused:
+                label = "LOC"
+            if rng.random() >= missed:
+                ents.append(Span(answer, ent.start, ent.end, label))
+        answer.set_ents(ents)
+        answers.append(answer)
+    return answers
+
+
+def save(docs: list[Doc], path: Path) -> str:
+    """Save docs. Returns the path."""
+    DocBin(docs=docs).to_disk(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 checked texts, gold.spacy; dev.spacy; the answers of two annotators to these and 80
+    others, a.spacy and b.spacy: a misses half of the entities, b takes half of the people for
+    cities; and student.cfg, of a linear model."""
+    path = tmp_path_factory.mktemp("channel")
+    vocab = blank_vocab()
+    checked = make_docs(20, 1, vocab)
+    unchecked = make_docs(80, 2, vocab)
+    save(checked, path / "gold.spacy")
+    save(make_docs(30, 3, vocab), path / "dev.spacy")
+    save(annotate(checked + unchecked, 4, missed=0.5, confused=0.0), path / "a.spacy")
+    save(annotate(checked + unchecked, 5, missed=0.1, confused=0.5), path / "b.spacy")
+    config = init(lang="xx", train_path=path / "gold.spacy", dev_path=path / "dev.spacy")
+    (path / "student.cfg").write_text(config, encoding="utf8")
+    return path
+
+
+def read_config(folder: Path) -> Config:
+    """The config of the student."""
+    return Config().from_disk(folder / "student.cfg", interpolate=False)
+
+
+def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
+    folder: Path, tmp_path: Path
+) -> None:
+    """The student knows what annotators miss and confuse, and finds what they don't."""
+    annotators = [str(folder / "a.spacy"), str(folder / "b.spacy")]
+
+    distilled = distill(
+        annotators,
+        read_config(folder),
+        [],
+        tmp_path,
+        noise="channel",
+        gold_path=folder / "gold.spacy",
+    )
+
+    assert distilled.noise is not None
+    first, second = distilled.noise.annotators
+    assert (first.n_texts, first.n_checked, first.n_repeated) == (100, 20, 0)
+    assert first.missed["PER"] == pytest.approx(0.5, abs=0.15)
+    assert first.found["PER"]["LOC"] < 0.05
+    assert second.found["PER"]["LOC"] == pytest.approx(0.45, abs=0.15)
+    assert second.found["LOC"]["LOC"] > 0.8
+    assert [way.name for way in distilled.noise.ways] == [GOLD, ANSWERS, CHANNEL]
+    assert distilled.noise.corrections.n_added > 20
+    assert distilled.n_docs == 80
+    assert distilled.n_entities == pytest.approx(160, abs=16)
+    assert distilled.rows[-1].f_score > 0.95
+    assert distilled.notes == []
+
+
+def test_a_student_learns_from_the_saved_corpus_alone(folder: Path, tmp_path: Path) -> None:
+    """`fit` on docs with soft targets and no entities, and without a config: the labels are those
+    of the soft targets."""
+    distill(
+        [str(folder / "a.spacy")],
+        read_config(folder),
+        [],
+        tmp_path,
+        noise="channel",
+        gold_path=folder / "gold.spacy",
+    )
+    (tmp_path / "train" / "gold.spacy").unlink()
+    docs = list(DocBin().from_disk(tmp_path / "train" / "000000.spacy").get_docs(Vocab()))
+    assert len(docs) == 80
+    assert all(SOFT_TARGETS_KEY in doc.user_data and not doc.ents for doc in docs)
+
+    fitted = fit(
+        None,
+        tmp_path / "fitted",
+        lang="xx",
+        train_path=tmp_path / "train",
+        dev_path=folder / "dev.spacy",
+    )
+
+    assert fitted.scores["ents_f"] > 0.9
+
+
+def test_the_command_prints_errors_and_scores(folder: Path, tmp_path: Path) -> None:
+    """As text and as JSON."""
+    arguments = ["distill", folder / "a.spacy", folder / "student.cfg"]
+    arguments += ["--teacher", folder / "b.spacy", "--gold", folder / "gold.spacy"]
+
+    result = run(*arguments, "--noise", "channel", "--output", tmp_path, "--json")
+
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["noise"]["kept"] in (GOLD, ANSWERS, CHANNEL)
+    assert printed["noise"]["annotators"][0]["n_checked"] == 20
+
+
+def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
+    tmp_path: Path,
+) -> None:
+    """An annotator's tokens may be others, its text may have other white space, and it may answer
+    a text twice."""
+    nlp = spacy.blank("xx")
+    gold = Doc(nlp.vocab, words=["Ana", "Bob", "visits", "New", "York"])
+    gold.set_ents([Span(gold, 0, 2, "PER"), Span(gold, 3, 5, "LOC")])
+    other_tokens = {
+        "text": "Ana  Bob visits NewYork.",
+        "spans": [
+            {"start": 0, "end": 8, "label": "PER"},
+            {"start": 16, "end": 23, "label": "LOC"},
+        ],
+    }
+    unchecked = {"text": "Eve left.", "spans": [{"start": 0, "end": 3, "label": "PER"}]}
+    srsly.write_jsonl(tmp_path / "answers.jsonl", [other_tokens, unchecked, unchecked])
+
+    texts = AnsweredTexts(nlp, [gold], [str(tmp_path / "answers.jsonl")])
+
+    assert texts.labels == ("LOC", "PER")
+    assert texts.n_repeated == [1]
+    (checked,) = texts.checked
+    # B-PER, I-PER, O; the tokens of "NewYork." aren't those of the checked text.
+    assert checked.observed[0].tolist() == [3, 4, 0, -1, -1]
+    (text,) = texts.unchecked
+    assert texts.vote(text) == [(0, 1, "PER")]
+
+
+def test_a_text_without_the_answer_of_an_annotator_has_no_tags_of_it(tmp_path: Path) -> None:
+    """The votes are those of the annotators who have seen it."""
+    vocab = blank_vocab()
+    first, second = make_docs(2, 1, vocab)
+    blank = Doc(vocab, words=[token.text for token in second])
+    blank.set_ents([])
+    names = [save([first, second], tmp_path / "a.spacy"), save([blank], tmp_path / "b.spacy")]
+
+    texts = AnsweredTexts(spacy.blank("xx"), make_docs(1, 2, vocab), names)
+
+    text_of_both = texts.unchecked[1]
+    assert [tags.tolist() for tags in texts.unchecked[0].observed] == [[0, 3, 0, 1], [-1] * 4]
+    assert texts.vote(texts.unchecked[0]) == [(1, 2, "PER"), (3, 4, "LOC")]
+    assert texts.vote(text_of_both) == []  # not more than half
+
+
+def test_two_annotators_with_the_same_answers_are_noted(folder: Path, tmp_path: Path) -> None:
+    """Both are believed, so their errors count twice."""
+    vocab = blank_vocab()
+    docs = make_docs(10, 2, vocab)
+    names = [save(docs, tmp_path / name) for name in ("a.spacy", "b.spacy")]
+    texts = AnsweredTexts(spacy.blank("xx"), make_docs(4, 1, vocab), names)
+
+    (note,) = note_annotators(texts)
+
+    assert "have nearly the same answers" in note
+
+
+def test_other_names_of_labels_are_refused(tmp_path: Path) -> None:
+    """An annotator who says PERSON where the checked docs say PER."""
+    vocab = blank_vocab()
+    gold = make_docs(6, 1, vocab)
+    answers = [doc.copy() for doc in gold]
+    for answer in answers:
+        answer.set_ents([Span(answer, 1, 2, "PERSON")])
+    name = save(answers + make_docs(2, 2, vocab), tmp_path / "llm.spacy")
+
+    with pytest.raises(ValueError, match=r"labels of the checked docs.*got 'PERSON' 6 times"):
+        AnsweredTexts(spacy.blank("xx"), gold, [name])
+
+
+def test_without_texts_to_learn_from_an_error_says_so(folder: Path, tmp_path: Path) -> None:
+    """No checked docs; no other docs; options that don't go together."""
+    vocab = blank_vocab()
+    docs = make_docs(4, 1, vocab)
+    name = save(docs, tmp_path / "a.spacy")
+
+    with pytest.raises(ValueError, match="gold_path: expected checked docs, got none"):
+        AnsweredTexts(spacy.blank("xx"), [], [name])
+    with pytest.raises(ValueError, match="expected answers to texts that aren't in `gold_path`"):
+        AnsweredTexts(spacy.blank("xx"), docs, [name])
+    with pytest.raises(ValueError, match="gold_path: expected the texts that a person has checked"):
+        distill([name], read_config(folder), [], tmp_path, noise="channel")
+    with pytest.raises(ValueError, match="noise: expected neither `soft`"):
+        distill(
+            [name],
+            read_config(folder),
+            [],
+            tmp_path,
+            noise="channel",
+            gold_path=folder / "gold.spacy",
+            incomplete=True,
+        )
+
+
+def test_what_is_changed_is_counted_by_overlap() -> None:
+    """An entity elsewhere is added, one with another border or label is changed, and one that
+    nothing overlaps is dropped."""
+    voted = [(0, 1, "PER"), (3, 5, "LOC"), (7, 8, "PER"), (9, 10, "LOC")]
+    corrected = [(0, 1, "PER"), (3, 4, "LOC"), (7, 8, "LOC"), (12, 13, "PER"), (14, 15, "PER")]
+
+    assert compare(voted, corrected) == (2, 1, 2)
