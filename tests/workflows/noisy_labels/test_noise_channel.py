@@ -161,7 +161,7 @@ def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one
     """An annotator's tokens may be others, its text may have other white space, and it may answer
     a text twice."""
     nlp = spacy.blank("xx")
-    gold = Doc(nlp.vocab, words=["Ana", "Bob", "visits", "New", "York"])
+    gold = Doc(nlp.vocab, words=["Ana", "Bob", "visits", "New", "York", "."])
     gold.set_ents([Span(gold, 0, 2, "PER"), Span(gold, 3, 5, "LOC")])
     other_tokens = {
         "text": "Ana  Bob visits NewYork.",
@@ -178,8 +178,7 @@ def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one
     assert texts.labels == ("LOC", "PER")
     assert texts.n_repeated == [1]
     (checked,) = texts.checked
-    # B-PER, I-PER, O; the tokens of "NewYork." aren't those of the checked text.
-    assert checked.observed[0].tolist() == [3, 4, 0, -1, -1]
+    assert checked.observed[0].tolist() == [3, 4, 0, 1, 2, 0]  # B-PER I-PER O B-LOC I-LOC O
     (text,) = texts.unchecked
     assert texts.vote(text) == [(0, 1, "PER")]
 
