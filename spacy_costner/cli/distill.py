@@ -65,8 +65,8 @@ def distill_cli(
     teacher: Annotated[
         str,
         Argument(
-            help="Pipeline that sets doc.ents: a package or a folder; or its answers as JSONL; with "
-            "--noise, any corpus"
+            help="Pipeline that sets doc.ents: a package or a folder; or its answers as JSONL or, "
+            "with --noise, as any corpus"
         ),
     ],
     config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],

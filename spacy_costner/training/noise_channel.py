@@ -10,22 +10,23 @@ The state is the label of the annotator's entity that the token before is in, or
 that the annotator misses counts as one error, not as one at each of its tokens. Annotators err
 independently of each other, given the true path. With a chain p(y | x), Bayes' theorem gives
 
-    p(y | x, o)  is proportional to  exp(s(y))  prod_j prod_t  table_j[state(o_{j,t-1}), y_t, o_{j,t}]
+    p(y | x, o_1, o_2, ...)  =  exp(s(y)) p(o_1 | y) p(o_2 | y) ...  /  Z(o_1, o_2, ...)
 
-The logarithm of the product over annotators j is a score for each token and tag, the evidence. With
-the evidence added to the emissions, the chain has the exact posterior given text and answers.
+The logarithm of p(o_1 | y) p(o_2 | y) ... is a sum of scores, one for each token and tag: the
+evidence. With the evidence added to the emissions, the chain has the exact posterior given text and
+answers.
 
 Tables are estimated from texts whose true tags are known, and by expectation maximisation from the
 others. A table has many rows, and most of them are rare. So each row is estimated with a few
 additional counts, which are distributed as the errors of the annotator are on average over labels.
 
-Dawid and Skene (1979): Maximum likelihood estimation of observer error-rates using the EM algorithm.
-Rodrigues, Pereira and Ribeiro (2014): Sequence labeling with multiple annotators, for the chain.
-Simpson and Gurevych (2019): A Bayesian approach for sequence tagging with crowds, for the table that
-knows the answer to the token before (its model "seq").
+Dawid and Skene (1979): Maximum likelihood estimation of observer error-rates using the EM
+algorithm. Rodrigues, Pereira and Ribeiro (2014): Sequence labeling with multiple annotators, for
+the chain. Simpson and Gurevych (2019): A Bayesian approach for sequence tagging with crowds, for
+the table that depends on the answer to the token before (its model "seq").
 
-In shapes, N is the number of tokens of a batch, B of sequences, K of tags of the chain, L of labels,
-C of observed tags, which are those of IOB2, and S = L + 1 of states.
+In shapes, N is the number of tokens of a batch, B of sequences, K of tags of the chain, L of
+labels, C of observed tags, which are the tags of IOB2, and S = L + 1 of states.
 """
 
 from collections.abc import Sequence

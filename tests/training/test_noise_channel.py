@@ -271,7 +271,9 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     tags = Tags(LABELS)
     potentials = scores_of(tags, seed=1)
 
-    with pytest.raises(ValueError, match=r"tables: expected the shape \(3, 5, 5\), got \(2, 3, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"tables: expected the shape \(3, 5, 5\), got \(2, 3, 3\)"
+    ):
         add_evidence(potentials, tags, [random_answers(2)], [numpy.ones((2, 3, 3))])
     with pytest.raises(ValueError, match="answers: expected 6 tokens, got 1"):
         add_evidence(potentials, tags, [random_answers(2, [1])], [random_table(4)])

@@ -177,9 +177,9 @@ class AnsweredTexts:
             for label, n in counts.items():
                 if n >= OFTEN and label not in gold_labels:
                     raise ValueError(
-                        f"{name}: expected the labels of the checked docs, {sorted(gold_labels)}, got "
-                        f"{label!r} {n} times in these docs: rename it in the file, or check a doc "
-                        "that has it"
+                        f"{name}: expected the labels of the checked docs, {sorted(gold_labels)}, "
+                        f"got {label!r} {n} times in these docs: rename it in the file, or check a "
+                        "doc that has it"
                     )
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:
@@ -258,4 +258,3 @@ def observed_tags(
     path = tags.gold_path(entities, tokens.is_annotated)
     ends = numpy.cumsum([len(doc) for doc in docs])
     return numpy.split(path, ends[:-1])
-

@@ -222,8 +222,8 @@ def check_noise(
         raise ValueError("gold_path: expected the texts that a person has checked, got none")
     if soft or incomplete or confidence:
         raise ValueError(
-            "noise: expected neither `soft` nor `incomplete` nor `min_confidence` with it: it learns "
-            "what teachers miss, and makes soft targets"
+            "noise: expected neither `soft` nor `incomplete` nor `min_confidence` with it: it "
+            "learns what teachers miss, and makes soft targets"
         )
 
 

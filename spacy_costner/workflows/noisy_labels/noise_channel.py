@@ -175,9 +175,7 @@ class ChannelTraining:
         for batch_of_texts in minibatch(texts, DOCS_PER_BATCH):
             posterior = model.ner.posterior(copies_for(model, batch_of_texts))
             answers = self.join_answers(batch_of_texts, posterior.potentials.lengths)
-            batch = Batch(
-                posterior.potentials, posterior.tags, answers, posterior.doc_of_sequence
-            )
+            batch = Batch(posterior.potentials, posterior.tags, answers, posterior.doc_of_sequence)
             batches.append(batch)
         return batches
 

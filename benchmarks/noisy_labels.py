@@ -1,0 +1,263 @@
+"""Students of annotators who err: F of each way to learn, with simulated annotators.
+
+    OMP_NUM_THREADS=1 python benchmarks/noisy_labels.py results.jsonl [corpus ...] [--rows]
+
+Spanish articles, and sentences of chunks and of GENIA, as in experiments/linear.cfg; the labels of
+GENIA are the parts of its labels before "_". A seed draws the texts. All annotators annotate all
+texts, and of some of these the gold annotation is known, too: these are checked.
+
+Annotators miss 30 % of the entities ("misses"), give 25 % of them another label ("labels"), move a
+border of 30 % ("borders"), or do all of that and make up an entity at each 500th token ("all"); or
+they are models trained on a few other texts ("models"). "3 all" are three annotators.
+
+Ways: the answers alone, the checked texts alone, both as they are (with several annotators the
+votes), the noise channel once, the noise channel with the distributions of students of folds, and
+all texts with gold annotation. Results are added to the file, so that a run goes on where it
+stopped. `--rows` prints the means of the results in the file.
+"""
+
+import random
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
+from itertools import chain, product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import NamedTuple
+
+import numpy
+import spacy
+from few import NAMES, read
+from results import add_result, read_results
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+from thinc.api import Config
+
+from experiments import corpora
+from spacy_costner.readers.sentences import copy_without_annotation
+from spacy_costner.training.noise_channel import estimate_tables
+from spacy_costner.workflows import init
+from spacy_costner.workflows.fitting.folds import FoldTraining
+from spacy_costner.workflows.fitting.linear_training import LinearPipeline
+from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
+from spacy_costner.workflows.noisy_labels.noise_channel import ChannelTraining, soft_docs
+from spacy_costner.workflows.noisy_labels.student_evaluation import score_ents
+
+N_UNCHECKED = {"spanish": 150, "chunks": 1_500, "genia": 1_500}
+"""The number of texts that nobody has checked: articles of Spanish, sentences of the others."""
+
+N_LEARNED = {"spanish": 4, "chunks": 60, "genia": 60}
+"""The number of texts that each model among the annotators has learned from, about 60 sentences."""
+
+N_CHECKED = (15, 50, 150)
+SEEDS = range(3)
+ANNOTATORS = ("misses", "labels", "borders", "all", "3 all", "models", "3 models")
+KINDS = {"misses": 0.3, "labels": 0.25, "borders": 0.3}
+"""The share of entities with a mistake of each kind."""
+
+Entity = tuple[int, int, str]
+
+
+class Setting(NamedTuple):
+    """What was drawn."""
+
+    corpus: str
+    annotators: str
+    n_checked: int
+    seed: int
+
+
+class Result(NamedTuple):
+    """F of each way on the development part and on the test part, in percent; and the CPU seconds
+    of the student of answers and of the whole channel."""
+
+    dev: dict[str, float]
+    test: dict[str, float]
+    answers: list[float]  # F of the answers of each annotator
+    seconds_of_student: float
+    seconds_of_channel: float
+
+
+def read_part(corpus: str, part: str) -> list[Doc]:
+    """The texts of a part of a corpus."""
+    articles = read(corpus, part)
+    if corpus == "spanish":
+        return list(map(corpora.join, articles))
+    sentences = list(chain.from_iterable(articles))
+    if corpus == "genia":
+        for doc in sentences:
+            doc.set_ents([Span(doc, e.start, e.end, e.label_.split("_")[0]) for e in doc.ents])
+    return sentences
+
+
+def err(doc: Doc, annotator: str, labels: Sequence[str], rng: random.Random) -> list[Entity]:
+    """What a simulated annotator says of a text."""
+    kinds = [*KINDS] if annotator == "all" else [annotator]
+    entities: list[Entity] = []
+    for ent in doc.ents:
+        begin, end, label = ent.start, ent.end, ent.label_
+        if "misses" in kinds and rng.random() < KINDS["misses"]:
+            continue
+        if "labels" in kinds and rng.random() < KINDS["labels"]:
+            label = rng.choice([other for other in labels if other != label])
+        if "borders" in kinds and rng.random() < KINDS["borders"]:
+            moved = rng.choice([(-1, 0), (0, 1), (1, 0), (0, -1)])
+            new_begin = max(begin + moved[0], 0)
+            new_end = min(end + moved[1], len(doc))
+            if new_begin < new_end:
+                begin, end = new_begin, new_end
+        entities.append((begin, end, label))
+    if annotator == "all":
+        for i in range(len(doc)):
+            if rng.random() < 1 / 500:
+                entities.append((i, i + 1, rng.choice(labels)))
+    # The first ones of those that overlap
+    kept: list[Entity] = []
+    for entity in sorted(entities):
+        if not kept or entity[0] >= kept[-1][1]:
+            kept.append(entity)
+    return kept
+
+
+def with_entities(doc: Doc, entities: Sequence[Entity]) -> Doc:
+    """A copy of a doc with these entities."""
+    copy = copy_without_annotation(doc, sentences=True)
+    copy.set_ents([Span(copy, *entity) for entity in entities])
+    return copy
+
+
+def make_texts(
+    setting: Setting, docs: Sequence[Doc], training: FoldTraining, folder: Path
+) -> AnsweredTexts:
+    """The texts of a setting, with the answers of its annotators.
+
+    setting (Setting): The setting.
+    docs (Sequence[Doc]): The texts with gold annotation, the checked ones first, and others that
+        models among the annotators learn from.
+    training (FoldTraining): Trains these models.
+    folder (Path): A folder for the answers.
+    """
+    n_texts = setting.n_checked + N_UNCHECKED[setting.corpus]
+    texts, others = docs[:n_texts], docs[n_texts:]
+    rng = random.Random(setting.seed)
+    n_annotators, _, kind = setting.annotators.rpartition(" ")
+    names: list[str] = []
+    for i in range(int(n_annotators or 1)):
+        if kind == "models":
+            n = N_LEARNED[setting.corpus]
+            model = train(training, others[i * n : (i + 1) * n])
+            answers = predict(model, texts)
+        else:
+            answers = []
+            for doc in texts:
+                answers.append(with_entities(doc, err(doc, kind, training.labels, rng)))
+        names.append(str(folder / f"annotator{i}.spacy"))
+        DocBin(docs=answers).to_disk(names[-1])
+    nlp = spacy.blank(NAMES[setting.corpus])
+    return AnsweredTexts(nlp, texts[: setting.n_checked], names)
+
+
+def train(training: FoldTraining, docs: Iterable[Doc]) -> LinearPipeline:
+    """Train a model on docs."""
+    examples: list[Example] = []
+    for doc in docs:
+        examples.append(Example(copy_without_annotation(doc, sentences=True), doc))
+    return training.train(examples)
+
+
+def predict(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
+    """Copies of docs with the entities that a model predicts."""
+    vocab = model.nlp.vocab
+    copies = [copy_without_annotation(doc, vocab, sentences=True) for doc in docs]
+    return list(model.nlp.pipe(copies))
+
+
+def score(predicted: Iterable[Doc], gold: Iterable[Doc]) -> float:
+    """F of predicted docs, in percent."""
+    examples = [Example(doc, gold_doc) for doc, gold_doc in zip(predicted, gold)]
+    return round(100 * score_ents([eg.predicted for eg in examples], examples)[2], 2)
+
+
+def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
+    """Train a student in each way."""
+    docs = random.Random(setting.seed).sample(parts["train"], len(parts["train"]))
+    n_texts = setting.n_checked + N_UNCHECKED[setting.corpus]
+    gold_path = folder / "gold.spacy"
+    DocBin(docs=docs[:n_texts]).to_disk(gold_path)
+    text = init(lang=NAMES[setting.corpus], train_path=gold_path)
+    training = FoldTraining(
+        Config().from_str(text, interpolate=False),
+        sorted({ent.label_ for doc in docs for ent in doc.ents}),
+        n_seeds=1,
+        is_small=None,
+        keeps_starts=True,
+        prepare_component=None,
+    )
+    texts = make_texts(setting, docs, training, folder)
+    answers: list[float] = []
+    for number in range(len(texts.annotators)):
+        predicted = [with_entities(t.doc, texts.entities(t, number)) for t in texts]
+        answers.append(score(predicted, docs[:n_texts]))
+
+    checked = [text.doc for text in texts.checked]
+    voted = [texts.voted_doc(text) for text in texts.unchecked]
+    channel = ChannelTraining(training, texts)
+    models = {"gold": train(training, checked)}
+    models["answers"] = train(training, [texts.voted_doc(text) for text in texts])
+    began = process_time()
+    models["both"] = train(training, [*checked, *voted])
+    seconds_of_student = process_time() - began
+    batches = channel.make_batches(models["gold"], texts.unchecked)
+    estimate = estimate_tables(batches, channel.count_checked(texts.checked))
+    once = soft_docs(texts.unchecked, batches, estimate.tables)
+    models["once"] = train(training, [*checked, *once])
+    began = process_time()
+    twice = channel.run().docs
+    models["folds"] = train(training, [*checked, *twice])
+    seconds_of_channel = process_time() - began
+    models["clean"] = train(training, docs[:n_texts])
+
+    scores: dict[str, dict[str, float]] = {"dev": {}, "test": {}}
+    for name, model in models.items():
+        for part, scores_of_part in scores.items():
+            scores_of_part[name] = score(predict(model, parts[part]), parts[part])
+    return Result(scores["dev"], scores["test"], answers, seconds_of_student, seconds_of_channel)
+
+
+def print_rows(results: Mapping[Setting, Result]) -> None:
+    """Print a row for each setting, with the means over seeds."""
+    ways = ("gold", "answers", "both", "once", "folds", "clean")
+    names = " | ".join(ways)
+    print(f"| corpus | annotators | checked | F of answers | {names} | test: {names} |")
+    groups: dict[tuple[str, str, int], list[Result]] = {}
+    for setting, result in results.items():
+        groups.setdefault(setting[:3], []).append(result)
+    for (corpus, annotators, n_checked), group in sorted(groups.items()):
+        cells = [f"{numpy.mean([r.answers for r in group]):.1f}"]
+        for part in ("dev", "test"):
+            for way in ways:
+                cells.append(f"{numpy.mean([getattr(r, part)[way] for r in group]):.1f}")
+        print(f"| {corpus} | {annotators} | {n_checked} ({len(group)}) | {' | '.join(cells)} |")
+
+
+def main(path: str, *arguments: str) -> None:
+    """Train the students of all settings that aren't in the file."""
+    results_path = Path(path)
+    results = read_results(results_path, Setting, Result)
+    if "--rows" in arguments:
+        print_rows(results)
+        return
+    for corpus in arguments or NAMES:
+        parts = {part: read_part(corpus, part) for part in ("train", "dev", "test")}
+        for seed, n_checked, annotators in product(SEEDS, N_CHECKED, ANNOTATORS):
+            setting = Setting(corpus, annotators, n_checked, seed)
+            if setting not in results:
+                with TemporaryDirectory() as folder, redirect_stderr(StringIO()):
+                    result = run(setting, parts, Path(folder))
+                add_result(results_path, setting, result)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
