@@ -26,8 +26,8 @@ from ...tags import Tags
 from .teachers import check_tokens, majority
 
 OFTEN = 5
-"""An annotator's label that no checked text has is refused if the annotator has it in checked texts
-so many times: it is probably another name of a label."""
+"""How often an annotator must have a label where checked docs have another one, to be refused as
+another name of that label."""
 
 DOCS_PER_BATCH = 256
 """The number of docs that are aligned or predicted together."""
@@ -165,21 +165,30 @@ class AnsweredTexts:
     def _check_labels(self) -> None:
         """Check that annotators have the same names of labels as the checked docs.
 
-        RAISES (ValueError): If an annotator often has a label in checked docs, which none of these
-            has.
+        RAISES (ValueError): If an annotator has another name for a label: it often has this where
+            the checked docs have the label, and never the label itself.
         """
-        gold_labels = {ent.label_ for text in self.checked for ent in text.doc.ents}
         for number, name in enumerate(self.annotators):
-            counts: Counter[str] = Counter()
-            for text in self.checked:
+            own_labels: set[str] = set()
+            pairs: Counter[tuple[str, str]] = (
+                Counter()
+            )  # of its label and the one of the checked doc
+            for text in self:
+                label_of_span: dict[tuple[int, int], str] = {}
+                if text.is_checked:
+                    label_of_span = {(ent.start, ent.end): ent.label_ for ent in text.doc.ents}
                 if number in text.answers:
-                    counts.update(ent.label_ for ent in text.answers[number].ents)
-            for label, n in counts.items():
-                if n >= OFTEN and label not in gold_labels:
+                    for begin, end, label in self.entities(text, number):
+                        own_labels.add(label)
+                        if (begin, end) in label_of_span:
+                            pairs[label, label_of_span[begin, end]] += 1
+            gold_labels = {gold_label for _, gold_label in pairs}
+            for (label, gold_label), n in pairs.items():
+                is_other_name = label not in gold_labels and gold_label not in own_labels
+                if n >= OFTEN and is_other_name:
                     raise ValueError(
-                        f"{name}: expected the labels of the checked docs, {sorted(gold_labels)}, "
-                        f"got {label!r} {n} times in these docs: rename it in the file, or check a "
-                        "doc that has it"
+                        f"{name}: expected the labels of the checked docs, got {label!r} where these "
+                        f"have {gold_label!r}, {n} times: rename it in the file"
                     )
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:

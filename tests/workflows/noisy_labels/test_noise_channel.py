@@ -212,16 +212,24 @@ def test_two_annotators_with_the_same_answers_are_noted(folder: Path, tmp_path: 
 
 
 def test_other_names_of_labels_are_refused(tmp_path: Path) -> None:
-    """An annotator who says PERSON where the checked docs say PER."""
+    """An annotator who says PERSON where the checked docs say PER. One who also says PER has a
+    label more."""
     vocab = blank_vocab()
     gold = make_docs(6, 1, vocab)
     answers = [doc.copy() for doc in gold]
     for answer in answers:
-        answer.set_ents([Span(answer, 1, 2, "PERSON")])
-    name = save(answers + make_docs(2, 2, vocab), tmp_path / "llm.spacy")
+        (begin, end) = next((ent.start, ent.end) for ent in answer.ents if ent.label_ == "PER")
+        answer.set_ents([Span(answer, begin, end, "PERSON")])
+    unchecked = Doc(vocab, words=["Eve"])
+    unchecked.set_ents([Span(unchecked, 0, 1, "PERSON")])
+    name = save([*answers, unchecked], tmp_path / "llm.spacy")
 
-    with pytest.raises(ValueError, match=r"labels of the checked docs.*got 'PERSON' 6 times"):
+    with pytest.raises(ValueError, match="got 'PERSON' where these have 'PER', 6 times"):
         AnsweredTexts(spacy.blank("xx"), gold, [name])
+
+    unchecked.set_ents([Span(unchecked, 0, 1, "PER")])
+    name = save([*answers, unchecked], tmp_path / "llm.spacy")
+    assert AnsweredTexts(spacy.blank("xx"), gold, [name]).labels == ("LOC", "PER", "PERSON")
 
 
 def test_without_texts_to_learn_from_an_error_says_so(folder: Path, tmp_path: Path) -> None:
