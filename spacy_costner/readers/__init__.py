@@ -14,7 +14,9 @@ label_studio       reads Label Studio's export: studio_regions, html_text
 gliner, spacy2     read JSON of words and their entities
 rasa               reads examples of intents with entities, in JSON, YAML and Markdown
 csv_tables         reads CSV of tokens and tags, and of texts and spans
-corpus             chooses the reader of a file; reads .spacy files and datasets; makes examples
+docbin             reads .spacy files
+corpus             chooses the reader of a file; reads Hugging Face datasets
+examples           makes spaCy's examples of a corpus, as a config asks for them
 texts              reads texts without annotation, and large files in parts
 raw_text           reads more text than fits in memory
 
@@ -32,14 +34,8 @@ How a new format is added is in docs/develop.md.
 
 from .columns import write_columns
 from .context import DEFAULTS, Context, CorpusInfo, CorpusSummary, ReadOptions
-from .corpus import (
-    KeptDocs,
-    examples_to_measure,
-    make_copies,
-    make_reader,
-    read_docs,
-    with_info,
-)
+from .corpus import read_docs
+from .examples import KeptDocs, examples_to_measure, make_copies, make_reader, with_info
 from .files import CorpusError, corpus_files
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_without_annotation

@@ -28,8 +28,9 @@ from spacy.tokens import Doc
 
 from ..validation import require
 from .context import DEFAULTS, Context, CorpusInfo, Predicted, ReadOptions
-from .corpus import read_docbin, read_file
+from .corpus import read_file
 from .csv_tables import is_csv
+from .docbin import read_docbin
 from .documents import with_metadata
 from .files import (
     BOM,
