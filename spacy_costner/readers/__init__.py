@@ -10,6 +10,8 @@ schemes            finds the entities that tags stand for, in any scheme
 brat               reads a .txt and an .ann file for each text
 webanno            reads WebAnno TSV, a file for each text
 tasks, task_docs   read and write texts with spans, as annotation tools have them
+task_merging       merges all annotations of one text
+token_spans        finds the tokens of spans
 label_studio       reads Label Studio's export: studio_regions, html_text
 gliner, spacy2     read JSON of words and their entities
 rasa               reads examples of intents with entities, in JSON, YAML and Markdown

@@ -23,7 +23,6 @@ from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.readers.documents import short_values
 from spacy_costner.readers.files import FilePlace, corpus_files
-from spacy_costner.readers.task_docs import _token_offsets, _touched_tokens
 from spacy_costner.readers.tasks import (
     TASK_FORMS,
     Task,
@@ -32,6 +31,7 @@ from spacy_costner.readers.tasks import (
     task_to_json,
     utf16_length,
 )
+from spacy_costner.readers.token_spans import token_offsets, touched_tokens
 from spacy_costner.workflows.apply.annotating import annotate
 from spacy_costner.workflows.calibration.guarantees import guarantee
 
@@ -333,7 +333,7 @@ def test_touched_tokens_are_those_that_have_a_character_of_the_span(
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
 
-    touched = _touched_tokens(_token_offsets(doc), start, end)
+    touched = touched_tokens(token_offsets(doc), start, end)
 
     tokens = [token.i for token in doc if token.idx < end and token.idx + len(token) > start]
     assert touched == ((tokens[0], tokens[-1] + 1) if tokens else (0, 0))
