@@ -9,7 +9,8 @@ layout             finds out which column of such a file has what
 schemes            finds the entities that tags stand for, in any scheme
 brat               reads a .txt and an .ann file for each text
 webanno            reads WebAnno TSV, a file for each text
-tasks, task_docs   read and write texts with spans, as annotation tools have them
+tasks, task_forms  read and write texts with spans, as annotation tools have them
+task_docs          converts them to docs and back
 task_merging       merges all annotations of one text
 token_spans        finds the tokens of spans
 label_studio       reads Label Studio's export: studio_regions, html_text
@@ -29,6 +30,7 @@ context            what a reader is given, and where it reports problems
 files              names, text and JSON of files; places and errors
 conflicts          finds texts that are annotated in several ways, and makes one doc of each
 documents          copies metadata to docs, and joins the sentences of a document to one doc
+offsets            converts UTF-16 code units to characters
 inputs             makes the doc that a pipeline gets from a doc of a file
 
 How a new format is added is in docs/develop.md.
@@ -42,17 +44,8 @@ from .files import CorpusError, corpus_files
 from .inputs import as_spacy_applies, as_spacy_evaluates
 from .sentences import copy_without_annotation
 from .task_docs import doc_to_task, task_to_doc
-from .tasks import (
-    TASK_FORMS,
-    Task,
-    TaskSpan,
-    check_task_form,
-    read_tasks,
-    save_tasks,
-    task_from_json,
-    task_to_json,
-    write_tasks,
-)
+from .task_forms import TASK_FORMS, check_task_form, save_tasks, task_to_json, write_tasks
+from .tasks import Task, TaskSpan, read_tasks, task_from_json
 from .texts import read_texts
 
 __all__ = [

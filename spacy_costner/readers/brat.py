@@ -18,16 +18,9 @@ from spacy.tokens import Doc
 
 from .context import Context, CorpusInfo
 from .files import BRAT_ANNOTATION, CorpusError, FilePlace, read_text, shown
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 from .task_docs import tasks_to_docs
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskSpan,
-    range_in_characters,
-    utf16_ends,
-    utf16_length,
-)
+from .tasks import AnnotatedTask, Task, TaskSpan
 
 FRAGMENT = r"\d{1,15} \d{1,15}"
 """Matches the offsets of a fragment. `int` refuses numbers of more than 4,300 digits."""

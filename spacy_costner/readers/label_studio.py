@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .context import CorpusInfo
 from .files import CorpusError, FilePlace, Values, shown
+from .offsets import Range
 from .studio_regions import (
     Kind,
     Result,
@@ -28,14 +29,7 @@ from .studio_regions import (
     read_text,
     readings_of,
 )
-from .tasks import (
-    LOCATION,
-    AnnotatedTask,
-    Range,
-    Task,
-    has_its_text,
-    words_of_quote,
-)
+from .tasks import LOCATION, AnnotatedTask, Task, has_its_text, words_of_quote
 
 ANNOTATION_KEYS = ("annotations", "completions")
 """The keys under which Label Studio has the annotations of a task: since version 1, and before."""

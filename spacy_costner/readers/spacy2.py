@@ -15,15 +15,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .files import FilePlace, Values, shown
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskToken,
-    join_words,
-    spans_from_json,
-    task_from_json,
-)
+from .offsets import Range
+from .tasks import AnnotatedTask, Task, TaskToken, join_words, spans_from_json, task_from_json
 
 TAG = re.compile(r"([BILU])-(.+)", re.DOTALL)
 MISSING_TAGS = (None, "", "-")

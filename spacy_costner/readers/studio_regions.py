@@ -20,17 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 from .files import FilePlace, shown
 from .html_text import HtmlText, read_html
-from .tasks import (
-    Range,
-    TaskSpan,
-    count_in_place,
-    range_in_characters,
-    spans_from_json,
-    split_words,
-    utf16_ends,
-    utf16_length,
-    words_of_quote,
-)
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
+from .tasks import TaskSpan, count_in_place, spans_from_json, split_words, words_of_quote
 
 Kind = Literal["text", "html", "dialogue"]
 """A string, a string of HTML, or a list of utterances."""

@@ -19,15 +19,10 @@ from ..annotation.spans import is_missing as missing_tokens
 from .context import Context
 from .documents import with_metadata
 from .files import SURROGATE, FilePlace, shown
+from .offsets import Range
 from .sentences import copy_without_annotation
 from .task_merging import MANUAL_VIEWS, answer_to, merge_tasks, view_of
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskSpan,
-    TaskToken,
-)
+from .tasks import AnnotatedTask, Task, TaskSpan, TaskToken
 from .token_spans import TokenSpan, align_spans, token_offsets, touched_tokens, without_overlap
 
 KB_ID_KEY = "kb_id"

@@ -9,7 +9,8 @@ from typing import Any
 
 from .context import CorpusInfo
 from .files import FilePlace, shown
-from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Range, Task, TaskSpan
+from .offsets import Range
+from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
 
 SpanKey = tuple[int, int, str, str]
 """Start, end, label and answer of a span. Spans that are alike in these are the same span."""

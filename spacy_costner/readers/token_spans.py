@@ -15,13 +15,8 @@ from thinc.types import Ints1d
 
 from .context import Context, CorpusInfo
 from .files import FilePlace, shown
-from .tasks import (
-    Range,
-    Task,
-    TaskSpan,
-    has_its_text,
-    words_of_quote,
-)
+from .offsets import Range
+from .tasks import Task, TaskSpan, has_its_text, words_of_quote
 
 MAX_SHIFT = 10
 """How many characters the text of a span may be away from its offsets to be found."""

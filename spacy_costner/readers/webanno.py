@@ -29,18 +29,9 @@ from spacy.tokens import Doc
 
 from .context import Context, ReadOptions
 from .files import FilePlace, read_text, shown
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 from .task_docs import tasks_to_docs
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskSpan,
-    TaskToken,
-    check_all_words,
-    range_in_characters,
-    utf16_ends,
-    utf16_length,
-)
+from .tasks import AnnotatedTask, Task, TaskSpan, TaskToken, check_all_words
 
 FORMAT = "#FORMAT=WebAnno TSV "
 """The beginning of every file, before the version."""

@@ -23,14 +23,9 @@ from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.readers.documents import short_values
 from spacy_costner.readers.files import FilePlace, corpus_files
-from spacy_costner.readers.tasks import (
-    TASK_FORMS,
-    Task,
-    TaskSpan,
-    spans_from_json,
-    task_to_json,
-    utf16_length,
-)
+from spacy_costner.readers.offsets import utf16_length
+from spacy_costner.readers.task_forms import TASK_FORMS, task_to_json
+from spacy_costner.readers.tasks import Task, TaskSpan, spans_from_json
 from spacy_costner.readers.token_spans import token_offsets, touched_tokens
 from spacy_costner.workflows.apply.annotating import annotate
 from spacy_costner.workflows.calibration.guarantees import guarantee

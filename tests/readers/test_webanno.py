@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs, read_texts
-from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.readers.offsets import utf16_length
 
 from ..support.commands import run
 
