@@ -55,8 +55,8 @@ JSON_FORMATS = {
     "spaCy 2's TRAIN_DATA": (is_train_data, read_train_data),
     "Rasa's training data": (is_rasa, read_rasa),
 }
-"""Formats of JSON by their names, each with a function that knows it by the first record of a file
-and one that reads its records as tasks."""
+"""Formats of JSON by their names, each with a function that recognizes it by the first record of a
+file, and a function that reads its records as tasks."""
 
 DATASET = "Hugging Face dataset"
 
@@ -116,13 +116,9 @@ def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
 
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
-    """Find the scheme of the tags in all files of columns of a corpus, which are read once for
-    this. A file alone may not show it: it may have one tag, such as S-LOC.
-
-    RETURNS (TagScheme | None): The scheme. None: there are fewer than two files of columns, so the
-        scheme is found when the file is read.
-    RAISES (CorpusError): If one of the files can't be read, or the tags aren't of one scheme.
-    """
+    """Find the scheme of the tags in all files of columns of a corpus. It reads these files once
+    more, as a single file may not show the scheme: its only tag may be S-LOC. None: there are fewer
+    than two files of columns, so the scheme is found when the file is read."""
     files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
     if len(files) < 2:
         return None
@@ -189,15 +185,9 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def read_dataset(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a dataset that `Dataset.save_to_disk` has saved.
-
-    path (Path): Its folder.
-    context (Context): What the reader needs.
-    RETURNS (Iterator[Doc]): The docs.
-    RAISES (ImportError): If `datasets` isn't installed.
-    RAISES (CorpusError): If it is no dataset, a dataset of several splits, or one without rows.
-        The docs are read one after another, and errors in rows raised only then.
-    """
+    """Read the folder of a dataset that `Dataset.save_to_disk` has saved. Without the library
+    `datasets` it raises an ImportError. A dataset of several splits, or without rows, is refused.
+    Errors in rows are raised when their docs are read."""
     message = f"{path}: a {DATASET} requires the library `datasets`"
     datasets = require("datasets", extra="datasets", missing=message)
     try:
@@ -231,17 +221,9 @@ def _read_records(
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of the records of a JSON file or a dataset. The first record shows the format:
-    tokens and tags, tasks of Label Studio, or texts and spans.
-
-    records (Values): The records, each with its place.
-    begin (FilePlace): The beginning of the file, for error messages.
-    format_name (str): "JSON", "JSONL" or "Hugging Face dataset".
-    find_names (Callable[[str], list[str] | None]): Takes the key of the tags, and returns the names
-        of tags that are numbers, if it finds them.
-    context (Context): What the reader needs.
-    RETURNS (Iterator[Doc]): The docs.
-    RAISES (CorpusError): If there are no records, or they can't be read.
-    """
+    tokens and tags, tasks of Label Studio, or texts and spans. `find_names` takes the key of the
+    tags, and returns the names of tags that are numbers, if it finds them. Without records, the
+    error names the place `begin`."""
     first_item = next(records, None)
     if first_item is None:
         raise begin.refuse("expected texts, got nothing in it")

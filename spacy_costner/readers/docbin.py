@@ -15,11 +15,11 @@ from .files import CorpusError, FilePlace, shown
 DOCBIN = ".spacy"
 
 SMALL_DOCBIN = 1 << 28
-"""The number of bytes up to which a file of DocBin may be compressed as far as zlib can, in
-memory."""
+"""The number of bytes in memory up to which a file may be compressed as much as zlib can."""
 
 MOST_COMPRESSED = 100
-"""How many bytes each byte of larger files may become. Those of corpora become 10 to 20."""
+"""For larger files, the largest number of bytes in memory for a byte of the file. A corpus has 10
+to 20."""
 
 
 def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
@@ -35,8 +35,8 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
         context.info.add_file("spaCy's binary format")
         for number, doc in enumerate(docbin.get_docs(context.nlp.vocab), start=1):
             for group in doc.spans.values():
-                # spaCy makes the spans of a group when they are asked for. Only then it refuses
-                # spans outside of the doc.
+                # spaCy makes the spans of a group only when they are read, and then refuses spans
+                # outside of the doc.
                 list(group)
             yield context.placed(doc, FilePlace(path, number, "doc"))
     except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
@@ -45,12 +45,8 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _load_docbin(data: bytes) -> DocBin:
-    """Load a DocBin from the bytes of a file, and check that its parts fit together: spaCy doesn't
-    check this.
-
-    RAISES (ValueError): If they don't. Other damage raises errors of other types: see
-        `read_docbin`.
-    """
+    """Load a DocBin from the bytes of a file, and check that its parts fit together, which spaCy
+    doesn't check. Damage raises errors of several types: see `read_docbin`."""
     most_bytes = max(SMALL_DOCBIN, MOST_COMPRESSED * len(data))
     saved = srsly.msgpack_loads(inflate(data, most_bytes))
     if not saved["attrs"]:
@@ -74,9 +70,9 @@ def _load_docbin(data: bytes) -> DocBin:
         len(docbin.user_data),
     }
     if len(n_docs_of_lists) > 1:
-        raise ValueError(f"expected as many of each part as docs, got {sorted(n_docs_of_lists)}")
+        raise ValueError(f"expected one item per doc in each list, got {sorted(n_docs_of_lists)}")
 
     for tokens, spaces in zip(docbin.tokens, docbin.spaces):
         if len(tokens) != len(spaces):
-            raise ValueError("expected a space or none for each token")
+            raise ValueError("expected one truth value of a space per token")
     return docbin

@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from .context import Context
 from .files import SURROGATE, FilePlace
 
-MAX_LENGTH = 100
+MAX_VALUE_LENGTH = 100
 """The largest number of characters of a value that docs can be grouped by."""
 
 
@@ -51,7 +51,7 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
     short: dict[str, Any] = {}
     for key, value in metadata.items():
         is_text_key = isinstance(key, str) and can_be_saved(key)
-        if is_text_key and can_be_saved(value) and len(str(value)) <= MAX_LENGTH:
+        if is_text_key and can_be_saved(value) and len(str(value)) <= MAX_VALUE_LENGTH:
             short[key] = value
     return short
 
@@ -73,7 +73,7 @@ def join_documents(
     docs (Iterable[Doc]): The docs.
     id_key (str): The name of the extension attribute that has the id of the document.
     place (FilePlace): The beginning of the file, for errors.
-    context (Context): What the reader of the docs had.
+    context (Context): The context with which the docs were read.
     YIELDS (Doc): The documents.
     RAISES (CorpusError): If no doc has an id, or the docs of a document don't follow each other.
     """
@@ -103,9 +103,9 @@ def join_documents(
 def join(docs: list[Doc]) -> Doc:
     """Join docs, at least one, to one doc.
 
-    A sentence of the joined doc begins where each doc begins. A doc whose own sentences are not
-    known is one sentence. Of `user_data` the joined doc has the values that all docs have, if they
-    are short: see `short_values`.
+    A sentence of the joined doc begins where each doc begins. A doc whose sentences are unknown
+    becomes one sentence. The joined doc has the values of `user_data` that all docs have in common,
+    if they are short: see `short_values`.
     """
     # `from_docs` would warn of each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]

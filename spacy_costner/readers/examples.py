@@ -24,13 +24,13 @@ from .sentences import copy_sentences, copy_without_annotation
 
 
 class KeptDocs:
-    """The docs of a corpus that two users need one after another, so that it is read only once. The
-    first one, such as `init`, must not change them: the second one, a reader of examples, takes
-    them as if it had read them.
+    """The docs of a corpus that two functions need one after the other, so that it is read only
+    once. The first function, such as `init`, must not change them: the second one, a reader of
+    examples, takes them as if it had read them.
 
     in_memory (bool): Whether docs are kept in memory. Otherwise only what was reported is kept.
-    nlp (Language | None): The pipeline that the docs were read with. None: there are none.
-    info (CorpusInfo): What readers reported of them.
+    nlp (Language | None): The pipeline that the docs were read with. None: no docs are kept.
+    info (CorpusInfo): What was reported when they were read.
     predicted (Predicted): The docs that the tokenizer made of their texts.
     """
 
@@ -67,8 +67,8 @@ class AnyCorpus(Corpus):
 
     options (ReadOptions): How to read the files, where there are several ways.
     predicted (Predicted): The docs that the tokenizer has made, until an example takes them.
-    info (CorpusInfo | None): What is read and the problems are added to it, after it was cleared.
-        None: problems become warnings.
+    info (CorpusInfo | None): It is cleared before each reading, and then gets what is read and the
+        problems. None: problems become warnings.
     kept (KeptDocs | None): The docs, if they were read before: see `with_info`.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file: see
         `examples_to_measure`.
@@ -111,17 +111,14 @@ class AnyCorpus(Corpus):
             if docs is not None and self.limit < 1:
                 return docs
         if self.info is not None:
-            self.info.clear()  # of an earlier reading
+            self.info.clear()  # it may have an earlier reading
         docs_of_files = read_docs(nlp, self.path, self.options, self.info, self.predicted)
         return islice(docs_of_files, self.limit) if self.limit >= 1 else docs_of_files
 
     def _restore_tokens(self, eg: Example, augmented: Example) -> None:
-        """Restore what an augmented example has lost. spaCy's augmenters tokenize its text again
-        for the predicted doc, and drop the sentence starts of both docs.
-
-        eg (Example): The example that the augmenter was given.
-        augmented (Example): The example that it has made, which is changed.
-        """
+        """Restore what an augmented example has lost, in place. spaCy's augmenters tokenize the
+        text of the example `eg` again for the predicted doc, and drop the sentence starts of both
+        docs."""
         if eg.reference.has_unknown_spaces:
             # The file has only tokens, so there is no text to tokenize: see `as_spacy_evaluates`.
             augmented.predicted = copy_without_annotation(augmented.reference)
@@ -139,15 +136,9 @@ class AnyCorpus(Corpus):
             predicted.user_data[WITHOUT_SENTENCES] = True
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
-        """Make an example of an annotated doc. This replaces spaCy's method of the same name. It
+        """Make an example of an annotated doc. This replaces spaCy's method of the same name: it
         doesn't tokenize a text again that the reader has tokenized, and it doesn't loop over tokens
-        in Python.
-
-        nlp (Language): The pipeline.
-        reference (Doc): The annotated doc.
-        gold_preproc (bool): Whether the predicted doc has the tokens of the annotation.
-        RETURNS (Example): The example.
-        """
+        in Python. With `gold_preproc`, the predicted doc has the tokens of the annotation."""
         # If the file has no tokens, the reader has kept the doc that the tokenizer made.
         tokenized = self.predicted.pop(reference, None)
         if gold_preproc:
@@ -195,11 +186,11 @@ def with_info(
 
     corpus (Callable): The reader: our own, or another one, such as spaCy's.
     spans_key (str | None): The key of `doc.spans` whose spans count as entities, if the reader
-        isn't our own. None: those of `doc.ents` count.
-    kept (KeptDocs | None): Docs that were read before. Our own reader takes them if they are those
-        that it would read, and their report.
-    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and what it reports. With
-        every reading the report begins anew.
+        isn't our own. None: the spans of `doc.ents` count.
+    kept (KeptDocs | None): Docs that were read before. Our own reader takes them with their report
+        if it would read the same docs.
+    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and what it reports. Each
+        reading begins a new report.
     """
     info = CorpusInfo()
     if isinstance(corpus, AnyCorpus):
@@ -246,9 +237,8 @@ def make_reader(
     path (Path | None): A file, a folder, or a Hugging Face dataset on disk.
     gold_preproc (bool): Whether each sentence of the annotation becomes an example, with the tokens
         of the annotation.
-    max_length (int): Docs that don't have fewer tokens than this are split into sentences.
-        Sentences that don't, either, and such docs without sentence starts are left out. 0: no
-        limit.
+    max_length (int): Docs that have at least this number of tokens are split into sentences.
+        Sentences of this length, and such docs without sentence starts, are left out. 0: no limit.
     limit (int): The number of docs that are read. 0: all.
     augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
         examples stay as they are.

@@ -2,15 +2,15 @@
 
 A browser makes a tree of HTML. Label Studio's `globalOffsets` count the characters of all text in
 this tree, in its order, and one for each `<br>`: this is the *content*. Tags, comments and the head
-of a page count nothing. An entity such as `&amp;` counts one, and so does each character of white
-space between tags, although a browser doesn't show it. Scripts and frames are removed first.
+of a page don't count. An entity such as `&amp;` counts as one character. White space between tags
+counts, too, although a browser doesn't show it. Scripts and frames are removed first.
 
 The text that we read is the content with two changes. What a browser doesn't show, such as style
 sheets, is left out, and words of two blocks, such as two cells of a table, are separated by a line
-break if nothing else stands between them.
+break if nothing else is between them.
 
 Source: `domManager.ts` and `html.js` of Label Studio's editor; for tags, section 13.2.5 of the HTML
-standard. Python's `HTMLParser` takes quadratic time for some wrong HTML, and fails on other.
+standard. Python's `HTMLParser` takes quadratic time for some invalid HTML, and fails for other.
 """
 
 import re
@@ -106,7 +106,7 @@ def read_html(html: str, *, is_page: bool = True) -> HtmlText:
     """Read the text of HTML.
 
     html (str): The HTML: a page, or a part of one.
-    is_page (bool): Whether a browser reads it as a page, with a head and a body of which only the
+    is_page (bool): Whether a browser reads it as a page with a head and a body, where only the
         body counts, as Label Studio does by default. Otherwise the browser reads it as a part of a
         page, as with `inline="true"`: everything counts.
     RETURNS (HtmlText): The text.

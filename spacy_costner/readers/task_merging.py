@@ -7,6 +7,7 @@ Prodigy, the interface (*view*) shows what a person was asked.
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
+from .conflicts import REPEATED
 from .context import CorpusInfo
 from .files import FilePlace, shown
 from .offsets import Range
@@ -22,7 +23,6 @@ MANUAL_VIEWS = ("ner_manual", "pos_manual", "relations", "spans_manual")
 """Prodigy's interfaces in which a person marks all spans of a text."""
 
 DISPUTED = "texts were annotated in several ways: where they differ, annotation is missing"
-REPEATED = "texts were annotated several times in the same way: they are read once"
 ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
 
 

@@ -917,8 +917,8 @@ def test_problems_of_a_corpus_are_warnings_in_training(tmp_path: Path) -> None:
         ({"n_sents": -1}, "n_sents: expected a number of at least 0, got -1"),
         ({"tag_column": 0}, "tag_column: expected a number from 1, or from -1 at the end"),
         ({"token_column": ""}, "token_column: expected a number from 1, .* or a name, got ''"),
-        ({"column": 2, "tag_column": 3}, "column: expected it or tag_column, not both"),
-        ({"token_column": 2, "tag_column": 2}, "tag_column: expected another column"),
+        ({"column": 2, "tag_column": 3}, "column: expected only one of column and tag_column"),
+        ({"token_column": 2, "tag_column": 2}, "tag_column: expected a column other"),
         ({"scheme": "IOB"}, "scheme: expected one of IO, IOB1, IOB2, .* or labels, got 'IOB'"),
         ({"path": None}, r"\[E913\] Corpus path can't be None"),  # of spaCy
     ],
@@ -955,7 +955,7 @@ def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path)
         ("Kim B-PER\nis\n", "b.spacy", [], "a.conll, line 2: expected 2 columns, got 1"),
         ("Kim B-PER\n", "b.xml", [], "expected a name that ends in .spacy, .jsonl"),
         ("Kim B-PER\n", "a.conll", [], "expected another file than the input"),
-        ("Kim B-PER\n", "b.spacy", ["--tag-column", 1], "tag_column: expected another column"),
+        ("Kim B-PER\n", "b.spacy", ["--tag-column", 1], "tag_column: expected a column other"),
     ],
 )
 def test_convert_says_what_is_wrong_and_writes_nothing(
