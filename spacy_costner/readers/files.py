@@ -220,8 +220,8 @@ def is_json(path: Path) -> bool:
 
 
 def read_values(path: Path) -> tuple[str, Values]:
-    """Read the values of a JSON file: one on each line of JSONL, the items of an array, or values one
-    after another.
+    """Read the values of a JSON file: one on each line of JSONL, the items of an array, or values
+    one after another.
 
     path (Path): The file.
     RETURNS (tuple[str, Values]): The name of the format, "JSONL" or "JSON"; and the values, each

@@ -94,7 +94,7 @@ def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
     texts = _yaml_examples(path) if path.suffix in YAML_SUFFIXES else _markdown_examples(lines)
     number = 1
     for text in texts:
-        # YAML doesn't say on which line an example is. It is one of the next that have its text.
+        # YAML has no line numbers. The example is on one of the next lines that have its text.
         with suppress(StopIteration):
             number = next(i for i in range(number, len(lines) + 1) if text in lines[i - 1])
         place = FilePlace(path, number)

@@ -7,7 +7,8 @@ The tag of a token is in the scheme BILUO, and "-" where annotation is missing. 
 a doc.
 
 TRAIN_DATA of spaCy's examples, [["Kim left", {"entities": [[0, 3, "PER"]]}]], is read as texts and
-spans (`task_from_json`), here if it is the value of "annotations" in an object with "classes".
+spans by `task_from_json`. This module reads it as the value of "annotations" in an object with
+"classes".
 """
 
 import re

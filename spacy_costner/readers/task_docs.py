@@ -66,8 +66,9 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
 
 def _is_about_one_span(task: Task) -> bool:
-    """Whether a rejected task says that its span is wrong. If it has several spans, nobody knows
-    which of them are wrong. A person who marks all spans of a text rejects the text."""
+    """Whether a rejected task says that its span is wrong. If it has several spans, it is unknown
+    which of them are wrong. In the interfaces for marking all spans, people reject the text
+    itself."""
     return len(task.spans or ()) == 1 and view_of(task) not in MANUAL_VIEWS
 
 
@@ -104,14 +105,8 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
 
 
 def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
-    """Write the annotation of a task to its doc: to `doc.ents` or, if the options have a
-    `spans_key`, to `doc.spans`. Spans that the doc can't have are reported as problems.
-
-    doc (Doc): The doc.
-    task (Task): The task, with spans.
-    place (FilePlace): Its place, for errors and problems.
-    context (Context): What the reader needs. The problems are added to its info.
-    """
+    """Write the annotation of a task with spans to its doc: to `doc.ents` or, if the options have a
+    `spans_key`, to `doc.spans`. Spans that the doc can't have are reported as problems."""
     spans_key = context.options.spans_key
     offsets = token_offsets(doc)
     accepted_task, other_task = _split_by_answer(task)
@@ -164,14 +159,14 @@ def _split_by_answer(task: Task) -> tuple[Task, Task]:
 
 
 def _token_span_keys(token_spans: Iterable[TokenSpan]) -> set[tuple[int, int, str]]:
-    """The first token, the one after the last, and the label of each span that a doc can have."""
+    """The first token, the token after the last, and the label of each span that a doc can have."""
     return {(start, end, span.label) for start, end, span in token_spans if span is not None}
 
 
 def _without_spans(
     token_spans: Iterable[TokenSpan], keys: Collection[tuple[int, int, str]]
 ) -> list[TokenSpan]:
-    """Make the annotation of the tokens of some spans missing: of those with one of the keys."""
+    """Make annotation missing for the tokens of the spans with one of these keys."""
     kept_spans: list[TokenSpan] = []
     for start, end, span in token_spans:
         if span is not None and (start, end, span.label) in keys:
@@ -183,8 +178,8 @@ def _without_spans(
 def _write_incorrect_spans(
     doc: Doc, token_spans: Iterable[TokenSpan], place: FilePlace, context: Context
 ) -> None:
-    """Write spans that were rejected to the `incorrect_spans_key` of `doc.spans`. Report them if
-    the options don't have this key, and those that were ignored."""
+    """Write spans that were rejected to the `incorrect_spans_key` of `doc.spans`. Spans that were
+    ignored are reported, and without this key rejected spans are, too."""
     key = context.options.incorrect_spans_key
     incorrect_spans: list[Span] = []
     for start, end, span in token_spans:
@@ -201,10 +196,10 @@ def _write_incorrect_spans(
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
-    """Make a doc of the text of a task, with the tokens of the task or, if it has none, those of
-    the pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`,
-    unless this is None, and the new doc is a copy: a spaCy example needs a doc with annotation and
-    one without."""
+    """Make a doc of the text of a task, with the tokens of the task or, if it has none, with the
+    pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`, unless
+    this is None, and the new doc is a copy: a spaCy example needs a doc with annotation and one
+    without."""
     if task.tokens is None:
         predicted = context.nlp.make_doc(task.text)
         if context.predicted is None:
@@ -216,7 +211,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
     text = task.text
     words: list[str] = []
     spaces: list[bool] = []
-    # A space that is the beginning of the next token doesn't belong to the token before.
+    # A space that begins the next token doesn't belong to the previous token.
     starts = {token.start for token in task.tokens}
     for start, end, _ in task.tokens:
         words.append(text[start:end])
@@ -233,15 +228,15 @@ def _tokenize(task: Task, context: Context) -> Doc:
 
 
 def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
-    """Set the sentence starts of a doc to those of the tokens of its task. They are unknown for
-    tokens of the doc at whose first character no token of the task begins, or one that doesn't say
-    whether it starts a sentence."""
+    """Set the sentence starts of a doc from the tokens of its task. A sentence start is unknown if
+    no token of the task begins at the first character of the doc's token, or if the token of the
+    task doesn't have it."""
     if not len(doc):
         return
     # The values of spaCy's SENT_START are 1 for a start, -1 for no start, and 0 for unknown.
     value_at_char: dict[int, int] = {}
     for token in tokens:
-        # The JSON of a task may have anything here, and None if it isn't known.
+        # The JSON of a task may have any value here, and None if it is unknown.
         if token.sent_start in (True, False):
             value_at_char[token.start] = 1 if token.sent_start else -1
     sent_starts = numpy.zeros(len(doc), dtype="int64")
@@ -252,26 +247,15 @@ def _set_sent_starts(doc: Doc, tokens: Iterable[TaskToken]) -> None:
 
 
 def _make_span(doc: Doc, start: int, end: int, span: TaskSpan, place: FilePlace) -> Span:
-    """Make a span of a doc, with the label and the ids of a span of the task.
-
-    doc (Doc): The doc.
-    start (int): The first token.
-    end (int): The token after the last.
-    span (TaskSpan): The span of the task.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (Span): The span of the doc.
-    """
+    """Make a span of a doc, with the label and the ids of a span of the task."""
     kb_id = _read_id(span, KB_ID_KEY, place)
     span_id = _read_id(span, ID_KEY, place)
     return Span(doc, start, end, span.label, kb_id=kb_id, span_id=span_id)
 
 
 def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
-    """The id that a span of a task has under a key. It is "" if there is none or, as spaCy's ids
-    are strings, if it is not a string. `place` is that of the task, for error messages.
-
-    RAISES (CorpusError): If the id can't be UTF-8.
-    """
+    """The id that a span of a task has under a key. It is "" if the id is missing or not a string,
+    as spaCy's ids are strings. An id that can't be UTF-8 is refused."""
     span_id = span.extra.get(key)
     if not isinstance(span_id, str):
         return ""
@@ -327,16 +311,11 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
 
 
 def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[Range, ...]:
-    """Find the stretches of text whose annotation is missing: one for each run of tokens that
-    follow each other.
-
-    tokens (Sequence[TaskToken]): The tokens of the text.
-    is_missing (Array1d): True for the tokens whose annotation is missing. Shape: (T,)
-    RETURNS (tuple[Range, ...]): The stretches, in characters.
-    """
-    # The tokens where the mask changes, if it is False before the first token and after the last
-    # one. For False, True, True, False, True these are 1, 3, 4 and 5: one run is the tokens 1 and
-    # 2, the other is token 4. Shape: (2 * number of runs,)
+    """Find the ranges of characters whose annotation is missing: one for each run of missing
+    tokens. `is_missing` is True for these tokens. Shape: (T,)"""
+    # The tokens where the mask changes, with False before the first token and after the last one. For
+    # False, True, True, False, True these are 1, 3, 4 and 5: one run is the tokens 1 and 2, the
+    # other is token 4. Shape: (2 * number of runs,)
     has_changed = numpy.diff(is_missing, prepend=False, append=False)
     edges = numpy.flatnonzero(has_changed).tolist()
     begins = edges[::2]

@@ -108,8 +108,8 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
             "labels": [label],
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        # The id of a result has to be unique, so it replaces an "id" in `extra`: that one says what
-        # the span names, such as a person, and several spans may name the same.
+        # The id of a result has to be unique, so it replaces an "id" in `extra`. The latter is the
+        # id of an entity, such as a person, and several spans may have it.
         results.append({**extra, **result, "value": value})
     record: dict[str, Any] = {"data": {"text": text, **task.extra}}
     if task.spans is not None:  # None: annotators begin without predicted spans
@@ -152,7 +152,7 @@ def check_task_form(name: str, path: Path) -> None:
 
 def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
     """Write tasks to a file that an annotation tool imports: see `save_tasks`. If writing fails,
-    part of the file is there."""
+    part of the file is left behind."""
     to_json, suffix = TASK_FORMS[form]
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
     # Metadata may have half of a surrogate pair, which can't be UTF-8. "backslashreplace" writes it

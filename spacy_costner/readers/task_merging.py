@@ -14,7 +14,7 @@ from .offsets import Range
 from .tasks import NO_SPANS_VIEWS, AnnotatedTask, Task, TaskSpan
 
 SpanKey = tuple[int, int, str, str]
-"""Start, end, label and answer of a span. Spans that are alike in these are the same span."""
+"""Start, end, label and answer of a span. Spans with the same key are the same span."""
 
 YES_NO_VIEWS = ("ner", "pos", "spans")
 """Prodigy's interfaces that show spans, and ask if they are right."""
@@ -27,7 +27,8 @@ ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
 
 
 def answer_to(annotated: Task | TaskSpan) -> str:
-    """The answer to a task of Prodigy, or to one of its spans. It is "accept" if there is none."""
+    """The answer to a task of Prodigy, or to one of its spans. It is "accept" if the answer is
+    missing."""
     answer: str = annotated.extra.get("answer", "accept")
     return answer
 
@@ -61,13 +62,13 @@ def merge_tasks(
             groups.setdefault(group_key, []).append((place, task))
 
     for group in groups.values():
-        # A person who reviews annotations of others decides.
+        # If a person has reviewed the annotations of others, the review decides.
         reviewed = [item for item in group if item[1].extra.get("_view_id") == "review"]
         group = reviewed or group
         place, first_task = group[0]
         annotations = [task for _, task in group]
         merged_task = _merge_annotations(annotations)
-        # Answers to several yes-no questions about a text complete each other: that's no problem.
+        # Answers to several yes-no questions about a text complement each other: no problem.
         if len(group) > 1 and not _is_binary(first_task):
             is_disputed = any(_span_keys(task) != _span_keys(merged_task) for task in annotations)
             message = DISPUTED if is_disputed else REPEATED
@@ -89,7 +90,7 @@ def _make_explicit(task: Task) -> Task:
 
 
 def view_of(task: Task) -> Any:
-    """The interface of Prodigy in which a task was annotated. None: it isn't known."""
+    """The interface of Prodigy in which a task was annotated. None: it is unknown."""
     view = task.extra.get("_view_id")
     if view == "review":  # the interface that shows the annotations of several people
         return task.extra.get("view_id")
@@ -98,7 +99,7 @@ def view_of(task: Task) -> Any:
 
 def _is_manual(task: Task) -> bool:
     """Whether a person was asked for all spans of a text of Prodigy. An interface of several blocks
-    shows tokens only if one of the blocks asks for spans. Options are those of a choice."""
+    shows tokens only if one of the blocks asks for spans. A task with options is a choice."""
     view = view_of(task)
     if view == "blocks":
         return task.tokens is not None
@@ -145,9 +146,9 @@ def _merge_annotations(annotations: list[Task]) -> Task:
 
 
 def _is_binary(task: Task) -> bool:
-    """Whether a task is the answer to a yes-no question about its spans. Prodigy's export says so
-    under the key "_is_binary" and, in all versions, by the interface. A task of which each span has
-    an answer is such a question for each span."""
+    """Whether a task is the answer to a yes-no question about its spans. Prodigy's export has this
+    under the key "_is_binary", and in all versions the interface shows it. A task whose spans all
+    have answers stands for one such question about each span."""
     is_binary = task.extra.get("_is_binary")
     if isinstance(is_binary, bool):
         return is_binary
@@ -156,7 +157,7 @@ def _is_binary(task: Task) -> bool:
 
 def _has_answered_spans(task: Task) -> bool:
     """Whether each span of a task has an answer, and nothing else shows what the person was asked.
-    Prodigy merges yes-no questions about spans of a text to such a task."""
+    Prodigy merges yes-no questions about the spans of a text into such a task."""
     if isinstance(task.extra.get("_is_binary"), bool) or view_of(task) is not None:
         return False
     return bool(task.spans) and all("answer" in span.extra for span in task.spans or ())

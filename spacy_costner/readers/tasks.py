@@ -23,7 +23,7 @@ LABEL_KEYS = ("label", "labels", "type", "entity_group")
 """The keys under which a span may have its label: "entity_group" by pipelines of Hugging Face."""
 
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
-"""The keys of a span that `TaskSpan.extra` doesn't have."""
+"""The keys of a span that aren't in `TaskSpan.extra`."""
 
 ANSWERS = ("accept", "reject", "ignore")
 """What an annotator can answer to a task in Prodigy."""
@@ -60,7 +60,7 @@ class TaskToken(NamedTuple):
 
     start (int): The first character of the token.
     end (int): The character after its last.
-    sent_start (bool | None): Whether it begins a sentence. None: that isn't known.
+    sent_start (bool | None): Whether it begins a sentence. None: it is unknown.
     """
 
     start: int
@@ -76,8 +76,8 @@ class Task(NamedTuple):
     tokens (list[TaskToken] | None): The tokens. None: the pipeline's tokenizer finds them.
     missing (tuple[Range, ...]): The parts of an annotated text, in characters, that nobody has
         annotated.
-    has_unknown_spaces (bool): Whether it is not known if there were spaces between the tokens. The
-        text then has a single space between any two.
+    has_unknown_spaces (bool): Whether the original whitespace is unknown. The text then has a
+        single space between any two tokens.
     extra (Mapping[str, Any]): The other keys and values of its JSON, such as "meta" and "answer".
     """
 
@@ -93,8 +93,8 @@ class AnnotatedTask(NamedTuple):
     """One annotation of a text. Several people may have annotated the same text.
 
     place (FilePlace): The file and the line or row that it was read from.
-    text_key (int | None): A number that all annotations of the text share. None: there is only this
-        one.
+    text_key (int | None): A number that all annotations of the text share. None: the text has no
+        other annotation.
     task (Task): The text with the annotation.
     """
 
@@ -161,8 +161,8 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
 def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:
     """Check that the answer to a task or a span of Prodigy, if it has one, is one of `ANSWERS`. The
-    answer itself goes into `extra`: `task_docs` decides what it means. `key` names the answer in
-    the error message."""
+    answer itself goes into `extra`: `task_docs` decides what it means. `key` is the name of the
+    answer in the error message."""
     if record.get("answer", "accept") not in ANSWERS:
         raise place.refuse(f"{key}: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
 
@@ -181,12 +181,9 @@ def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Ran
 
 
 def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
-    """Find the key under which a task has the list of its spans: one of `SPAN_KEYS`.
-
-    RETURNS (str | None): The key. None: there is no such list, as nobody has annotated the text.
-    RAISES (CorpusError): If there is no list under these keys, but something else, or there are two
-        different lists.
-    """
+    """Find the key under which a task has the list of its spans: one of `SPAN_KEYS`. None: nobody
+    has annotated the text, so there is no such list. Other values under these keys, and two
+    different lists, are refused."""
     present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
     list_keys = [key for key in present_keys if isinstance(record[key], list)]
     # The label of a text, which Prodigy's interface "classification" asks for, is no list.
@@ -207,8 +204,8 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
 def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
     """Read the spans of a text. A span with several labels becomes a span for each label.
 
-    Some tools write the text of a span with its offsets. If more of these texts are where the
-    offsets say if the offsets count UTF-16 code units, as in JavaScript, the offsets are read so.
+    Some tools write the text of a span with its offsets. If more of these texts are found when the
+    offsets are read as UTF-16 code units, as in JavaScript, the offsets are read in this way.
 
     json_spans (list[Any]): What JSON has for the spans: lists [start, end, label], or objects.
     text (str): The text.
@@ -236,15 +233,9 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
 
 
 def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read a span, and make a span for each of its labels.
-
-    json_span (Any): What JSON has for the span: a list [start, end, label], or an object.
-    limit (int): The largest end that the span may have, in code units.
-    key (str): The key of the list of spans, for error messages.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (list[TaskSpan]): The spans, with the offsets as they are in the JSON.
-    RAISES (CorpusError): If it isn't a span.
-    """
+    """Read a span from a list [start, end, label] or an object, and make a span for each of its
+    labels. The offsets stay as they are in the JSON, and the end is at most `limit`, in code units.
+    `key`, the key of the list of spans, is for error messages."""
     extra: Mapping[str, Any] = {}
     if isinstance(json_span, dict):
         start = _first_value(json_span, START_KEYS)
@@ -273,8 +264,7 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
 
 
 def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """The value of a record under the first of these keys that it has. None: it has none of
-    them."""
+    """The value of a record under the first of these keys that it has. None: it has no such key."""
     for key in keys:
         if key in record:
             return record[key]
@@ -297,8 +287,8 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether a span has the text that a tool has written with its offsets, under the key "text".
-    True if the tool has written none."""
+    """Whether the text at the offsets of a span is the text that a tool has written under the key
+    "text". True if the tool has written no text."""
     quoted_words = words_of_quote(span)
     if not quoted_words:
         return True
@@ -321,7 +311,8 @@ def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
 
 
 def words_of_quote(span: TaskSpan) -> list[str]:
-    """The words of the text that a tool has written with the offsets of a span. Empty: none."""
+    """The words of the text that a tool has written with the offsets of a span. Empty: it has
+    written no text."""
     quote = span.extra.get("text")
     return split_words(quote) if isinstance(quote, str) else []
 
@@ -343,15 +334,9 @@ def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]
 
 
 def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
-    """Read the tokens of a task, and check that they cover its text in order.
-
-    json_tokens (Any): What JSON has under the key "tokens".
-    text (str): The text of the task.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (list[TaskToken] | None): The tokens. None: the task has none.
-    RAISES (CorpusError): If they aren't tokens, don't cover all words of the text, or have another
-        text than is at their offsets.
-    """
+    """Read the value under the key "tokens" of a task, and check that the tokens cover its text in
+    order. None: the task has no tokens. Tokens that don't cover all words, or have another text
+    than the text at their offsets, are refused."""
     if json_tokens is None:
         return None
     is_list = isinstance(json_tokens, list)
@@ -394,7 +379,7 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 
 
 def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
-    """Make a text of words, with a space between any two, as it isn't known where spaces were.
+    """Make a text of words, with a space between any two, as the original whitespace is unknown.
 
     words (Sequence[Any]): The words.
     key (str): Their key, for errors.

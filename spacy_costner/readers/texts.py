@@ -2,8 +2,8 @@
 
 `read_texts` reads the docs of any corpus without their annotation. `divide` and `read_rows` are for
 large files: a file is divided into *parts*, which are ranges of its lines or rows, and each part is
-read and annotated alone. So a run that was cut off can go on with the parts that are left. A *row*
-is one text of a part. Files that can be divided:
+read and annotated alone. So an interrupted run can continue with the remaining parts. A *row* is
+one text of a part. Files that can be divided:
 
 .txt               a text on each line; its id is the number of the line, from 1. Or the file is one
                    text, whose id is the name of the file
@@ -73,7 +73,7 @@ CLOSING = CONCAT_QUOTES + ")]"
 """The characters that may follow the end of a sentence."""
 
 MIN_PAIRS = 3
-"""With fewer pairs of lines, nobody can see whether lines are wrapped."""
+"""The smallest number of pairs of lines that can show whether lines are wrapped."""
 
 MakeInput = Callable[[Doc], Doc]
 """Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
@@ -117,7 +117,7 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
     """Read the docs of a corpus as `spacy apply` does: their tokens and sentence starts, without
     entities."""
     predicted = Predicted()
-    # The scheme of tags doesn't matter, so nothing is refused for it.
+    # The scheme of tags doesn't matter, so no tags are refused.
     options = replace(options, scheme=LABELS)
     context = Context(nlp, options=options, info=CorpusInfo(), predicted=predicted)
     for doc in read_file(path, context):
@@ -153,9 +153,9 @@ def is_text(path: Path) -> bool:
 
 
 def has_wrapped_lines(path: Path) -> bool:
-    """Whether the lines at the beginning of a .txt file look as if the sentences of one text went
-    on from line to line: most lines don't end as sentences do, and the next ones go on with a
-    letter that isn't upper-case."""
+    """Whether the lines at the beginning of a .txt file look like wrapped lines of one text: most
+    lines don't end as sentences do, and the next lines begin with a letter that isn't
+    upper-case."""
     if path.suffix != ".txt":
         return False
     lines = [line.strip() for line in read_head(path).split("\n")]
@@ -197,7 +197,7 @@ class TextRow(NamedTuple):
     be read doesn't stop the others.
 
     id (Any): The id, or the number of the line or row.
-    text (str | None): The text. None: the row has something else in its place.
+    text (str | None): The text. None: the row has a value that isn't text.
     make_doc (Callable[[], Doc]): Makes a doc without annotation. If the row can't be read, it
         raises a ValueError.
     """
@@ -237,7 +237,7 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Fi
     if whole_files and path.suffix == ".txt":
         content = path.read_bytes()
         if content.removeprefix(BOM).strip():
-            # The number 0 tells the digest of the file from that of its lines.
+            # With the number 0, the digest of the file differs from the digest of its lines.
             yield FilePart(path, 0, 0, first=0, digest=digest(content, 0), n_bytes=len(content))
     elif path.suffix in LINE_SUFFIXES:
         yield from _divide_lines(path, n_rows)
@@ -267,8 +267,8 @@ def _divide_lines(path: Path, n_rows: int) -> Iterator[FilePart]:
 
 
 def _divide_parquet(path: Path, n_rows: int) -> Iterator[FilePart]:
-    """Divide a file into parts of whole row groups: as many as together have `n_rows` rows or
-    more."""
+    """Divide a file into parts of whole row groups, each with at least `n_rows` rows. The last part
+    may have fewer."""
     digest_of_file = digest(path)
     n_bytes = path.stat().st_size
     try:
@@ -339,11 +339,8 @@ def read_rows(
 
 
 def _read_bytes(part: FilePart) -> bytes:
-    """Read the bytes of a part of a file of lines.
-
-    RAISES (CorpusError): If they have changed since the file was divided: lines could be lost or
-        read twice.
-    """
+    """Read the bytes of a part of a file of lines. If they have changed since the file was divided,
+    the part is refused, as lines could be lost or read twice."""
     with part.path.open("rb") as file:
         file.seek(part.start)
         content = file.read(part.stop - part.start) if part.stop else file.read()
@@ -385,13 +382,9 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a `TextRow` of a JSON object or of a row of Parquet.
-
-    record (Mapping[str, Any]): The object or row. It is refused if its id isn't text or a number of
-        64 bits: not all formats of output can have other ids.
-    place (FilePlace): Where it is in the file. Its line or row number is the id if it has none.
-    reader (RowReader): How rows are read.
-    """
+    """Make a `TextRow` of a JSON object or of a row of Parquet. Its line or row number is the id if
+    the record has none. The record is refused if its id isn't text or a number of 64 bits: not all
+    formats of output can have other ids."""
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)
     # Any comparison with NaN is false, so NaN is refused, too.
@@ -450,8 +443,8 @@ def make_doc(nlp: Language, text: Any) -> Doc:
 
 def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
     """Make a row that can't be read. The error with this message isn't raised here, but by
-    `TextRow.make_doc`, so that the other rows are read. `text` is the text of the row or, if that
-    isn't known, what the row has."""
+    `TextRow.make_doc`, so that the other rows are read. `text` is the text of the row or, if this
+    is unknown, the value that the row has."""
 
     def refuse() -> Doc:
         raise place.refuse(message)
@@ -461,13 +454,8 @@ def _refused(place: FilePlace, text: Any, message: str) -> TextRow:
 
 def _read_row_groups(part: FilePart, text_key: str, id_key: str) -> list[dict[str, Any]]:
     """Read the rows of a part of a Parquet file. Only some columns are read: the text, the id, and
-    those of the types in `SHORT_TYPES`, whose values become metadata of docs.
-
-    part (FilePart): The part.
-    text_key (str), id_key (str): The names of the columns of the text and the id.
-    RETURNS (list[dict[str, Any]]): The values of each row by the name of the column.
-    RAISES (CorpusError): If it is no Parquet file, or lacks the column of the text.
-    """
+    columns of `SHORT_TYPES`, whose values become metadata of docs. Returns the values of each row
+    by the name of the column. A file without the column of the text is refused."""
     try:
         file = require_pyarrow().ParquetFile(part.path)
         type_of_column = {field.name: str(field.type) for field in file.schema_arrow}

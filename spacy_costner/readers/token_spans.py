@@ -19,7 +19,7 @@ from .offsets import Range
 from .tasks import Task, TaskSpan, has_its_text, words_of_quote
 
 MAX_SHIFT = 10
-"""How many characters the text of a span may be away from its offsets to be found."""
+"""The largest distance, in characters, between the text of a span and its offsets."""
 
 MISALIGNED = "spans don't begin and end with tokens: their tokens are missing annotation"
 MISPLACED = "spans are not where their own text is: their tokens are missing annotation"
@@ -41,8 +41,8 @@ class TokenSpan(NamedTuple):
 
     start (int): The first token.
     end (int): The token after the last.
-    span (TaskSpan | None): The span. None: the doc can't have the span that is there in the task,
-        so the annotation of these tokens is missing.
+    span (TaskSpan | None): The span. None: the doc can't have the span, so the annotation of these
+        tokens is missing.
     """
 
     start: int
@@ -82,17 +82,9 @@ def _align(
     place: FilePlace,
     context: Context,
 ) -> TokenSpan:
-    """Find the tokens of a span of a task. If something is wrong with the span, report it.
-
-    doc (Doc): The doc.
-    offsets (TokenOffsets): The characters of its tokens.
-    task (Task): The task.
-    span (TaskSpan): The span, in characters of the text.
-    place (FilePlace): The place of the task, for the problems.
-    context (Context): What the reader needs. The problems are added to its info.
-    RETURNS (TokenSpan): The tokens with the span. If the doc can't have the span, the tokens whose
-        annotation is missing for that reason, without a span.
-    """
+    """Find the tokens of a span of a task. If something is wrong with the span, report it. If the
+    doc can't have the span, the tokens are returned whose annotation is missing for that reason,
+    without the span."""
     text = task.text
     info = context.info
     span_text = text[span.start : span.end]
@@ -128,7 +120,7 @@ def _align(
         info.add_problem(MISALIGNED, place, shown_span)
         if context.alignment is not None:
             is_tokenized = task.tokens is None
-            # With the white space, as the offsets may count something else than characters.
+            # With the white space, as the offsets may not count characters.
             context.alignment.add_misaligned(
                 doc, span.start, span.end, place, shown_span, tokenized=is_tokenized
             )
@@ -139,15 +131,9 @@ def _align(
 
 
 def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
-    """Find the tokens of the text that a tool has written with a span, if this text stands once
-    near the offsets of the span.
-
-    doc (Doc): The doc.
-    text (str): The text of the task.
-    span (TaskSpan): The span, which isn't where its own text is.
-    RETURNS (Span | None): The tokens. None: the text stands near the offsets several times or not
-        at all, or doesn't begin and end with tokens.
-    """
+    """Find the tokens of the text that a tool has written with a span, if this text occurs once
+    near the offsets of the span. None: the text occurs there several times or not at all, or
+    doesn't begin and end with tokens."""
     # White space between the words may differ.
     quote = re.compile(r"\s+".join(map(re.escape, words_of_quote(span))))
     matches = []
@@ -162,8 +148,8 @@ def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
 
 def touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
     """Find the tokens that have at least one of the characters from `start` up to, and without,
-    `end`. Returns the first of these tokens and the one after the last; (0, 0) if there are
-    none."""
+    `end`. Returns the first of these tokens and the one after the last; (0, 0) if no token has
+    them."""
     # The first token that ends after `start`
     first_token = int(numpy.searchsorted(offsets.ends, start, side="right"))
     # The first token that begins at `end` or after it
@@ -202,7 +188,7 @@ def without_overlap(
         start = group[0].start
         end = max(token_span.end for token_span in group)
         yield TokenSpan(start, end, span=None)
-        # A stretch without a span was reported by `_align`. It is no problem that it overlaps, too.
+        # Tokens without a span were reported by `_align`. That they overlap isn't reported, too.
         labels = [span.label for _, _, span in group if span is not None]
         if len(labels) > 1:
             text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"

@@ -11,9 +11,9 @@ each feature of each layer of annotation.
     1-3	8-12	left	_	_
     1-4	13-15	😊	_	_
 
-Lines with the same number in brackets have the same entity. "|" is between stacked entities, "*" is
-an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code units
-of the whole text. A backslash stands before characters that otherwise have a meaning.
+Lines with the same number in brackets have the same entity. "|" separates stacked entities, and "*"
+is an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code
+units of the whole text. A backslash escapes characters that otherwise have a meaning.
 
 A file names only the layers that have annotations in it. So the feature with the labels is found
 for all files of a corpus together: `find_label_feature`.
@@ -49,15 +49,15 @@ ENTITY_FEATURE = "NamedEntity.value"
 """The feature that has the labels, in the layer for named entities that every project has."""
 
 BUILT_IN = "de.tudarmstadt.ukp."
-"""The beginning of the names of the layers that every project has. Except for that of named
+"""The beginning of the names of the layers that every project has. Except for the layer of named
 entities, they are for lemmas, parts of speech and other things that are no entities."""
 
 N_BEFORE_FEATURES = 3
 """The first three columns have the number of a token, its offsets and its text."""
 
 MOST_BETWEEN = 1_000_000
-"""The largest number of code units between two sentences. Each becomes a blank, so that a wrong
-offset must not be taken for a text of any size."""
+"""The largest number of code units between two sentences. Each becomes a blank, so that without a
+limit a wrong offset could make a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
 """The line of a token or of a part of it. The groups are the number of the part, with a dot, and
@@ -91,13 +91,21 @@ class Feature(NamedTuple):
 
 
 class TokenLine(NamedTuple):
-    """The line of a token or of a part of a token. Offsets are in code units."""
+    """The line of a token or of a part of a token.
+
+    place (FilePlace): The line.
+    start (int): The first code unit of the token.
+    end (int): The code unit after its last.
+    text (str): Its text.
+    entities (str): The values of its entities, as they are written.
+    is_part (bool): Whether it is a part of a token.
+    """
 
     place: FilePlace
     start: int
     end: int
     text: str
-    entities: str  # the values of its entities, as they are written
+    entities: str
     is_part: bool
 
 
@@ -204,8 +212,8 @@ def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
 
 def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file: one doc, with the tokens and sentences of the file. Entities without a value are
-    missing annotation, and are reported. So are files without the layer that has the labels in
-    others: nobody knows whether they were annotated.
+    missing annotation, and are reported. Files that lack the layer of the labels are reported,
+    too: it is unknown whether they were annotated.
 
     path (Path): The file.
     context (Context): What the reader needs, with the `label_feature` of the corpus.
@@ -265,14 +273,8 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
 def _read_sentences(
     path: Path, lines: list[str], n_columns: int, label_column: int | None
 ) -> Iterator[Sentence]:
-    """Read the sentences of a file.
-
-    path (Path): The file, for errors.
-    lines (list[str]): Its lines.
-    n_columns (int): The number of its columns.
-    label_column (int | None): The index of the column with the labels. None: it is missing.
-    RAISES (CorpusError): If a line isn't of the format.
-    """
+    """Read the sentences of a file of `n_columns` columns. The labels are in a column or, if it is
+    None, missing. A line that isn't of the format is refused."""
     text_lines: list[str] = []
     tokens: list[TokenLine] = []
     # The empty line at the end ends the last sentence.
@@ -290,10 +292,8 @@ def _read_sentences(
 
 
 def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int | None) -> TokenLine:
-    """Read the line of a token, which ends with a TAB: see `_read_sentences`.
-
-    RAISES (CorpusError): If it isn't the line of a token with these columns.
-    """
+    """Read the line of a token, which ends with a TAB: see `_read_sentences`. A line without these
+    columns is refused."""
     match = TOKEN.fullmatch(line)
     fields = line.removesuffix("\t").split("\t")
     if match is None or len(fields) != n_columns:
@@ -312,10 +312,8 @@ def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int |
 
 
 def _join_texts(sentences: list[Sentence]) -> str:
-    """The text of a file. What is between sentences isn't in the file: it becomes blanks.
-
-    RAISES (CorpusError): If sentences aren't in order, or a token isn't in its sentence.
-    """
+    """The text of a file. The characters between sentences aren't in the file: they become blanks.
+    Sentences have to be in order, and each token in its sentence."""
     texts: list[str] = []
     n_units = 0  # of all texts so far
     for text, tokens in sentences:

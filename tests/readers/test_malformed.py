@@ -91,7 +91,7 @@ TASK_LINES: dict[str, tuple[str, str]] = {
 GOOD_WORDS = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
 WORD_LINES: dict[str, tuple[str, str]] = {
     "fewer tags": ('{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
-     "expected 2 tags, one a token, got 1"),
+     "expected 2 tags, one per token, got 1"),
     "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
     "no tokens": ('{"ner_tags": ["O"]}', "expected tokens and ner_tags"),
     "a token that is a number": ('{"tokens": [3], "ner_tags": ["O"]}',
