@@ -6,7 +6,7 @@ reader:
 columns            reads and writes files with a line for each token, as in CoNLL
 sentences          reads sentences in JSON; makes docs of tokens and tags, which columns have, too
 layout             finds out which column of such a file has what
-schemes            finds the entities that tags stand for, in any scheme
+schemes            finds the entities of tags in any scheme
 brat               reads a .txt and an .ann file for each text
 webanno            reads WebAnno TSV, a file for each text
 tasks, task_forms  read and write texts with spans, as annotation tools have them

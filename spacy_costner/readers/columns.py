@@ -5,7 +5,7 @@ Columns are separated by one TAB or by blanks. A line of white space ends a sent
 begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
 sentence, is a comment unless it is a token and its tag.
 
-A *field* is the text of a line in one column. For speed, the fields of all lines with a token stand
+A *field* is the text of a line in one column. For speed, the fields of all lines with a token are
 in one list, line after line. So in a file with n columns, every n-th field is of the same column:
 `fields[column::n]`. `layout` finds out which column has what.
 """

@@ -75,8 +75,8 @@ class TextAnnotation(NamedTuple):
 def report_conflicts(
     docs: Iterable[Doc], spans_key: str | None, places: Places, info: CorpusInfo
 ) -> Iterator[Doc]:
-    """Report docs whose annotation contradicts that of an earlier doc with the same text, each with
-    both places. All docs are kept.
+    """Report docs whose annotation contradicts an earlier doc with the same text, each with both
+    places. All docs are kept.
 
     docs (Iterable[Doc]): The docs of a corpus.
     spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
@@ -149,7 +149,7 @@ def merge_texts(
 
 
 def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
-    """Read the annotation of a doc. None: it has none.
+    """Read the annotation of a doc. None: all of it is missing.
 
     doc (Doc): The doc.
     spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.

@@ -51,8 +51,8 @@ class ReadOptions:
         the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
         labels, or the only key or named column with tags. For WebAnno TSV, the number of the
         column that has the labels, at least 4 or negative, or the name of its layer or feature,
-        such as "NamedEntity.value". None: that of named entities, or the only feature of the
-        layers of spans that the user has added.
+        such as "NamedEntity.value". None: the feature of named entities, or the only feature
+        of the layers of spans that the user has added.
     scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
         of these with "-suffix" if the prefix follows the label; or "labels" if there are no
         prefixes. None: it is found from the tags.

@@ -74,5 +74,5 @@ def _load_docbin(data: bytes) -> DocBin:
 
     for tokens, spaces in zip(docbin.tokens, docbin.spaces):
         if len(tokens) != len(spaces):
-            raise ValueError("expected one truth value of a space per token")
+            raise ValueError("expected one space value per token")
     return docbin

@@ -34,7 +34,7 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
         attribute of that name.
     RETURNS (Doc): The same doc.
     """
-    # If both have a key, the value of the record replaces that of "meta".
+    # If both have a key, the record replaces the value of "meta".
     for metadata in (record.get("meta"), record):
         if not isinstance(metadata, Mapping):
             continue

@@ -2,7 +2,7 @@
 
     {"tokenized_text": ["Kim", "left", "New", "York"], "ner": [[0, 0, "person"], [2, 3, "city"]]}
 
-The second number is that of the last word. Entities may overlap.
+The second number is the number of the last word. Entities may overlap.
 """
 
 from collections.abc import Iterator, Sequence

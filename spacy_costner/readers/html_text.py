@@ -28,7 +28,7 @@ BLOCKS = frozenset(BLOCK_NAMES.split())
 """The elements that a browser shows on lines or in cells of their own."""
 
 HEAD = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "title"])
-"""The elements that may stand before the body of a page. Their text is no part of the body."""
+"""The elements that may precede the body of a page. Their text is not part of the body."""
 
 REMOVED = frozenset(["iframe", "script"])
 """The elements that Label Studio removes."""
@@ -61,7 +61,7 @@ RAW_TEXT_ENDS = {
 
 
 class Piece(NamedTuple):
-    """A stretch of the content that stands in the text without a change, or is left out of it.
+    """A stretch of the content that is in the text without a change, or is left out of it.
 
     content_start (int): The first character of the stretch in the content.
     text_start (int): Its place in the text.

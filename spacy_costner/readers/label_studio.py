@@ -122,7 +122,7 @@ def read_label_studio(
     text_key (str | None): The key of the text in the data. None: the key of the field that the
         regions quote. If they quote none: "text", or the only key of a text.
     info (CorpusInfo | None): The problems are added to it.
-    YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
+    YIELDS (AnnotatedTask): Each annotation, or the text alone if nobody has annotated it.
     RAISES (CorpusError): If a record is no task with a text, its annotations can't be read, or
         nothing shows which text the regions mark.
     """
@@ -177,8 +177,8 @@ def _has_result(annotation: Any) -> bool:
 
 
 def _read_metadata(data: Mapping[str, Any], text_key: str) -> dict[str, Any]:
-    """The metadata of a task: all its data except for the text. The values that stand under "meta"
-    and the others become one dictionary."""
+    """The metadata of a task: all its data except for the text. The values under "meta" and
+    the others become one dictionary."""
     metadata: dict[str, Any] = {}
     if isinstance(data.get("meta"), Mapping):
         metadata.update(data["meta"])

@@ -109,7 +109,7 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
 def is_tag(field: str) -> bool:
     """Whether a field may be a tag of entities: O, a prefix and a label, such as B-PER, or "-" or
-    "_", which stand for missing annotation."""
+    "_", which mean that annotation is missing."""
     return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
 
 
@@ -299,8 +299,8 @@ def _find_keys(table: Table, column: int) -> list[str]:
 
 
 def tags_of_key(column: Sequence[str], key: str) -> list[str]:
-    """The tags of a column of keys and values. Where the key is missing, the tag is "-", which
-    stands for missing annotation.
+    """The tags of a column of keys and values. Where the key is missing, the tag is "-", for
+    missing annotation.
 
     column (Sequence[str]): The fields of the column.
     key (str): The key.

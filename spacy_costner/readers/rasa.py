@@ -37,7 +37,7 @@ EXAMPLE = re.compile(r"\s*[-*+] +(.*\S)\s*")
 
 ENTITY = re.compile(r"\[([^\[\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
 """Matches an entity of an example. The groups are its text; its label, without the value that may
-stand after it; or an object with the label."""
+follow it; or an object with the label."""
 
 
 def is_rasa(record: Any) -> bool:

@@ -181,8 +181,8 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
 
 
 def cut_line(line: str) -> Iterator[str]:
-    """Cut a long line into parts of at most `MAX_LENGTH` characters. It is cut at blanks or, where
-    there are none, anywhere."""
+    """Cut a long line into parts of at most `MAX_LENGTH` characters. It is cut at blanks, if there
+    are any."""
     start = 0
     while len(line) - start > MAX_LENGTH:
         # Cut at the last blank that fits. The next part begins with it, so it doesn't count there.

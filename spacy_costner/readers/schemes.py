@@ -1,4 +1,4 @@
-"""Find the entities that tags stand for, in any scheme.
+"""Find the entities of tags, in any scheme.
 
 A tag of an entity consists of a prefix and a label, such as B-PER. A prefix *opens* an entity if it
 says that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S). The
@@ -131,7 +131,7 @@ class TokenTags(NamedTuple):
     label (Ints1d): The label of the tag, as an index; -1 for none.
     opens (Array1d): True if its prefix opens an entity.
     closes (Array1d): True if its prefix closes an entity.
-    is_missing (Array1d): True if it stands for missing annotation.
+    is_missing (Array1d): True if annotation is missing.
     """
 
     label: Ints1d
@@ -236,7 +236,7 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
 
 
 def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> DecodedTags:
-    """Find the entities that tags stand for.
+    """Find the entities of tags.
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
@@ -407,8 +407,12 @@ def _confirm_prefixes(
     E only if its own label has B, I or M, too. (L is the E of BILUO.) Without B, the only scheme
     with E is IOE, in which some label has I and E.
     """
-    some_has_b_and_e = any({"B", "E"}.issubset(some) for some in prefixes_of_label.values())
-    some_has_i_and_e = any({"I", "E"}.issubset(some) for some in prefixes_of_label.values())
+    some_has_b_and_e = any(
+        {"B", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()
+    )
+    some_has_i_and_e = any(
+        {"I", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()
+    )
 
     def is_confirmed(prefix: str, label: str) -> bool:
         if prefix in "BIU":

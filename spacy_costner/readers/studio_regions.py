@@ -181,7 +181,7 @@ def _ranges_in_dialogue(
     """Find the characters of each region of a dialogue. A region that isn't a part of the dialogue
     is refused."""
     places = [_places_in_dialogue(value, text.utterances, place) for value in values]
-    # The first character of each utterance in the text, where line breaks stand between them.
+    # The first character of each utterance in the text, where line breaks separate them.
     lengths = [len(utterance) + 1 for utterance in text.utterances]
     begins = [0, *accumulate(lengths)]
 

@@ -196,7 +196,7 @@ def _write_incorrect_spans(
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
-    """Make a doc of the text of a task, with the tokens of the task or, if it has none, with the
+    """Make a doc of the text of a task, with the tokens of the task or, without these, with the
     pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`, unless
     this is None, and the new doc is a copy: a spaCy example needs a doc with annotation and one
     without."""
@@ -313,8 +313,8 @@ def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | Non
 def _missing_ranges(tokens: Sequence[TaskToken], is_missing: Array1d) -> tuple[Range, ...]:
     """Find the ranges of characters whose annotation is missing: one for each run of missing
     tokens. `is_missing` is True for these tokens. Shape: (T,)"""
-    # The tokens where the mask changes, with False before the first token and after the last one. For
-    # False, True, True, False, True these are 1, 3, 4 and 5: one run is the tokens 1 and 2, the
+    # The tokens where the mask changes, with False before the first token and after the last one.
+    # For False, True, True, False, True these are 1, 3, 4 and 5: one run is the tokens 1 and 2, the
     # other is token 4. Shape: (2 * number of runs,)
     has_changed = numpy.diff(is_missing, prepend=False, append=False)
     edges = numpy.flatnonzero(has_changed).tolist()

@@ -148,7 +148,7 @@ def _merge_annotations(annotations: list[Task]) -> Task:
 def _is_binary(task: Task) -> bool:
     """Whether a task is the answer to a yes-no question about its spans. Prodigy's export has this
     under the key "_is_binary", and in all versions the interface shows it. A task whose spans all
-    have answers stands for one such question about each span."""
+    have answers is one such question about each span."""
     is_binary = task.extra.get("_is_binary")
     if isinstance(is_binary, bool):
         return is_binary

@@ -401,7 +401,7 @@ def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReade
             metadata[key] = value
 
     def make_doc_of_record() -> Doc:
-        """Make the doc, with the tokens of the record or, if it has none, of the tokenizer."""
+        """Make the doc, with the tokens of the record or, without these, of the tokenizer."""
         tokens = None
         if place.unit == "line":  # JSON. In Parquet, a column "tokens" is metadata.
             tokens = record.get("tokens")

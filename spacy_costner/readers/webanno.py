@@ -110,7 +110,7 @@ class TokenLine(NamedTuple):
 
 
 class WebannoEntity(NamedTuple):
-    """An entity, in code units. Its value, as it is written, is "*" if it has none."""
+    """An entity, in code units. Its value is as in the file: "*" if it is missing."""
 
     place: FilePlace
     start: int
@@ -186,7 +186,7 @@ def _index_of_column(column: int, n_features: int) -> int | None:
 
 def _is_of_layer(name: str, tag_column: str) -> bool:
     """Whether the user's option `tag_column` names this feature: by its own name, such as
-    "NamedEntity.value", or by that of its layer, such as "NamedEntity"."""
+    "NamedEntity.value", or by the name of its layer, such as "NamedEntity"."""
     layer, _, _ = name.partition(".")
     return tag_column.upper() in (name.upper(), layer.upper())
 
@@ -197,7 +197,7 @@ def _read_head_lines(path: Path) -> list[str]:
 
 
 def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
-    """Find the features of the layers in the head of a file: those of its columns, in order."""
+    """Find the features of the layers in the head of a file, in the order of their columns."""
     for line in lines:
         match = LAYER.fullmatch(line)
         if match is None:
@@ -333,8 +333,8 @@ def _join_texts(sentences: list[Sentence]) -> str:
 
 
 def _join_entities(sentences: list[Sentence]) -> Iterator[WebannoEntity]:
-    """Find the entities of a file. An entity of several tokens has a number, and stands on the line
-    of each of its tokens. An entity without a number has a single token."""
+    """Find the entities of a file. An entity of several tokens has a number, and is on the line of
+    each of its tokens. An entity without a number has a single token."""
     numbered: dict[str, WebannoEntity] = {}
     for line in chain.from_iterable(sentence.tokens for sentence in sentences):
         if line.entities == NO_ENTITY:
