@@ -71,7 +71,7 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
     rows = list(_read_rows(path, text, delimiter))
     rows_with_fields = [row for row in rows if any(row.fields)]
     if len(rows_with_fields) < 2:
-        raise FilePlace(path, 1).refuse("expected a header and a row below it, got fewer rows")
+        raise FilePlace(path, 1).refuse("expected a header and rows below it, got none")
     header, *others = rows_with_fields
     names = [name.strip().lower() for name in header.fields]
     spans_column = _find_spans(others)
