@@ -17,7 +17,7 @@ from typer import Argument, Option
 from ..files.saving import check_file
 from ..metrics.shift import ENOUGH
 from ..progress import progress
-from ..readers.texts import divide, read_rows
+from ..readers.file_parts import divide, read_rows
 from ..workflows.apply.batches import annotate_rows, load_annotator
 from ..workflows.apply.inputs import find_sources
 from ..workflows.apply.records import describe_error

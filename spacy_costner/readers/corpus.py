@@ -39,11 +39,7 @@ from .gliner import is_gliner, read_gliner
 from .label_studio import is_label_studio, read_label_studio
 from .rasa import is_rasa, is_rasa_text, read_rasa, read_rasa_text
 from .schemes import TagCounts, TagScheme, find_scheme
-from .sentences import (
-    find_tag_key,
-    find_tag_names,
-    read_tagged,
-)
+from .sentences import find_tag_key, find_tag_names, read_tagged
 from .spacy2 import is_spacy2, is_train_data, read_spacy2, read_train_data
 from .task_docs import tasks_to_docs
 from .tasks import AnnotatedTask, task_from_json
