@@ -57,7 +57,7 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
     annotation of their tokens is missing, and they are reported as problems.
 
     path (Path): The .ann file or the .txt file.
-    context (Context): What the reader needs. The problems are added to its info.
+    context (Context): The pipeline and the options. The problems are added to its info.
     RETURNS (Iterator[Doc]): The doc.
     RAISES (CorpusError): If one of the files is missing or can't be read, or a line isn't of the
         format.
@@ -95,8 +95,8 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
-        # Fragments that overlap have another text than the joined fragment, which is no mistake. A
-        # wrong text is kept, and `tasks_to_docs` looks for it in the doc: see `has_its_text`.
+        # Fragments that overlap have another text than the joined fragment, which isn't a mistake.
+        # A wrong text is kept, and `tasks_to_docs` looks for it in the doc: see `has_its_text`.
         extra = {} if _has_its_text(entity, text) else {"text": entity.text}
         spans.append(TaskSpan(start, end, entity.label, extra))
     return Task(text, spans, missing=tuple(missing))

@@ -63,7 +63,7 @@ class Layout(NamedTuple):
 
 
 class ColumnsFile(NamedTuple):
-    """What a file of columns has.
+    """The content of a file of columns.
 
     tokens (TaggedTokens): Its tokens and tags.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
@@ -81,7 +81,8 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
     path (Path): The file.
-    context (Context): What the reader needs. The format and the problems are added to its info.
+    context (Context): The pipeline and the options. The format and the problems are added to its
+        info.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If the file isn't text in UTF-8, has no tokens, has lines with different
         numbers of columns, or has something other than tags of one scheme in the column of the
@@ -131,7 +132,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     if columns.number is not None:
         is_token = numpy.asarray([number.isdigit() for number in table.column(columns.number)])
         if not is_token.all():
-            # A sentence may begin with a row that is no token. So the sentences are numbered first.
+            # A sentence may begin with a row that isn't a token, so sentences are numbered first.
             # Shape: (number of tokens,)
             sentence_of_token = numpy.cumsum(begins_sentence)[is_token]
             sent_start = numpy.diff(sentence_of_token, prepend=0) > 0
@@ -240,7 +241,7 @@ def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
 
 def _find_first_row(lines: list[str]) -> int | None:
     """Find the first line that has a token, and return its index. Lines that begin with "#" are
-    taken for comments. If there are no other lines, "#" may be a token, and the first line that
+    read as comments. If there are no other lines, "#" may be a token, and the first line that
     ends with a tag is returned. None: no line has a token."""
     for i, line in enumerate(lines):
         if line.strip() and not line.startswith("#"):
@@ -327,7 +328,7 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
 
 
 def _has_several_sentences(doc: Doc) -> bool:
-    """Whether a doc is known to have several sentences: one begins after its first token."""
+    """Whether a doc is known to have several sentences: a sentence begins after its first token."""
     return bool((doc.to_array(SENT_START)[1:] == 1).any())
 
 

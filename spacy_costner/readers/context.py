@@ -69,7 +69,7 @@ class ReadOptions:
     conflicts (str | None): What to do with a text that several docs have. "first", "last": the
         first or last doc is kept. "agree": the entities that all have are kept, and where they
         differ, annotation is missing. "majority": the entities that more than half have are kept.
-        None: all docs are kept, and those that contradict each other are reported.
+        None: all docs are kept, and docs that contradict each other are reported.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
         of training. False: they don't, and training doesn't cut docs there either.
@@ -138,7 +138,7 @@ class Problem(NamedTuple):
 
 
 class CorpusSummary(NamedTuple):
-    """How a corpus was read, and what it has.
+    """How a corpus was read, and its content.
 
     formats (dict[str, int]): The number of files of each format.
     columns (dict[str, int]): The number of files in which the same columns were read, by the

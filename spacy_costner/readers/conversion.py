@@ -26,7 +26,7 @@ SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 
 
 class Converted(NamedTuple):
-    """What a converted corpus has.
+    """The content of a converted corpus.
 
     corpus (CorpusSummary): How it was read, with the numbers of its docs and entities.
     sentences (int): The number of sentences.

@@ -98,7 +98,7 @@ def read_docs(
 
 
 def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
-    """Read the docs of several files, without those that have no tokens."""
+    """Read the docs of several files, without docs that have no tokens."""
     options = context.options
     context = context._replace(
         scheme=_find_scheme_of_columns(files, options),
@@ -140,7 +140,7 @@ def _is_webanno(path: Path) -> bool:
 
 
 def _read_nonempty(path: Path, context: Context) -> Iterator[Doc]:
-    """Read the docs of a file, without those that have no tokens. If the option `spans_key` is set
+    """Read the docs of a file, without docs that have no tokens. If the option `spans_key` is set
     and a doc has no spans under this key, its entities are written there."""
     spans_key = context.options.spans_key
     for doc in read_file(path, context):
@@ -155,7 +155,7 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
     """Read the docs of a file, with the reader of its format.
 
     path (Path): The file, or the folder of a Hugging Face dataset.
-    context (Context): What the reader needs.
+    context (Context): The pipeline, the options, and the info for problems.
     RETURNS (Iterator[Doc]): The docs.
     RAISES (CorpusError): If the file can't be read.
     RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.

@@ -86,8 +86,8 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
-    """Read the rows of a table. A row that has neither as many fields as the first one nor none is
-    refused, and so are quotes that aren't closed."""
+    """Read the rows of a table. A row with another number of fields than the first row is
+    refused, unless it is empty. Quotes that aren't closed are refused, too."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     n_fields = 0
     while True:

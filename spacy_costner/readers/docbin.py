@@ -26,7 +26,7 @@ def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file.
 
     path (Path): The file.
-    context (Context): What the reader needs.
+    context (Context): The pipeline, the options, and the info for problems.
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If it is damaged.
     """

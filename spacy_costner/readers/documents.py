@@ -109,7 +109,7 @@ def join(docs: list[Doc]) -> Doc:
     """
     # `from_docs` would warn of each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
-    assert joined is not None  # it is None only if there are no docs
+    assert joined is not None  # it is None only without docs
 
     for key, value in short_values(docs[0].user_data).items():
         if all(doc.user_data.get(key) == value for doc in docs):

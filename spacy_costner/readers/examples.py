@@ -86,7 +86,7 @@ class AnyCorpus(Corpus):
         """Read the examples of the corpus.
 
         nlp (Language): The pipeline.
-        YIELDS (Example): What the augmenter makes of the examples: see `make_reader`.
+        YIELDS (Example): The examples from the augmenter: see `make_reader`.
         """
         docs = self._read_docs(nlp)
 
@@ -104,7 +104,7 @@ class AnyCorpus(Corpus):
                 yield augmented
 
     def _read_docs(self, nlp: Language) -> Iterable[Doc]:
-        """Read the annotated docs, or take those that were read before."""
+        """Read the annotated docs, or take docs that were read before."""
         if self.kept is not None:
             docs = self.kept.take(nlp, self.path, self.options)
             # With a limit fewer docs are read, and reported.

@@ -34,8 +34,7 @@ LINE_SUFFIXES = (".txt", ".jsonl", ".ndjson")
 """Suffixes of files that can be divided at any line."""
 
 SHORT_TYPES = ("bool", "int32", "int64", "string")
-"""The types of columns in Parquet that are read as metadata of docs, by which docs can be
-grouped."""
+"""The types of columns in Parquet that are read as metadata of docs, for groups of docs."""
 
 MakeInput = Callable[[Doc], Doc]
 """Takes a doc of a file, and makes the doc that the pipeline gets: a function of `inputs`."""
@@ -48,9 +47,9 @@ class FilePart(NamedTuple):
     start (int): The first byte of the part; in Parquet, the first row group.
     stop (int): The byte or row group after the last. 0: the part is the whole file.
     first (int): The number of its first line in the file, from 1, or of its first row, from 0.
-    digest (str): A digest of its lines and of `first` or, if this is no file of lines, of the whole
-        file. It changes if these have changed. `read_rows` checks it only for files of lines.
-    n_bytes (int): The size of its lines or, if this is no file of lines, of the whole file.
+    digest (str): A digest of its lines and of `first` or, if the file isn't divided by lines, of
+        the whole file. `read_rows` checks it only for files of lines.
+    n_bytes (int): The size of its lines or, if the file isn't divided by lines, of the whole file.
     """
 
     path: Path

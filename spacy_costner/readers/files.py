@@ -1,7 +1,7 @@
 """The files of a corpus.
 
 `corpus_files` lists them. `read_text` and `read_values` read their text and their JSON, and
-`digest` tells whether they have changed. Errors name the file and the line: a `FilePlace`, from
+`digest` shows whether they have changed. Errors name the file and the line: a `FilePlace`, from
 which each error is made.
 """
 
@@ -107,7 +107,7 @@ def corpus_files(path: Path) -> list[Path]:
     """List the files of a corpus, in alphabetical order.
 
     If a folder has .spacy files, only these are listed, as spaCy does. Otherwise all files are
-    listed, except for hidden ones and those about the corpus, such as README.md. A text in brat
+    listed, except for hidden files and files about the corpus, such as README.md. A text in brat
     standoff is left out, too: it is read together with its annotation. A Hugging Face dataset in
     the folder counts as one file. Pipes and devices are left out, and a link to a folder that was
     listed before is not followed.
@@ -345,7 +345,7 @@ class JsonScanner:
         try:
             value, self.position = self._decoder.raw_decode(self.text, self.position)
         except (ValueError, RecursionError) as error:
-            # A JSONDecodeError says where the error is. Other errors don't, such as the one for a
+            # A JSONDecodeError says where the error is. Other errors don't, such as the error for a
             # number with too many digits.
             begin = getattr(error, "pos", self.position)
             line = getattr(error, "lineno", place.number)

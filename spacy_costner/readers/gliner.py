@@ -25,7 +25,7 @@ def read_gliner(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): Each example, or its words alone if it has no list of entities.
-    RAISES (CorpusError): If a record is no such example.
+    RAISES (CorpusError): If a record isn't an example of GLiNER.
     """
     for place, record in records:
         if not is_gliner(record):

@@ -40,7 +40,7 @@ WHITE_SPACE = " \t\n\f"
 """The white space of HTML, which `&nbsp;` isn't."""
 
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
-"""Matches a comment, which goes on to the end if it isn't closed."""
+"""Matches a comment, which extends to the end if it isn't closed."""
 
 DECLARATION = re.compile(r"<(?:[!?]|/(?![a-zA-Z]))[^>]*(?:>|\Z)")
 """Matches a declaration, such as `<!DOCTYPE html>`, and other things that browsers ignore."""
@@ -185,7 +185,7 @@ class _TextCollector:
     def add_text(self, text: str) -> None:
         """Add text."""
         if not self._is_in_body:
-            # The first word begins the body. White space before it is no part of the body.
+            # The first word begins the body. White space before it isn't part of the body.
             text = text.lstrip(WHITE_SPACE)
             self._is_in_body = bool(text)
         if self._is_after_pre:  # browsers leave out this line break

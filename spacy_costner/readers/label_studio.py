@@ -62,7 +62,7 @@ WITHOUT_OFFSETS = (
     "regions of HTML have no globalOffsets: all other tokens of their text are missing annotation"
 )
 UNREAD = "regions of type {} are not read: all other tokens of their text are missing annotation"
-OF_OTHER_ELEMENTS = "regions of type {} mark something else than the text: they are left out"
+OF_OTHER_ELEMENTS = "regions of type {} mark something other than the text: they are left out"
 LIKE_HTML = "texts have tags of HTML, but no region shows what they are: the tags are read as text"
 
 FieldKey = tuple[str, Kind, str]
@@ -115,7 +115,7 @@ def read_label_studio(
     records: Values, *, text_key: str | None = None, info: CorpusInfo | None = None
 ) -> Iterator[AnnotatedTask]:
     """Read the tasks of Label Studio's JSON export. A task has the annotations of one or more
-    people. Those that were skipped are left out. If some are marked as ground truth, only these are
+    people. Skipped annotations are left out. If some are marked as ground truth, only these are
     read. If regions mark several texts of a task, each text becomes a task.
 
     records (Values): The records of the file.
@@ -123,7 +123,7 @@ def read_label_studio(
         regions quote. If they quote none: "text", or the only key of a text.
     info (CorpusInfo | None): The problems are added to it.
     YIELDS (AnnotatedTask): Each annotation, or the text alone if nobody has annotated it.
-    RAISES (CorpusError): If a record is no task with a text, its annotations can't be read, or
+    RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or
         nothing shows which text the regions mark.
     """
     info = CorpusInfo() if info is None else info
@@ -154,7 +154,7 @@ def read_label_studio(
 
 
 def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping[str, Any]]:
-    """The annotations of a task, one by each person, without those that were skipped. If some are
+    """The annotations of a task, one by each person, without skipped ones. If some are
     marked as ground truth, the list has only these. It is empty if nobody has annotated the task.
     Annotations without results are refused."""
     present_keys = [key for key in ANNOTATION_KEYS if key in record]

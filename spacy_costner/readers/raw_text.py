@@ -188,7 +188,7 @@ def cut_line(line: str) -> Iterator[str]:
         # Cut at the last blank that fits. The next part begins with it, so it doesn't count there.
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)
         if end < 0:
-            end = start + MAX_LENGTH  # there is no blank
+            end = start + MAX_LENGTH  # without a blank
         yield line[start:end]
         start = end
     yield line[start:]

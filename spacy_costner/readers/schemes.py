@@ -111,7 +111,7 @@ class TagScheme(NamedTuple):
 
 
 class DecodedTags(NamedTuple):
-    """The entities of N tokens, as their tags say.
+    """The entities of N tokens, from their tags.
 
     iob (Ints1d): spaCy's ENT_IOB of each token. Shape: (N,)
     label (Ints1d): The label of each token as an index in `labels`; -1 for none. Shape: (N,)

@@ -64,14 +64,14 @@ def make_docs(
     n_sents: int | None,
     columns: str = "",
 ) -> Iterator[Doc]:
-    """Make docs of the tokens of a file, with the entities that their tags say. The original
+    """Make docs of the tokens of a file, with the entities of their tags. The original
     whitespace is unknown, so `doc.has_unknown_spaces` is true.
 
     tokens (TaggedTokens): The tokens.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
     format_name (str): The format of the file.
-    context (Context): What the reader needs. The format and the scheme are added to its info, and
-        tags that don't fit the scheme as a problem.
+    context (Context): The pipeline and the options. The format and the scheme are added to its
+        info, and tags that don't fit the scheme as a problem.
     n_sents (int | None): The number of sentences of a doc: see `ReadOptions`.
     columns (str): Which columns of the file are read, if it has columns.
     YIELDS (Doc): The docs.
@@ -226,10 +226,10 @@ def read_tagged(
     key (str): The key of the tags.
     format_name (str): The format of the file.
     names (Sequence[str] | None): The names of tags that are numbers.
-    context (Context): What the reader needs.
+    context (Context): The pipeline, the options, and the info for problems.
     YIELDS (Doc): The docs.
-    RAISES (CorpusError): If a row doesn't have a list of words and one of as many tags, there are
-        no words in any row, or the tags aren't of one scheme.
+    RAISES (CorpusError): If a row doesn't have a list of words and a list with a tag for each word,
+        no row has words, or the tags aren't of one scheme.
     """
     words: list[str] = []
     tags: list[str] = []

@@ -33,7 +33,8 @@ def read_spacy2(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): Each paragraph.
-    RAISES (CorpusError): If a record is no such document, or a tag isn't of the scheme BILUO.
+    RAISES (CorpusError): If a record isn't a document of spaCy 2, or a tag isn't of the scheme
+        BILUO.
     """
     for place, record in records:
         if not is_spacy2(record):
@@ -120,7 +121,7 @@ def _read_tags(
     missing."""
     spans: list[list[Any]] = []
     missing: list[Range] = []
-    continues = False  # whether the last span goes on
+    continues = False  # whether the last span continues
     for tag, token in zip(tags, tokens):
         match = TAG.fullmatch(tag) if isinstance(tag, str) else None
         if match is None:

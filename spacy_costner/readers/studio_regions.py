@@ -43,9 +43,9 @@ class StudioText(NamedTuple):
     """A text of a task.
 
     text (str): The text.
-    html (HtmlText | None): Where the characters of HTML are in the text. None: it is no HTML.
+    html (HtmlText | None): Where the characters of HTML are in the text. None: the text isn't HTML.
     utterances (Sequence[str]): The utterances of a dialogue, each of which is a line of the text.
-        Empty: it is no dialogue.
+        Empty: the text isn't a dialogue.
     """
 
     text: str
@@ -55,7 +55,7 @@ class StudioText(NamedTuple):
 
 def readings_of(value: Any, kind: Kind) -> list[str]:
     """The ways in which a value of the data of a task can be read as a text of a kind, the most
-    common one first. Empty: it is no such text.
+    common one first. Empty: the value isn't such a text.
 
     value (Any): The value.
     kind (Kind): The kind of the text.
@@ -88,7 +88,7 @@ def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
 
 
 def kind_of(result: Result) -> Kind | None:
-    """The kind of text that a result marks. None: the result is no region of text."""
+    """The kind of text that a result marks. None: the result isn't a region of text."""
     if result.get("type", "labels") in REGION_TYPES:
         return kind_of_offsets(result)
     return None

@@ -39,13 +39,13 @@ EMPTY = "texts are empty: they are left out"
 
 
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
-    """Make docs of tasks. Tasks that were rejected or ignored, and those without text, are left out
-    and reported. But if the options have an `incorrect_spans_key`, a task with one span that was
-    rejected becomes a doc with the span under that key of `doc.spans`, and all annotation of the
-    doc is missing.
+    """Make docs of tasks. Tasks that were rejected or ignored, and tasks without text, are left out
+    and reported. But if the options have an `incorrect_spans_key`, a rejected task with one span
+    becomes a doc with the span under that key of `doc.spans`, and all annotation of the doc is
+    missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
-    context (Context): What the reader needs. The problems are added to its info.
+    context (Context): The pipeline and the options. The problems are added to its info.
     YIELDS (Doc): The docs.
     RAISES (CorpusError): If spaCy can't have a text or the id of a span.
     """
@@ -73,8 +73,8 @@ def _is_about_one_span(task: Task) -> bool:
 
 
 def _with_rejected_span(task: Task) -> Task:
-    """Reject the span of a task that was rejected. The task doesn't say which entities the text has
-    instead, so all annotation of the text is missing."""
+    """Reject the span of a task that was rejected. The entities that the text has instead are
+    unknown, so all annotation of the text is missing."""
     rejected_spans: list[TaskSpan] = []
     for span in task.spans or ():
         rejected_spans.append(span._replace(extra={**span.extra, "answer": "reject"}))
@@ -87,8 +87,8 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
 
     task (Task): The task.
     place (FilePlace): Its place, for errors and problems.
-    context (Context): What the reader needs. Spans that the doc can't have are added to its info as
-        problems.
+    context (Context): The pipeline and the options. Spans that the doc can't have are added to its
+        info as problems.
     RETURNS (Doc): The doc.
     RAISES (CorpusError): If spaCy can't have the text or the id of a span.
     """
@@ -146,8 +146,8 @@ def _annotate(doc: Doc, task: Task, place: FilePlace, context: Context) -> None:
 
 
 def _split_by_answer(task: Task) -> tuple[Task, Task]:
-    """Divide a task into one with the spans that were accepted, and one with those that were
-    rejected or ignored."""
+    """Divide a task into one with the accepted spans, and one with the rejected and ignored
+    spans."""
     accepted: list[TaskSpan] = []
     others: list[TaskSpan] = []
     for span in task.spans or ():

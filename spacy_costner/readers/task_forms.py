@@ -108,8 +108,8 @@ def _task_to_label_studio(task: Task) -> dict[str, Any]:
             "labels": [label],
         }
         result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        # The id of a result has to be unique, so it replaces an "id" in `extra`. The latter is the
-        # id of an entity, such as a person, and several spans may have it.
+        # The id of a result has to be unique, so it replaces an "id" in `extra`. That is the id
+        # of an entity, such as a person, and several spans may have it.
         results.append({**extra, **result, "value": value})
     record: dict[str, Any] = {"data": {"text": text, **task.extra}}
     if task.spans is not None:  # None: annotators begin without predicted spans
@@ -156,7 +156,7 @@ def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> Non
     to_json, suffix = TASK_FORMS[form]
     lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
     # Metadata may have half of a surrogate pair, which can't be UTF-8. "backslashreplace" writes it
-    # as \udc00, say, which is its escape in JSON, too.
+    # as \udc00, for example, which is its escape in JSON, too.
     with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
         if suffix == ".json":  # one array of all tasks
             file.write("[\n" + ",\n".join(lines) + "\n]\n")

@@ -126,7 +126,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
     record (Any): The value of a line of JSON.
     place (FilePlace): The line.
     RETURNS (Task): The task.
-    RAISES (CorpusError): If it is no task.
+    RAISES (CorpusError): If it isn't a task.
     """
     # spaCy 2 has a pair, of the text and an object or a list of spans. It becomes one object.
     if isinstance(record, list) and len(record) == 2:
@@ -186,7 +186,7 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
     different lists, are refused."""
     present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
     list_keys = [key for key in present_keys if isinstance(record[key], list)]
-    # The label of a text, which Prodigy's interface "classification" asks for, is no list.
+    # The label of a text, which Prodigy's interface "classification" asks for, isn't a list.
     if present_keys and not list_keys and record.get("_view_id") not in NO_SPANS_VIEWS:
         key = present_keys[0]
         raise place.refuse(f"{key}: expected a list of spans, got {shown(record[key])}")
@@ -299,9 +299,9 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
 
 
 def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
-    """Count the spans that have their text (see `has_its_text`), and those that also have its white
-    space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀", but
-    these characters are "😀 "."""
+    """Count the spans that have their text (see `has_its_text`), and the spans that also have its
+    white space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀",
+    but these characters are "😀 "."""
     n_in_place = 0
     n_equal = 0
     for span in spans:

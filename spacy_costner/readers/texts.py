@@ -1,7 +1,7 @@
 """Read texts that a pipeline is to annotate.
 
-`read_texts` reads the docs of any corpus without their annotation. `is_text` tells plain text from
-other files. Large files are read in parts: see `file_parts`.
+`read_texts` reads the docs of any corpus without their annotation. `is_text` finds out whether a
+file is plain text. Large files are read in parts: see `file_parts`.
 """
 
 import re
@@ -84,8 +84,8 @@ def _read_without_annotation(nlp: Language, path: Path, options: ReadOptions) ->
     context = Context(nlp, options=options, info=CorpusInfo(), predicted=predicted)
     for doc in read_file(path, context):
         if len(doc):
-            # `read_file` has put docs of the tokenizer in `predicted`, for those docs of the corpus
-            # that have the same tokens.
+            # `read_file` has put docs of the tokenizer in `predicted`, for docs of the corpus that
+            # have the same tokens.
             text_doc = predicted.get(doc)
             if text_doc is None:
                 text_doc = as_spacy_applies(doc)

@@ -107,7 +107,7 @@ def _align(
     end = span.end - n_trailing
     if start >= end:
         info.add_problem(ONLY_SPACE, place, span_and_label)
-        # White space alone is no entity, so no annotation is missing: the span has no tokens.
+        # White space alone isn't an entity, so no annotation is missing: the span has no tokens.
         return TokenSpan(start=0, end=0, span=None)
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)

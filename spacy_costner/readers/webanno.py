@@ -50,7 +50,7 @@ ENTITY_FEATURE = "NamedEntity.value"
 
 BUILT_IN = "de.tudarmstadt.ukp."
 """The beginning of the names of the layers that every project has. Except for the layer of named
-entities, they are for lemmas, parts of speech and other things that are no entities."""
+entities, they are for lemmas, parts of speech and other things that aren't entities."""
 
 N_BEFORE_FEATURES = 3
 """The first three columns have the number of a token, its offsets and its text."""
@@ -60,17 +60,17 @@ MOST_BETWEEN = 1_000_000
 limit a wrong offset could make a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
-"""The line of a token or of a part of it. The groups are the number of the part, with a dot, and
-the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
+"""Matches the line of a token or of a part of it. The groups are the number of the part, with a dot,
+and the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
 
 VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
-"""The value of an entity, and its number."""
+"""Matches the value of an entity, and its number."""
 
 VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
-"""One or more of these, with | between them."""
+"""Matches one or more values, with | between them."""
 
 NO_ENTITY = "_"
-"""What a column has on the line of a token without an entity."""
+"""The value of a column on the line of a token without an entity."""
 
 ESCAPED = re.compile(r"\\(.)")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
@@ -179,7 +179,7 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
 
 def _index_of_column(column: int, n_features: int) -> int | None:
     """The index of the feature in a column, where the first column is 1 and the last is -1. None:
-    there is no such column, or it has no feature."""
+    this column doesn't exist, or has no feature."""
     index = column - 1 - N_BEFORE_FEATURES if column > 0 else n_features + column
     return index if 0 <= index < n_features else None
 
@@ -216,7 +216,7 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     too: it is unknown whether they were annotated.
 
     path (Path): The file.
-    context (Context): What the reader needs, with the `label_feature` of the corpus.
+    context (Context): The pipeline and the options, with the `label_feature` of the corpus.
     RETURNS (Iterator[Doc]): The doc.
     RAISES (CorpusError): If the file is of another version, or a line isn't of the format.
     """

@@ -168,7 +168,7 @@ def test_each_word_comes_back_from_characters_and_from_code_units(
     expected: list[tuple[int, int]] = []
     for i, word in enumerate(words):
         start = len(text)
-        word += str(i)  # no word stands at two places
+        word += str(i)  # no word occurs twice
         text += word
         if data.draw(st.booleans()):
             expected.append((start, len(text)))

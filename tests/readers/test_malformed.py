@@ -472,7 +472,7 @@ def test_an_array_in_a_file_of_lines_is_refused_with_the_name_that_fits(
 
 
 def test_a_damaged_file_of_tag_names_is_refused(tmp_path: Path) -> None:
-    """The names are looked for beside the corpus, in dataset_info.json."""
+    """The names are looked for next to the corpus, in dataset_info.json."""
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
     info_path = tmp_path / "dataset_info.json"
