@@ -300,8 +300,8 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
 
 def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
     """Count the spans that have their text (see `has_its_text`), and the spans that also have its
-    white space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀",
-    but these characters are "😀 "."""
+    white space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word
+    "😀", but these characters are "😀 "."""
     n_in_place = 0
     n_equal = 0
     for span in spans:

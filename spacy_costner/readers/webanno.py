@@ -60,8 +60,8 @@ MOST_BETWEEN = 1_000_000
 limit a wrong offset could make a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
-"""Matches the line of a token or of a part of it. The groups are the number of the part, with a dot,
-and the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
+"""Matches the line of a token or of a part of it. The groups are the number of the part, with a
+dot, and the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
 
 VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
 """Matches the value of an entity, and its number."""
