@@ -80,10 +80,10 @@ class ColumnsFile(NamedTuple):
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
-    path (Path): The file.
+    path (Path): The file of columns.
     context (Context): The pipeline and the options. The format and the problems are added to its
         info.
-    RETURNS (Iterator[Doc]): The docs.
+    RETURNS (Iterator[Doc]): The docs, with their entities.
     RAISES (CorpusError): If the file isn't text in UTF-8, has no tokens, has lines with different
         numbers of columns, or has something other than tags of one scheme in the column of the
         tags; or if it isn't clear which columns have tokens and tags.
@@ -96,7 +96,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
 def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFile:
     """Read the tokens and tags of a file of columns: see `read_columns`.
 
-    path (Path): The file.
+    path (Path): The file of columns.
     options (ReadOptions): Which columns have tokens and tags.
     info (CorpusInfo): The problems are added to it.
     RETURNS (ColumnsFile): The tokens and tags.
@@ -298,8 +298,8 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     IOB2, or "-" where annotation is missing. If any doc has several sentences, each doc begins with
     a -DOCSTART- line. Tokens of white space are left out, as columns can't have them.
 
-    path (Path): The file.
-    docs (Sequence[Doc]): The docs.
+    path (Path): The output file.
+    docs (Sequence[Doc]): The docs to write.
     RETURNS (int): The number of tokens that are left out.
     RAISES (ValueError): If a token or a label would not be read back as it is written.
     """

@@ -47,7 +47,7 @@ SpanOfText = tuple[int, int, str]
 class TextAnnotation(NamedTuple):
     """The annotation of a text.
 
-    spans (frozenset[SpanOfText]): The entities.
+    spans (frozenset[SpanOfText]): The entities, in characters.
     missing (tuple[tuple[int, int], ...]): The parts of the text, in characters, whose annotation is
         missing.
     """
@@ -149,10 +149,11 @@ def merge_texts(
 
 
 def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
-    """Read the annotation of a doc. None: all of it is missing.
+    """Read the annotation of a doc, in characters.
 
-    doc (Doc): The doc.
+    doc (Doc): The doc of a corpus.
     spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.
+    RETURNS (TextAnnotation | None): The annotation. None: all of it is missing.
     """
     if spans_key is None:
         is_missing_token = doc.to_array(ENT_IOB) == MISSING

@@ -223,7 +223,7 @@ class CorpusInfo:
     def add_doc(self, doc: Doc, spans_key: str | None = None) -> None:
         """Count a doc and its entities.
 
-        doc (Doc): The doc.
+        doc (Doc): An annotated doc.
         spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: the
             spans of `doc.ents` count.
         """

@@ -139,8 +139,8 @@ def check_suffix(path: Path) -> None:
 def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
     """Write docs in the format of the file's suffix.
 
-    path (Path): The file.
-    docs (Sequence[Doc]): The docs.
+    path (Path): The output file.
+    docs (Sequence[Doc]): The docs to write.
     spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: the spans
         of `doc.ents` are written.
     RETURNS (int): The number of tokens that are left out: columns can't have tokens of white space.

@@ -156,7 +156,7 @@ def read_file(path: Path, context: Context) -> Iterator[Doc]:
 
     path (Path): The file, or the folder of a Hugging Face dataset.
     context (Context): The pipeline, the options, and the info for problems.
-    RETURNS (Iterator[Doc]): The docs.
+    RETURNS (Iterator[Doc]): The annotated docs, also empty ones.
     RAISES (CorpusError): If the file can't be read.
     RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
     """

@@ -59,10 +59,10 @@ def is_csv(path: Path) -> bool:
 def read_csv(path: Path, context: Context) -> Iterator[Doc]:
     """Read a table.
 
-    path (Path): The file.
+    path (Path): The .csv file.
     context (Context): What the reader needs. The options `token_column` and `tag_column` are the
         numbers or names of the columns of tokens and tags.
-    RETURNS (Iterator[Doc]): The docs.
+    RETURNS (Iterator[Doc]): The docs, with their entities.
     RAISES (CorpusError): If it isn't clear which column has what, or a row can't be read.
     """
     text = read_text(path)

@@ -25,9 +25,9 @@ to 20."""
 def read_docbin(path: Path, context: Context) -> Iterator[Doc]:
     """Read a .spacy file.
 
-    path (Path): The file.
+    path (Path): The .spacy file.
     context (Context): The pipeline, the options, and the info for problems.
-    YIELDS (Doc): The docs.
+    YIELDS (Doc): The docs, as they were saved.
     RAISES (CorpusError): If it is damaged.
     """
     try:

@@ -70,11 +70,11 @@ def join_documents(
     """Join docs that follow each other and have the same id of a document to one doc. Docs without
     an id stay as they are.
 
-    docs (Iterable[Doc]): The docs.
+    docs (Iterable[Doc]): The docs of a file, in their order.
     id_key (str): The name of the extension attribute that has the id of the document.
     place (FilePlace): The beginning of the file, for errors.
     context (Context): The context with which the docs were read.
-    YIELDS (Doc): The documents.
+    YIELDS (Doc): A doc for each document, and the docs without an id.
     RAISES (CorpusError): If no doc has an id, or the docs of a document don't follow each other.
     """
     joined_ids: set[Any] = set()

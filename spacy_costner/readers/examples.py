@@ -85,7 +85,7 @@ class AnyCorpus(Corpus):
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Read the examples of the corpus.
 
-        nlp (Language): The pipeline.
+        nlp (Language): The pipeline, for its tokenizer and its vocab.
         YIELDS (Example): The examples from the augmenter: see `make_reader`.
         """
         docs = self._read_docs(nlp)
@@ -159,12 +159,12 @@ def examples_to_measure(
 ) -> Iterator[Example]:
     """Read the examples of a corpus that a pipeline is measured on.
 
-    nlp (Language): The pipeline.
+    nlp (Language): The pipeline, for its tokenizer and its vocab.
     corpus (Callable): The reader of the corpus. Sentence starts that its settings ask for are kept.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file, as
         in `spacy apply` (see `as_spacy_applies`). Otherwise they are made of its text, as in `spacy
         evaluate` (see `as_spacy_evaluates`).
-    YIELDS (Example): The examples.
+    YIELDS (Example): The examples, whose predicted docs have no entities.
     """
     if isinstance(corpus, AnyCorpus):
         corpus = copy(corpus)  # training may use the reader, too
@@ -281,7 +281,7 @@ def make_copies(
     of it: "spacy_costner.copies.v1". spaCy's own augmenters replace the example.
 
     augmenter (Callable): The other augmenter.
-    RETURNS (Callable[[Language, Example], Iterator[Example]]): The augmenter.
+    RETURNS (Callable[[Language, Example], Iterator[Example]]): Yields the example and its copies.
     """
 
     def augment(nlp: Language, example: Example) -> Iterator[Example]:

@@ -94,11 +94,11 @@ def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[Fi
     """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and row
     groups of Parquet are not divided.
 
-    path (Path): The file.
+    path (Path): The file to divide.
     n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
         The last part of a file may have fewer.
     whole_files (bool): Whether a .txt file is one text, and not a text on each line.
-    YIELDS (FilePart): The parts.
+    YIELDS (FilePart): The parts, in order.
     RAISES (CorpusError): If a file with this suffix can't be divided.
     RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
     """
@@ -178,7 +178,7 @@ def read_rows(
     file_tokens (bool): Whether docs have the tokens and sentence starts of the file, if it has
         them, as in `spacy apply`. Otherwise they are made of its text, as in `spacy evaluate`: see
         `inputs`.
-    YIELDS (TextRow): The rows.
+    YIELDS (TextRow): The rows, in order.
     RAISES (CorpusError): If the file can't be read, or its lines have changed since it was divided.
     RAISES (ImportError): If it is a Parquet file, and pyarrow isn't installed.
     """

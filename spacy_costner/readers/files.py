@@ -176,7 +176,7 @@ def is_about_corpus(path: Path) -> bool:
 def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = False) -> str:
     """Read a text file, without its byte order mark.
 
-    path (Path): The file.
+    path (Path): The text file.
     keep_line_ends (bool): Whether line ends stay as they are. Otherwise they become "\\n".
     allow_blank (bool): Whether the file may be empty, or have nothing but white space.
     RETURNS (str): The text.
@@ -223,7 +223,7 @@ def read_values(path: Path) -> tuple[str, Values]:
     """Read the values of a JSON file: one on each line of JSONL, the items of an array, or values
     one after another.
 
-    path (Path): The file.
+    path (Path): The JSON file.
     RETURNS (tuple[str, Values]): The name of the format, "JSONL" or "JSON"; and the values, each
         with its place.
     RAISES (CorpusError): If the file isn't text, or is empty. The iterator raises it for something

@@ -76,7 +76,7 @@ class Piece(NamedTuple):
 class HtmlText(NamedTuple):
     """The text of HTML.
 
-    text (str): The text.
+    text (str): The text that we read.
     content (str): The characters that offsets count.
     pieces (list[Piece]): Which parts of the content are where in the text, in order.
     """

@@ -77,7 +77,7 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
-    RETURNS (Columns): The columns.
+    RETURNS (Columns): Which column has what.
     RAISES (CorpusError): If no column has tags, it isn't clear which column has tokens, or a column
         that the user has set doesn't exist.
     """

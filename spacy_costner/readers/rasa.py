@@ -86,7 +86,7 @@ def _read_example(example: Any, place: FilePlace) -> Task:
 def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
     """Read the examples of a file of YAML or Markdown.
 
-    path (Path): The file.
+    path (Path): The YAML or Markdown file.
     YIELDS (AnnotatedTask): Each example.
     RAISES (CorpusError): If it isn't of this form.
     """

@@ -58,7 +58,7 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
     reading it raises an error.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
-    RETURNS (RawFiles): The files.
+    RETURNS (RawFiles): The files to read, and the skipped files.
     RAISES (CorpusError): If a folder has no text.
     """
     files = RawFiles(paths=[], skipped=[])
@@ -138,7 +138,7 @@ def map_docs(
     """Call a function with each doc of a file of raw text, and yield what it returns. The function
     should not keep the doc, so that memory doesn't grow with the text.
 
-    function (Callable[[Doc], ResultT]): The function.
+    function (Callable[[Doc], ResultT]): Called with each doc.
     pipeline (BoundedPipeline): The pipeline. Its tokenizer is used for texts without tokens.
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
         a long line several: see `cut_line`.

@@ -205,7 +205,7 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
     counts (TagCounts): All tags of the corpus.
     name (str | None): The scheme that the user has named: see `check_scheme`. None: it is found
         from the tags.
-    RETURNS (TagScheme): The scheme.
+    RETURNS (TagScheme): The scheme, with the prefix and the label of each tag.
     RAISES (CorpusError): If something isn't a tag of this scheme, no scheme has all of the tags, or
         several schemes have them.
     """
@@ -240,7 +240,7 @@ def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> 
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    scheme (TagScheme): Their scheme.
+    scheme (TagScheme): The scheme of the tags.
     RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
     """
     tag_set = list(dict.fromkeys(tags))  # the K different tags

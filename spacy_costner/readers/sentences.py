@@ -67,14 +67,14 @@ def make_docs(
     """Make docs of the tokens of a file, with the entities of their tags. The original
     whitespace is unknown, so `doc.has_unknown_spaces` is true.
 
-    tokens (TaggedTokens): The tokens.
+    tokens (TaggedTokens): All tokens of the file, with their tags.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
     format_name (str): The format of the file.
     context (Context): The pipeline and the options. The format and the scheme are added to its
         info, and tags that don't fit the scheme as a problem.
     n_sents (int | None): The number of sentences of a doc: see `ReadOptions`.
     columns (str): Which columns of the file are read, if it has columns.
-    YIELDS (Doc): The docs.
+    YIELDS (Doc): The docs, with their entities.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
 
@@ -166,11 +166,11 @@ def copy_without_annotation(
     """Make a new doc with the tokens of a doc and without its annotation, so that a pipeline can
     annotate it.
 
-    doc (Doc): The doc.
+    doc (Doc): The doc, with annotation or without.
     vocab (Vocab | None): The vocab of the copy. None: the vocab of the doc.
     sentences (bool): Whether to copy sentence starts, too, and what else `spacy apply` gives a
         pipeline: `doc.has_unknown_spaces`, and the metadata of the doc (see `with_metadata`).
-    RETURNS (Doc): The copy.
+    RETURNS (Doc): The new doc.
     """
     if vocab is None:
         vocab = doc.vocab
@@ -227,7 +227,7 @@ def read_tagged(
     format_name (str): The format of the file.
     names (Sequence[str] | None): The names of tags that are numbers.
     context (Context): The pipeline, the options, and the info for problems.
-    YIELDS (Doc): The docs.
+    YIELDS (Doc): The docs, with their entities.
     RAISES (CorpusError): If a row doesn't have a list of words and a list with a tag for each word,
         no row has words, or the tags aren't of one scheme.
     """

@@ -57,7 +57,7 @@ def readings_of(value: Any, kind: Kind) -> list[str]:
     """The ways in which a value of the data of a task can be read as a text of a kind, the most
     common one first. Empty: the value isn't such a text.
 
-    value (Any): The value.
+    value (Any): The value, as JSON has it.
     kind (Kind): The kind of the text.
     RETURNS (list[str]): For HTML "page", as the text is by default, or "inline", if it is a part of
         a page: see `read_html`. For a dialogue, each key under which all utterances have a string:
@@ -130,8 +130,8 @@ def element_of(result: Result) -> str | None:
 def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) -> list[TaskSpan]:
     """Read regions of a text as spans. A region with several labels becomes a span for each.
 
-    regions (Sequence[Result]): The regions.
-    text (StudioText): The text.
+    regions (Sequence[Result]): The regions of the text, with labels.
+    text (StudioText): The text that they mark.
     place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskSpan]): The spans, in characters of the text.
     RAISES (CorpusError): If a region isn't a part of the text, or its labels aren't labels.

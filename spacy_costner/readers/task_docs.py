@@ -46,7 +46,7 @@ def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
     context (Context): The pipeline and the options. The problems are added to its info.
-    YIELDS (Doc): The docs.
+    YIELDS (Doc): The docs, with the annotation of the tasks.
     RAISES (CorpusError): If spaCy can't have a text or the id of a span.
     """
     options = context.options
@@ -85,11 +85,11 @@ def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
     """Make a doc of a task, with the pipeline's tokenizer if the task has no tokens. Its spans
     become entities or, if the options have a `spans_key`, spans under this key.
 
-    task (Task): The task.
+    task (Task): The text, with its spans.
     place (FilePlace): Its place, for errors and problems.
     context (Context): The pipeline and the options. Spans that the doc can't have are added to its
         info as problems.
-    RETURNS (Doc): The doc.
+    RETURNS (Doc): The doc, with the annotation of the task.
     RAISES (CorpusError): If spaCy can't have the text or the id of a span.
     """
     try:

@@ -140,7 +140,7 @@ def check_task_form(name: str, path: Path) -> None:
     """Check, before any work, that tasks can be written for a tool to a file.
 
     name (str): The name of the tool: one of `TASK_FORMS`.
-    path (Path): The file.
+    path (Path): The output file.
     RAISES (ValueError): If there is no such form, or it has files of another suffix.
     """
     if name not in TASK_FORMS:
@@ -169,8 +169,8 @@ def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None
     """Save tasks to a file that an annotation tool imports. If saving fails, an earlier file of
     that name stays as it was.
 
-    path (Path): The file.
-    tasks (Iterable[Task]): The tasks.
+    path (Path): The output file.
+    tasks (Iterable[Task]): The tasks to write.
     form (str): "prodigy", "doccano" (both JSONL) or "label-studio" (JSON).
     RAISES (ValueError): If there is no such form, or it has files of another suffix.
     """

@@ -40,7 +40,7 @@ def merge_tasks(
     Tasks that reject different spans of a text are not merged: these spans may overlap. A *text
     key* is a number that all annotations of a text share.
 
-    tasks (Iterable[AnnotatedTask]): The tasks.
+    tasks (Iterable[AnnotatedTask]): The tasks of a file.
     info (CorpusInfo): The problems are added to it.
     YIELDS (tuple[FilePlace, Task]): Tasks and their places: first those without a text key, then
         the merged ones, with the place of their first annotation.

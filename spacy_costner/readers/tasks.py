@@ -106,7 +106,7 @@ class AnnotatedTask(NamedTuple):
 def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
     """Read the tasks of a JSON or JSONL file.
 
-    path (Path): The file.
+    path (Path): The JSON or JSONL file.
     YIELDS (tuple[FilePlace, Task]): Each task, and its place.
     RAISES (CorpusError): If the file isn't JSON, or something in it isn't a task.
     """
@@ -124,8 +124,8 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
     record (Any): The value of a line of JSON.
-    place (FilePlace): The line.
-    RETURNS (Task): The task.
+    place (FilePlace): The line, for error messages.
+    RETURNS (Task): The text, with its spans and its other values.
     RAISES (CorpusError): If it isn't a task.
     """
     # spaCy 2 has a pair, of the text and an object or a list of spans. It becomes one object.
@@ -208,7 +208,7 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
     offsets are read as UTF-16 code units, as in JavaScript, the offsets are read in this way.
 
     json_spans (list[Any]): What JSON has for the spans: lists [start, end, label], or objects.
-    text (str): The text.
+    text (str): The text of the task.
     key (str): The key of the list, for error messages.
     place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskSpan]): The spans, in characters.
@@ -381,7 +381,7 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
     """Make a text of words, with a space between any two, as the original whitespace is unknown.
 
-    words (Sequence[Any]): The words.
+    words (Sequence[Any]): The words of a text, in order.
     key (str): Their key, for errors.
     place (FilePlace): Their place, for errors.
     RETURNS (tuple[str, list[TaskToken]]): The text, and its tokens.

@@ -166,7 +166,7 @@ def without_overlap(
     all their tokens becomes missing, and they are reported.
 
     token_spans (list[TokenSpan]): The spans of a doc.
-    doc (Doc): The doc.
+    doc (Doc): The doc, for the text of the problems.
     place (FilePlace): The place of its task, for the problems.
     info (CorpusInfo): The problems are added to it.
     YIELDS (TokenSpan): The spans without overlaps.

@@ -134,7 +134,7 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     """Find the feature that has the labels of entities in the files of a corpus. Each file names
     only the layers that have annotations in it, so one file isn't enough.
 
-    paths (Iterable[Path]): The files.
+    paths (Iterable[Path]): All WebAnno TSV files of the corpus.
     options (ReadOptions): `tag_column` is the name of a feature, such as `ENTITY_FEATURE`, or of a
         layer with one feature; or the number of its column, where the first column is 1 and the
         last is -1. None: the feature of named entities or, if no file has it, the only feature of
@@ -215,9 +215,9 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     missing annotation, and are reported. Files that lack the layer of the labels are reported,
     too: it is unknown whether they were annotated.
 
-    path (Path): The file.
+    path (Path): The WebAnno TSV file.
     context (Context): The pipeline and the options, with the `label_feature` of the corpus.
-    RETURNS (Iterator[Doc]): The doc.
+    RETURNS (Iterator[Doc]): One doc.
     RAISES (CorpusError): If the file is of another version, or a line isn't of the format.
     """
     begin = FilePlace(path, number=1)
