@@ -136,10 +136,10 @@ def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
 
 
 def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
-    """Find the token with which each doc begins, (number of docs,). A document begins at the
-    beginning of the file and after each -DOCSTART- line, and is divided into docs of `n_sents`
-    sentences. 0: a doc is a whole document. None: the same if there are -DOCSTART- lines; otherwise
-    a doc is a sentence."""
+    """Find the first token of each doc. A document begins at the beginning of the file and after
+    each -DOCSTART- line, and is divided into docs of `n_sents` sentences. With 0, a doc is a whole
+    document. With None, it is one, too, if there are -DOCSTART- lines; otherwise a doc is a
+    sentence. Shape: (number of docs,)"""
     # The first token of each of S sentences. Shape: (S,)
     sentence_starts = numpy.flatnonzero(tokens.sent_start)
     # A sentence begins a document if more -DOCSTART- lines precede it than the sentence before it.
