@@ -43,7 +43,7 @@ def test_the_page_has_messages() -> None:
     assert len(list(quoted_messages())) > 25
 
 
-@pytest.mark.parametrize("message", quoted_messages())
+@pytest.mark.parametrize("message", list(quoted_messages()))
 def test_the_code_has_the_message(message: str, strings: str) -> None:
     """Between "…", a message is a part of a string of the code."""
     parts = [part.strip() for part in message.split("…")]
