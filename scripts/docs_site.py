@@ -105,8 +105,8 @@ python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 
 """The commands that make the pipeline of the live page: the same as in the demo, with another limit
 of the miss rate."""
 
-ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et al.
-and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each paper is named
+ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et
+al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each paper is named
 with the page that refers to it."""
 
 

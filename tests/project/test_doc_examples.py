@@ -11,7 +11,6 @@ from thinc.api import fix_random_seed
 from ..support.pages import PAGES, ROOT, WITH_SMALL_PIPELINE, read_blocks, run_block
 from ..support.pipelines import pipeline, train
 
-
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
