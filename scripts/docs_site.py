@@ -102,11 +102,11 @@ python {ROOT}/scripts/make_demo_corpus.py more --seed 1
 python -m spacy costner fit --train train.spacy --dev dev.spacy --calibrate --output fitted
 python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 --output model
 """
-"""The commands that make the pipeline of the live page: those of the demo, but for the limit of the
-miss rate."""
+"""The commands that make the pipeline of the live page: the same as in the demo, with another limit
+of the miss rate."""
 
-ABOUT_PAPERS = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki
-et al. and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named
+ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et
+al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each paper is named
 with the page that refers to it."""
 
 
