@@ -120,7 +120,7 @@ def distilled_text(distilled: Distilled) -> str:
     """Write what the student was trained on, and a table of the scores of teachers and student."""
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
-        text += f"; {distilled.n_missing:,} are missing, being uncertain"
+        text += f"; {distilled.n_missing:,} uncertain ones are missing annotation"
     if distilled.n_unknown:
         text += f"; {distilled.n_unknown:,} tokens are unknown"
     table = [["dev", "P", "R", "F", "tokens/s", "MB"]]

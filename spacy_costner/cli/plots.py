@@ -131,7 +131,7 @@ def drawing() -> Iterator[Any]:
     from matplotlib.figure import Figure
 
     with rc_context(SETTINGS), catch_warnings():
-        # The font of matplotlib may lack characters of a label. Browsers have other fonts.
+        # The font of matplotlib may not have all characters of a label. Browsers have other fonts.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield Figure
 
