@@ -1,7 +1,7 @@
 """What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/.
 
-mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions
-make the pages.
+mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions make the
+pages.
 """
 
 import re
@@ -103,8 +103,8 @@ python {ROOT}/scripts/make_demo_corpus.py more --seed 1
 python -m spacy costner fit --train train.spacy --dev dev.spacy --calibrate --output fitted
 python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 --output model
 """
-"""The commands that make the pipeline of the live page: the commands of the demo, with another limit of
-the miss rate."""
+"""The commands that make the pipeline of the live page: the commands of the demo, with another
+limit of the miss rate."""
 
 ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et
 al. and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named

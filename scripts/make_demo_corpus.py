@@ -1,9 +1,9 @@
 """Write the demo corpus: made-up news sentences with entities, from a small grammar.
 
-A sentence pattern has slots. A slot with a label, such as {city}, or with several labels of which one is
-drawn, such as {doctor|politician}, becomes an entity. Any other slot becomes plain words. The
-corpus is not trivial: the same names have several labels ("Lincoln", "Jordan"), and a part of every
-word list is kept out of the training sentences, so that a model needs the context.
+A sentence pattern has slots. A slot with a label, such as {city}, or with several labels of which
+one is drawn, such as {doctor|politician}, becomes an entity. Any other slot becomes plain words.
+The corpus is not trivial: the same names have several labels ("Lincoln", "Jordan"), and a part of
+every word list is kept out of the training sentences, so that a model needs the context.
 """
 
 import json
