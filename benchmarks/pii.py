@@ -94,7 +94,7 @@ def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
     # The rank of each score, from 1 for the lowest; equal ones share the mean of their ranks.
     ranks = (numpy.cumsum(n_equal) - (n_equal - 1) / 2)[index_of_score]
     mean_rank = ranks[is_right].mean()
-    # Of the scores below that of something right, so many are of what is wrong, in the mean.
+    # The difference is the mean number of wrong results that score below a right one.
     mean_rank_among_right = (is_right.sum() + 1) / 2
     n_wrong = (~is_right).sum()
     return float((mean_rank - mean_rank_among_right) / n_wrong)
