@@ -84,7 +84,7 @@ def save(articles: Articles, path: Path) -> Path:
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
     """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by updates
     with Sequential. None: `fit` decides."""
-    loss = None  # that of `fit`
+    loss = None  # the loss of `fit`
     if is_small is not None:
         loss = "Sequential"
     text = init(train_path=train, dev_path=dev, lang=lang, loss=loss)

@@ -165,7 +165,7 @@ def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterato
 
 
 def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
-    """Train CRFsuite, on the features of words alone or also on those of the label memory."""
+    """Train CRFsuite, on the features of words alone or also on features of label memory."""
     cache: dict[str, list[tuple[int, str]]] = {}
     memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 

@@ -143,7 +143,7 @@ def learn_vectors(docs: Iterable[Doc]) -> tuple[list[str], Floats2d]:
 def read_embeddings(path: Path) -> tuple[list[str], Floats2d]:
     """Read vectors of npm's package: words, and a row for each."""
     saved = json.loads(path.read_text(encoding="utf8"))
-    # Two more numbers follow those of a vector: its length and the index of the word.
+    # Two more numbers follow the vector: its length and the index of the word.
     rows = [saved["vectors"][word][:DIM] for word in saved["words"]]
     return saved["words"], numpy.asarray(rows, dtype="float32")
 

@@ -1,9 +1,9 @@
 """Use our pipelines in Presidio (https://microsoft.github.io/presidio), which redacts personal
 data: with the probabilities of their entities as scores, and with their guaranteed sets.
 
-This needs the extra `presidio`; nothing else imports this module. What Presidio calls an entity,
-such as "PERSON", is a kind of entity, as our labels are. A mapping says which of Presidio's
-entities each of our labels becomes.
+This needs the extra `presidio`; nothing else imports this module. An entity of Presidio, such as
+"PERSON", is a kind of entity, like our labels. A mapping has Presidio's entity for each of our
+labels.
 """
 
 from collections.abc import Mapping
@@ -95,12 +95,12 @@ class CostnerRecognizer(LocalRecognizer):
         """Initialize the recognizer.
 
         pipeline (str | Path): The package of the pipeline, or its folder.
-        supported_language (str | None): The language. None: that of the pipeline.
+        supported_language (str | None): The language. None: the pipeline's language.
         mapping (Mapping[str, str] | None): Presidio's entities by our labels. Other labels are
             mapped by Presidio's `NerModelConfiguration` or, if it doesn't have them, keep their
             names.
         default_score (float): The score of entities that other components have set.
-        name (str | None): The name of the recognizer in results. None: that of its class.
+        name (str | None): The name of the recognizer in results. None: the name of its class.
         RAISES (ValueError): If the pipeline is neither installed nor a folder, or has no
             `cost_sensitive_ner`.
         """
