@@ -1,4 +1,4 @@
-"""How commands print their results, warnings and errors, and how they stop."""
+"""Print the results, warnings and errors of commands, and stop them."""
 
 import json
 import os

@@ -500,8 +500,7 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 def draw_estimates(result: Estimate) -> Any:
     """Plot the estimates of each label with their intervals: at the left the number of entities, in
     percent of the estimate, at the right F. A cross shows the estimate of the model alone. Below it
-    is the interval of the annotated docs alone. Labels without an estimate have no
-    row.
+    is the interval of the annotated docs alone. Labels without an estimate have no row.
 
     result (Estimate): The estimates.
     """
