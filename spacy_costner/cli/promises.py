@@ -4,8 +4,8 @@ from ..pipeline.promises import Promise
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """The fields that divide a promise into parts with their own thresholds: ["group"], ["label"], or
-    ["group", "label"] if each pair of both is a part. Empty for a single threshold of all
+    """The fields that divide a promise into parts with their own thresholds: ["group"], ["label"],
+    or ["group", "label"] if each pair of both is a part. Empty for a single threshold of all
     entities."""
     names = []
     if promise.by_group:
