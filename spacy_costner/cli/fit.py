@@ -34,10 +34,6 @@ from .output import (
         "train_path": Option("--train", help="Training corpus, as --paths.train", exists=True),
         "dev_path": Option("--dev", help="Development corpus, as --paths.dev", exists=True),
         "calibrate": Option(help="Calibrate on --dev, or without it on held-out folds"),
-        "tune": Option(
-            help="Tune on --dev, or without it on held-out folds: f, precision=0.9 or recall=0.9. "
-            "See `costner tune`"
-        ),
         "raw_paths": Option("--raw", exists=True, show_default=False),
         "n_seeds": Option("--seeds", help="Number of trainings, whose weights are averaged", min=1),
         "file_tokens": Option(help=FILE_TOKENS_HELP.format(docs="development docs")),

@@ -36,25 +36,10 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
         "false_alarm": COST,
         "wrong_label": COST,
         "wrong_boundary": COST,
-        "tree_path": Option(
-            "--tree",
-            help="Label tree, a JSON or YAML file: a wrong label costs its distance in the tree",
-        ),
-        "tree_by_prefix": Option(
-            help="Separator in labels, such as _: makes a label tree in which each label is below "
-            "its prefix, and writes it to --tree, by default to tree.json next to the config"
-        ),
-        "cost": Option(help="Cost of each pair of labels: hamming, zero-one or a CSV file"),
-        "loss": Option(
-            help="Name of the loss; several, separated by commas, are used one after another",
-            show_default="by model, aim and size",
-        ),
+        "tree_path": Option("--tree"),
+        "loss": Option(show_default="by model, aim and size"),
         "decoding": Option(show_default="by loss and aim"),
-        "spans_key": Option(
-            "--spans-key",
-            help="Span group for entities, which may overlap, instead of doc.ents",
-            show_default="sc with --groups",
-        ),
+        "spans_key": Option("--spans-key", show_default="sc with --groups"),
         "groups_path": Option(
             "--groups", show_default="by the labels that overlap in --train", exists=True
         ),
