@@ -35,8 +35,8 @@ class InitOptions:
     wrong_label (float | None): Cost of a wrong label, for each token.
     wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
         token.
-    tree_path (Path | None): Label tree, a JSON or YAML file: a wrong label costs its distance in the
-        tree.
+    tree_path (Path | None): Label tree, a JSON or YAML file: a wrong label costs its distance in
+        the tree.
     tree_by_prefix (str | None): Separator in labels, such as _: makes a label tree in which each
         label is below its prefix, and writes it to `tree_path`, by default to tree.json next to the
         config.
