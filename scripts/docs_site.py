@@ -301,8 +301,11 @@ def options_types(function: Callable) -> list[type]:
     wrapped = unwrap(function)
     if wrapped is function:
         return []
-    annotations = [parameter.annotation for parameter in signature(wrapped).parameters.values()]
-    return [annotation for annotation in annotations if is_dataclass(annotation)]
+    types: list[type] = []
+    for parameter in signature(wrapped).parameters.values():
+        if isclass(parameter.annotation) and is_dataclass(parameter.annotation):
+            types.append(parameter.annotation)
+    return types
 
 
 def result_types(function: Callable) -> list[type]:
