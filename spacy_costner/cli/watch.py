@@ -91,7 +91,7 @@ def watch_cli(
         watched = run(ner, predict_docs(), in_order=plot_path is not None)
         watched = watched._replace(n_failed=len(errors))
         if not watched.n_docs:
-            message = "watch: expected texts, could read none"
+            message = "watch: expected texts, got none that can be read"
             if errors:
                 message += f": {describe_error(errors[0])}"
             raise ValueError(message)
@@ -137,7 +137,7 @@ def watch_text(watched: WatchResult) -> str:
     title = "expected"
     if watched.is_alarm:
         # On such texts the model is usually too sure, so the real scores will be lower.
-        title = "expected, an upper guess"
+        title = "expected, optimistic"
     return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 
 

@@ -252,7 +252,7 @@ class Shift(NamedTuple):
         title = "expected"
         if self.alarm is not None:
             # The model is too sure of such texts, so the true scores are probably lower.
-            title = "expected, an upper guess:"
+            title = "expected, optimistic:"
         return f"{self.verdict}; {title} {', '.join(scores)}"
 
 

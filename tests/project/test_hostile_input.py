@@ -450,5 +450,5 @@ def test_watch_says_why_it_could_read_no_text(unsure: Path, tmp_path: Path) -> N
     result = run("watch", tmp_path / "model", tmp_path / "a.jsonl")
 
     assert result.exit_code == 1
-    assert "watch: expected texts, could read none: " in result.output
+    assert "watch: expected texts, got none that can be read: " in result.output
     assert "a.jsonl, line 1: expected JSON, got 'not JSON'" in result.output
