@@ -134,13 +134,9 @@ def divide_for_first_pass(
     objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
     """Divide examples into batches, and the batches into folds for the first pass. Examples with
-    equal texts are in the same fold: a batch with texts of both folds is divided.
+    equal texts are in the same fold: a batch with texts of both folds is divided. Returns the
+    batches of each fold, and the fold of each text by the hash of the text.
 
-    objective (Objective): The objective of the component, which makes the targets.
-    tags (Tags): The tags of the chain.
-    examples (Sequence[Example]): The examples. Each has tokens.
-    RETURNS (tuple[list[list[FoldBatch]], dict[int, int]]): The batches of each fold; and the fold
-        of each text, by the hash of the text.
     RAISES (ValueError): As `Objective.targets`.
     """
     fold_of_text = find_first_pass_folds(examples)
@@ -192,14 +188,7 @@ def recount_features(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
     """Make features with a label memory that is counted in these batches only: it must not know the
-    labels of the docs that are left out.
-
-    features (Features): The features of the model.
-    objective (Objective): The objective of the component. It says where the annotation stands.
-    tags (Tags): The tags of the chain.
-    batches (Sequence[FoldBatch]): The batches whose labels are counted.
-    RETURNS (Features): The new features.
-    """
+    labels of the docs that are left out."""
     docs: list[Doc] = []
     for batch in batches:
         for eg in batch.examples:
@@ -292,12 +281,8 @@ def train_linear_part(
 
 def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], dict[int, int]]:
     """Divide examples into folds for the linear part. The different texts of each fold have about
-    the same number of words together. Examples with equal texts are in the same fold.
-
-    examples (Sequence[Example]): The examples. Each has tokens.
-    RETURNS (tuple[list[list[Example]], dict[int, int]]): The examples of each fold; and the fold of
-        each text, by the hash of the text.
-    """
+    the same number of words together. Examples with equal texts are in the same fold. Returns the
+    examples of each fold, and the fold of each text by the hash of the text."""
     first_examples = select_first(examples)
     n_words = sum(len(eg.predicted) for eg in first_examples)
     fold_of_text: dict[int, int] = {}

@@ -131,13 +131,7 @@ class AugmentedTags(NamedTuple):
 def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> AugmentedTags:
     """Make the copies of tags for the incorrect spans of a batch. Docs share them: a label has as
     many copies as there are tokens at which its incorrect spans start, in the doc with the most of
-    them.
-
-    tags (Tags): The tags of the chain.
-    spans (Sequence[IncorrectSpan]): The spans, at least one.
-    n_tokens (int): The number of tokens of the batch, N.
-    RETURNS (AugmentedTags): The tags of the chain and the copies.
-    """
+    them. There has to be at least one span."""
     copy_of_start = _choose_copies(spans)
     n_copies: Counter[int] = Counter()  # the number of copies of each label
     for (label, _), copy in copy_of_start.items():
@@ -171,14 +165,8 @@ def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
     """Number the tags of copies, label by label. Their numbers come after those of the K tags of
-    the chain.
-
-    tags (Tags): The tags of the chain.
-    n_copies (Mapping[int, int]): The number of copies of each label that has some.
-    RETURNS (tuple[list[int], dict[tuple[int, int], int]]): For each tag the tag of the chain that
-        it has its scores from, K' in number; and the number of the first of the four tags of each
-        copy, by its label and the number of the copy.
-    """
+    the chain. Returns, for each of the K' tags, the tag of the chain from which it has its scores;
+    and, by label and number of the copy, the number of the first of its four tags."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):
@@ -207,11 +195,8 @@ def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]
 def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     """Make the constraints of transitions, start and end for the tags of the chain and their
     copies. Between two entities, a copy may follow or be followed by what its original may. Within
-    an entity, a tag of a copy is only followed by a tag of the same copy.
-
-    tags (Tags): The tags of the chain.
-    tied_to (Ints1d): For each tag the tag of the chain that it has its scores from. Shape: (K',)
-    """
+    an entity, a tag of a copy is only followed by a tag of the same copy. `tied_to` has, for each
+    tag, the tag of the chain from which it has its scores. Shape: (K',)"""
     constraints = tags.constraints
     assert constraints.transitions is not None
     assert constraints.start is not None and constraints.end is not None

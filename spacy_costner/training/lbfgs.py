@@ -111,11 +111,7 @@ class Inputs(NamedTuple):
 
 
 def find_inputs(model: Model, examples: Sequence[Example]) -> Inputs:
-    """Find the features and the static vectors of the tokens of examples.
-
-    model (Model): A linear model whose vocabulary of features is built.
-    examples (Sequence[Example]): The examples.
-    """
+    """Find the features and the static vectors of the tokens of examples."""
     _, weights = linear_part(model)
     feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
     # Features that always occur together become a group.
@@ -381,12 +377,7 @@ def train_at_once(
 def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
     """Turn the weights of a chain with a single O, which has L tags, into those of a chain with
     several tags for O. Each of these gets the weights of O, so that paths have the same scores.
-
-    rows (Floats2d): The weights of features, of vectors and of the chain.
-        Shape: (V + M + L + 2, L)
-    tags (Tags): The tags of the new chain, K of them.
-    RETURNS (Floats2d): The new weights. Shape: (V + M + K + 2, K)
-    """
+    Shapes: (V + M + L + 2, L) to (V + M + K + 2, K)"""
     first_chain_row = len(rows) - len(tags.collapsed) - 2
     emissions = rows[:first_chain_row]
     # The transitions from O become transitions from each of its tags: (L, L) to (K, L).

@@ -274,15 +274,10 @@ def check_finite(scores: Potentials, name: str) -> None:
 def to_loss_inputs(
     targets: Targets, scores: Potentials, table: CostTable | None = None
 ) -> tuple[Potentials, Gold]:
-    """Make the arguments of a loss.
-
-    targets (Targets): The targets of a batch.
-    scores (Potentials): The scores of the model for the sequences of the batch.
-    table (CostTable | None): The cost of each mistake, if the loss has a cost. Its tags are those
-        of annotation, with a single O.
-    RETURNS (tuple[Potentials, Gold]): The potentials, which are minus infinity where paths are
-        impossible; and gold with its cost. Both are on the device of the scores.
-    """
+    """Make the arguments of a loss: the potentials, which are minus infinity where paths are
+    impossible; and gold with its cost. Both are on the device of the scores. `table` has the cost
+    of each mistake, if the loss has a cost. Its tags are the tags of annotation, with a single
+    O."""
     gold = targets.gold
     if table is not None:
         if gold.collapsed_of is not None:
@@ -311,13 +306,9 @@ def to_loss_inputs(
 
 
 def costs_given_gold(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """Compute what it costs to predict each tag at each token, given the gold tags.
-
-    path (Ints1d): The gold tag of each token, -1 where gold is missing. Shape: (N,)
-    table (CostTable): The cost of each mistake, [gold tag, predicted tag]. Shape: (K, K)
-    weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
-    RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)
-    """
+    """Compute what it costs to predict each tag at each token, given the gold tags in `path`, which
+    are -1 where gold is missing. The cost is 0 there. Without `weights` all tokens have the weight
+    1. Shapes: (N,), (K, K), (N,) to (N, K)"""
     costs = table[path]  # -1 takes the last row, which is replaced by 0 below
     if weights is not None:
         costs = costs * weights[:, None]

@@ -187,15 +187,10 @@ def read_pieces(
 def cut_long_docs(
     examples: Sequence[Example], targets: Targets, most_words: int
 ) -> list[list[int]]:
-    """Choose where to cut docs with more than `most_words` words.
-
-    examples (Sequence[Example]): The examples.
-    targets (Targets): The targets of these examples, in which each doc is one sequence.
-    most_words (int): The number of words that a piece may have, unless there is no place to cut.
-    RETURNS (list[list[int]]): For each doc the first token of its second piece, of its third piece
-        and so on, counted from the beginning of the doc. The list is empty if the doc isn't cut:
-        docs with soft targets never are, as soft targets are of the whole doc.
-    """
+    """Choose where to cut docs with more than `most_words` words. In `targets` each doc is one
+    sequence. Returns, for each doc, the first tokens of its second piece, its third piece and so
+    on, counted from the beginning of the doc. The list is empty if the doc isn't cut. Docs with
+    soft targets are never cut, as soft targets describe the whole doc."""
     constraints = targets.tags.constraints
     assert constraints.start is not None and constraints.end is not None
     path = targets.gold.tags
@@ -228,14 +223,9 @@ def cut_long_docs(
 
 
 def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[int]]:
-    """Find where targets cut docs into sequences, so that each sequence becomes a piece. A doc with
-    soft targets is one piece: `PieceStore.read` cuts it into sequences.
-
-    examples (Sequence[Example]): The examples.
-    targets (Targets): The targets of these examples, in which docs are cut at their borders.
-    RETURNS (list[list[int]]): For each doc the first token of its second sequence, of its third
-        sequence and so on, counted from the beginning of the doc.
-    """
+    """Find where targets cut docs into sequences, so that each sequence becomes a piece. In
+    `targets` docs are cut at their borders. A doc with soft targets is one piece: `PieceStore.read`
+    cuts it into sequences. Returns the same as `cut_long_docs`."""
     # The first token of each sequence, counted over all docs. Shape: (B,)
     sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
     cuts: list[list[int]] = []
@@ -252,14 +242,9 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
 
 
 def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[int]:
-    """Choose where to cut a doc, so that each piece is as long as it may be. Where no possible cut
-    comes in time, a piece gets too long.
-
-    possible_cuts (Ints1d): The tokens before which the doc can be cut, in ascending order.
-    n_tokens (int): The number of tokens of the doc.
-    most_words (int): The number of words that a piece may have.
-    RETURNS (list[int]): The tokens before which to cut the doc.
-    """
+    """Choose where to cut a doc of `n_tokens` tokens, so that each piece is as long as it may be:
+    `most_words`. If no possible cut comes in time, the piece is longer. `possible_cuts` has the
+    tokens before which the doc can be cut, in ascending order. Returns the chosen ones."""
     cuts: list[int] = []
     piece_begin = 0
     while n_tokens - piece_begin > most_words:
@@ -406,12 +391,8 @@ class PieceStore:
         return pieces
 
     def _add_piece(self, tokens: slice, tokens_of_doc: slice, weight: float) -> int:
-        """Add a piece, and return its number.
-
-        tokens (slice): The numbers of its tokens in the corpus.
-        tokens_of_doc (slice): The numbers of the tokens of its doc.
-        weight (float): The weight of its doc, NaN for none.
-        """
+        """Add a piece, and return its number. Its tokens and the tokens of its doc are numbered in
+        the corpus. `weight` is the weight of its doc, or NaN if the doc has none."""
         reach = self.tokens.features.reach  # how many tokens features look to either side
         window_begin = max(tokens_of_doc.start, tokens.start - reach)
         window_end = min(tokens_of_doc.stop, tokens.stop + reach)
@@ -464,14 +445,10 @@ class PieceStore:
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
     ) -> tuple[FeatureBatch, Ints1d]:
-        """Gather the features of the tokens of pieces.
-
-        first (Ints1d), end (Ints1d): For each piece its first token and the one after its last, as
-            numbers in the corpus. Shapes: (B,)
-        window_begin (Ints1d), window_end (Ints1d): The same for its window. Shapes: (B,)
-        RETURNS (tuple[FeatureBatch, Ints1d]): The features, whose `lengths` are still those of the
-            windows; and the numbers of the tokens of pieces in the corpus. Shape: (N,)
-        """
+        """Gather the features of the tokens of pieces. A piece and its window are given by the
+        numbers of their first token and of the token after their last one. Returns the features, in
+        which `lengths` are still the lengths of the windows, and the numbers of the tokens of
+        pieces in the corpus. Shapes: (B,) to (N,)"""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         value_ids = cast(Ints2d, self.tokens.columns["value_ids"][tokens])

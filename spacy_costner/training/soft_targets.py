@@ -139,13 +139,8 @@ def expectations(
 
 
 def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
-    """Group the lengths of sequences by doc.
-
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The doc of each sequence, in ascending order. Each doc has at least
-        one sequence. Shape: (B,)
-    RETURNS (list[Ints1d]): For each doc the lengths of its sequences.
-    """
+    """Group the lengths of sequences by doc. The docs are in ascending order, and each has at least
+    one sequence. Shapes: (B,), (B,)"""
     if not len(doc_of_sequence):
         return []  # `split` would make one empty group
     # Split where the doc changes: before the first sequence of each doc but the first doc.
@@ -317,13 +312,10 @@ def read_soft_targets(
 def _find_taught_docs(
     examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> list[TaughtDoc]:
-    """Find the taught docs of a batch: those whose reference has soft targets.
+    """Find the taught docs of a batch, in the order of the examples: docs whose reference has soft
+    targets. `lengths` and `doc_of_sequence` have the number of tokens of each sequence and its
+    example. Shapes: (B,), (B,)
 
-    examples (Sequence[Example]): The examples.
-    tags (Tags): The tags of the student's chain.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The example of each sequence. Shape: (B,)
-    RETURNS (list[TaughtDoc]): The taught docs, in the order of the examples.
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
     # The sum of the lengths of the sequences of each doc. Shape: (D,)
@@ -348,13 +340,10 @@ def _find_taught_docs(
 
 def _map_to_student_tags(saved: Saved, tags: Tags) -> Array2d:
     """Map the finest tags, which soft targets are saved for, to the tags of a student. Several of
-    the finest tags may count as the same tag of the student.
+    the finest tags may count as the same tag of the student. Returns a mask: for each of the finest
+    tags, True at the tag of the student that it counts as. A matrix product of expected counts and
+    the mask sums the counts that belong to the same tag of the student. Shape: (K', K)
 
-    saved (Saved): The soft targets.
-    tags (Tags): The tags of the student's chain.
-    RETURNS (Array2d): For each of the finest tags, True at the tag of the student that it counts
-        as. A matrix product of expected counts with it sums the counts that belong to the same tag
-        of the student. Shape: (K', K)
     RAISES (ValueError): If the student lacks a label.
     """
     unknown = sorted({*saved["labels"]} - {*tags.labels})

@@ -140,13 +140,9 @@ class Weights:
         self, path: Ints1d, entities: Entities, tags: Tags, examples: Sequence[Example]
     ) -> Floats1d | None:
         """Compute the weight of each token of the predicted docs: the weight of its label, times
-        the factors.
+        the factors. `path` has the gold tag of each token, -1 where annotation is missing. None if
+        all weights are 1. Shapes: (N,) to (N,)
 
-        path (Ints1d): The gold tag of each token, -1 where annotation is missing. Shape: (N,)
-        entities (Entities): The gold entities, of any label.
-        tags (Tags): The tags of the path.
-        examples (Sequence[Example]): The examples, for the factors of their tokens.
-        RETURNS (Floats1d | None): The weights; None if all are 1. Shape: (N,)
         RAISES (ValueError): If the extension attribute `token` is not registered, or is no weight.
         """
         if not self.weighs_tokens:
@@ -206,11 +202,9 @@ class Weights:
 
 
 def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> None:
-    """Check that an extension attribute is registered.
+    """Check that the extension attribute `name`, which the setting `setting` of `Weights` names, is
+    registered for docs or tokens.
 
-    owner (type[Doc] | type[Token]): The class that should have it.
-    setting (str): The setting of `Weights` that names it.
-    name (str): Its name.
     RAISES (ValueError): If it isn't.
     """
     if not owner.has_extension(name):
@@ -345,14 +339,9 @@ def _warn_of_entities(
 ) -> None:
     """Warn of gold entities that are not learned as they are annotated. There are two cases: an
     entity has white space at an end, which is removed; or the chain doesn't have its label. Each
-    warning is given once.
+    warning is given once. `trimmed` has the entities of `annotated` without white space. Entities
+    that consist of white space are missing in it.
 
-    batch (AnnotatedBatch): The batch.
-    annotated (Entities): Its gold entities as they are annotated.
-    trimmed (Entities): The same without white space. Entities of nothing but white space are
-        missing here.
-    warned (set[str]): The warnings so far: see `read_annotation`.
-    labels_are_given (bool): Whether the user has chosen the labels: see `read_annotation`.
     RAISES (ValueError): If a label begins with "!": see `read_annotation`.
     """
     component = batch.annotation.component
@@ -455,12 +444,8 @@ def _make_gold(
     batch: AnnotatedBatch, lengths: Ints1d, doc_of_sequence: Ints1d, features: Ints2d | None
 ) -> Gold:
     """Make the gold of the sequences that docs are cut into. Its field `costs` is not set.
-
-    batch (AnnotatedBatch): The annotation of the docs.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
-    features (Ints2d | None): As in `Gold.features`. Shape: (N, S)
-    """
+    `lengths` and `doc_of_sequence` have the number of tokens of each sequence and its doc; for
+    `features` see `Gold.features`. Shapes: (B,), (B,), (N, S)"""
     tags = batch.tags
     is_allowed = None  # if no annotation is missing, the tags are enough
     if (batch.path < 0).any():
