@@ -297,12 +297,7 @@ def _make_function(
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
     """Make a function of potentials from a query, which is a method of messages. It is for callers
-    who need only one query.
-
-    messages (Callable): Computes the messages of potentials.
-    method (Callable): The query.
-    RETURNS (Callable): The function. Its other arguments are those of the method.
-    """
+    who need only one query."""
 
     @wraps(method)
     def function(
@@ -398,10 +393,8 @@ def _is_number(argument: Any) -> bool:
 
 
 def _check_count(name: str, count: Any) -> None:
-    """Check that a number of paths is a whole number above 0.
+    """Check that the argument `name`, a number of paths, is a whole number above 0.
 
-    name (str): The name of the argument, for the message.
-    count (Any): The number.
     RAISES (ValueError): If it isn't.
     """
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)

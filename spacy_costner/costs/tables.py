@@ -141,10 +141,9 @@ def make_precision_recall_cost(
 
 
 def _check_kinds(costs: Mapping[str, float], where: str) -> None:
-    """Check costs of kinds of mistakes.
+    """Check the cost of each kind of mistake, by the name of the kind. `where` is the beginning of
+    error messages.
 
-    costs (Mapping[str, float]): The cost of each kind, by its name.
-    where (str): The beginning of error messages.
     RAISES (ValueError): If a name is not in `MISTAKE_KINDS`, or a cost is wrong: see `check_cost`.
     """
     for kind, cost in costs.items():
@@ -261,11 +260,11 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
-    """Each mistake costs the weighted sum of several costs.
+    """Each mistake costs the weighted sum of several costs. `terms` has the weight of each cost,
+    and the cost.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
-    terms (Sequence[tuple[float, Cost]]): The weight of each cost, and the cost.
     RAISES (ValueError): If float32 can't hold a sum, or as one of the costs does.
     """
     # A sum that is too large becomes infinity. The check below reports it, so NumPy need not warn.

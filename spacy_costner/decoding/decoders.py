@@ -217,14 +217,10 @@ def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
 def _check_numbers(
     name: str, decoding: str, tags: Tags | None, settings: Settings, *, least: float, most: float
 ) -> None:
-    """Check that a setting and its exceptions for labels are finite numbers in a range, and that
-    the chain has these labels.
+    """Check that a setting, such as "bias", and its exceptions for labels are finite numbers from
+    `least` to `most`, and that the chain has these labels. Without `tags` the labels are not known
+    yet, and not checked. `decoding` is the name of the decoding, for messages.
 
-    name (str): The name of the setting, such as "bias".
-    decoding (str): The name of the decoding, for messages.
-    tags (Tags | None): The tags of the chain. None: they are not known yet, and not checked.
-    settings (Settings): The settings, with the exceptions under "labels".
-    least (float), most (float): The range.
     RAISES (ValueError): If something is wrong.
     """
     where = f"spacy_costner.{decoding}"

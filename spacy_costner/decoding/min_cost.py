@@ -112,12 +112,9 @@ class MinCost:
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _choose_path(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
-        """Choose the path with the lowest expected cost.
-
-        RETURNS (tuple[Ints1d, Potentials]): The predicted tags; and the scores of all A tags, which
-            are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or minus infinity
-            where a tag isn't allowed. Shapes: (N,), (N, A)
-        """
+        """Choose the path with the lowest expected cost. Returns the predicted tags; and the scores
+        of all A tags, which are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or
+        minus infinity where a tag isn't allowed. Shapes: (N,), (N, A)"""
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)
         tags = Tags(choices.labels, chain_tags.scheme.name)
@@ -228,14 +225,9 @@ def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
 
 def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d) -> Floats2d:
     """Compute what decides between tied paths: the path with the highest sum of these numbers wins.
-    They are the log-probabilities of tags. Those of nodes are lowered so far that a single node
-    costs more than all labels of the longest sequence can. So a path with fewer nodes wins.
-
-    marginals (Floats2d): The probabilities of the tags of the chain. Shape: (N, K)
-    masks (Sequence[Array1d]): For each tag of a node the tags that it stands for: see `node_masks`.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    RETURNS (Floats2d): The numbers. Shape: (N, A)
-    """
+    They are the log-probabilities of tags. The numbers of nodes are lowered so far that a single
+    node costs more than all labels of the longest sequence can. So a path with fewer nodes wins.
+    For the masks see `node_masks`. Shapes: (N, K), (B,) to (N, A)"""
     # The probability of a tag of a node is the sum over the tags that it stands for.
     probs = with_nodes(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
@@ -250,24 +242,16 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
 
 def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]) -> Array2d:
     """Add columns for the tags of nodes to a table with a column for each tag of the chain.
-
-    table (Array2d): The table. Shape: (N, K)
-    masks (Sequence[Array1d]): For each tag of a node, True at the tags of the chain that it stands
-        for, as `node_masks` finds them. Shapes: (K,)
-    reduce (Callable): Makes one column of these: `numpy.sum`, for example.
-    RETURNS (Array2d): The table with the new columns. Shape: (N, A)
-    """
+    `reduce`, such as `numpy.sum`, makes one column of the columns that a tag of a node stands for:
+    see `node_masks`. Shapes: (N, K) to (N, A)"""
     node_columns = [reduce(table[:, mask], axis=1) for mask in masks]
     return numpy.column_stack([table, *node_columns])
 
 
 def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
-    """Read the choices that `MinCost.save` returned.
+    """Read the choices that `MinCost.save` returned: under "answers" the labels of the chain, then
+    the nodes; under "covers" and "table" the masks and the costs of `Choices`.
 
-    saved (dict[str, Any]): What was saved: under "answers" the labels of the chain, then the nodes;
-        under "covers" and "table" the masks and the costs of `Choices`.
-    tags (Tags): The tags of the chain.
-    RETURNS (Choices): The choices.
     RAISES (ValueError): If the choices don't fit these tags.
     """
     labels_and_nodes = tuple(saved["answers"])
@@ -287,12 +271,9 @@ def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
 def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     """Find the nodes that can be predicted instead of a label: each node that is the lowest common
     ancestor of two labels, and not a label itself. (Other nodes above labels are not needed: they
-    have the same labels below them as one of these nodes, or only one label.)
+    have the same labels below them as one of these nodes, or only one label.) Returns the labels
+    below each node, in the order of the nodes in the tree.
 
-    tree (Tree): The label tree.
-    labels (Sequence[str]): The labels of the chain.
-    RETURNS (dict[str, list[str]]): The labels below each node. The nodes are in the order of the
-        tree.
     RAISES (ValueError): If the file of the tree can't be read, or a label is not in the tree.
     """
     # The lineage of a label is the list of nodes from the top of the tree down to it.

@@ -321,15 +321,11 @@ class Posterior:
     def _extend_into_space(
         self, entity_number: Ints1d, segments: Entities
     ) -> tuple[Ints1d, Entities]:
-        """Find all segments of entities that white space follows. Besides the segment that ends
-        with the entity, there is one that goes on through the first token of white space, one
-        through the first two tokens, and so on.
-
-        entity_number (Ints1d): The number of each entity. Shape: (E,)
-        segments (Entities): The segment of each entity that ends with the entity. Shape: (E,)
-        RETURNS (tuple[Ints1d, Entities]): For each segment the number of its entity; and the
-            segments, those of one entity after those of another. Shape: (S,)
-        """
+        """Find all segments of entities that white space follows. One segment ends with the entity.
+        Another one goes on through the first token of white space, another one through the first
+        two tokens, and so on. `segments` has the first of these segments for each entity. Returns
+        the number of the entity of each segment; and the segments, entity after entity. Shapes:
+        (E,), (E,) to (S,), (S,)"""
         # A segment ends before the next word or with the sequence, whichever comes first. The end
         # of the batch counts as a word.
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
@@ -381,12 +377,10 @@ def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
     log-probabilities of the paths of a sequence, so that sums are those of the paths of a doc.
 
     The columns are added one after another, and only the k largest sums so far are kept. No other
-    sum can lead to one of the k largest in the end.
-
-    terms (Floats2d): For each of the B sequences of a doc its k terms, in descending order.
-        Shape: (k, B)
-    RETURNS (tuple[Ints2d, Floats1d]): For each sum the rank of its term in each column, where 0 is
-        the largest; and the sums, in descending order. Shapes: (k, B), (k,)
+    sum can lead to one of the k largest in the end. `terms` has, for each of the B sequences of a
+    doc, its k terms in descending order. Returns, for each sum, the rank of its term in each
+    column, where 0 is the largest; and the sums, in descending order. Shapes: (k, B) to (k, B),
+    (k,)
     """
     k, n_sequences = terms.shape
     # For each sum up to column b, what it was made of: the rank of the sum up to column b - 1, and

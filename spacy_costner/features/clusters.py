@@ -59,12 +59,8 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(no_words, numpy.full((0, 1), -1, dtype="int32"))
 
     def _set_words(self, word_keys: Array1d, cluster_ids: Ints2d) -> None:
-        """Set the words that have clusters.
-
-        word_keys (Array1d): The word key of each word. Shape: (D,)
-        cluster_ids (Ints2d): The ids of the clusters of each word, -1 for none. `select` may leave
-            -1 between other ids. Shape: (D, width)
-        """
+        """Set the words that have clusters. `cluster_ids` has the ids of the clusters of each word,
+        -1 for none. `select` may leave -1 between other ids. Shapes: (D,), (D, width)"""
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
         # A row of -1 is added for unknown words, which have the id -1. Shape: (D + 1, width)
@@ -283,12 +279,9 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """Name the clusters of a word.
-
-    cluster (Any): What a file has for the word: a list of names, a number, or a path of bits.
-    RETURNS (list[str]): The names. For a path of bits these are its first bits, as many as
-        `PREFIXES` says, the longest first. Empty: the file has something else.
-    """
+    """Name the clusters of a word, from what a file has for the word: a list of names, a number, or
+    a path of bits. The names of a path of bits are its first bits, as many as `PREFIXES` lists, the
+    longest first. Without names the file has something else."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -337,12 +330,8 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     """Divide points into clusters by the angles between them (spherical k-means). The first centres
-    are random points.
-
-    points (Floats2d): The points, of unit length. Shape: (D, W)
-    n_clusters (int): The number of clusters.
-    seed (int): The seed of the random points.
-    RETURNS (Ints1d): The number of the cluster of each point. Shape: (D,)
+    are random points. Points have unit length. `seed` is the seed of these random points. Returns
+    the number of the cluster of each point. Shapes: (D, W) to (D,)
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """
@@ -365,12 +354,8 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
     """Find the centre that is nearest to each point: the one with the largest cosine, or the first
-    of several. Points and centres have unit length, so that a cosine is a scalar product.
-
-    points (Floats2d): The points. Shape: (D, W)
-    centres (Floats2d): The centres. Shape: (number of clusters, W)
-    RETURNS (Ints1d): The number of the centre for each point. Shape: (D,)
-    """
+    of several. Points and centres have unit length, so that a cosine is a scalar product. Shapes:
+    (D, W), (number of clusters, W) to (D,)"""
     nearest = []
     # The cosines of all points at once would take too much memory.
     for start in range(0, len(points), CHUNK):

@@ -87,12 +87,8 @@ class DocumentColumn(LabelColumn):
 
 def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
-
-    keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are left out of all groups. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    RETURNS (Ints1d): The number of each token's group, -1 for a token that is in none. Shape: (N,)
-    """
+    Returns the number of each token's group, -1 for a token without a group. Shapes: (N,), (N,),
+    (B,) to (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups
@@ -101,14 +97,8 @@ def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     """Find the features of tokens from the mean probability that each label has at the other tokens
-    of their group.
-
-    probabilities (Floats2d): The probabilities of O and of the L labels, by the first pass.
-        Shape: (N, L + 1)
-    groups (Ints1d): The number of each token's group, -1 for none: see `number_groups`.
-        Shape: (N,)
-    RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, WIDTH)
-    """
+    of their group. `groups` is what `number_groups` returns. Returns ids in the order of
+    `share_names`, -1 for none. Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
     if not len(tokens):

@@ -135,17 +135,10 @@ def nearest_elsewhere(
 ) -> tuple[Ints1d, Ints2d]:
     """Find the nearest other occurrences of each token's value in its doc. For example, in a doc
     with the words "A b A A" the tokens 0, 2 and 3 have other occurrences. Their nearest ones are 2,
-    3 and 2.
-
-    keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are left out: they have no occurrences, and are none
-        of another token. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    n_nearest (int): The largest number of other occurrences of a token.
-    RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; and the other
-        occurrences of each, the nearest first, -1 for none. Of two that are equally near the left
-        one comes first. Shapes: (M,), (M, n_nearest)
-    """
+    3 and 2. `takes_part` is False for tokens that are left out: they have no occurrences, and are
+    no occurrences of another token. Returns the tokens that have other occurrences; and up to
+    `n_nearest` other occurrences of each, the nearest first, -1 for none. If two are equally near,
+    the left one comes first. Shapes: (N,), (N,), (B,) to (M,), (M, n_nearest)"""
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
@@ -176,16 +169,11 @@ def nearest_elsewhere(
 
 
 def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
-    """Find the values of the neighbours of some tokens.
-
-    value_ids (Ints1d): The id of the value of each token of a batch, -1 for none. Shape: (N,)
-    tokens (Ints2d): M rows of up to n tokens, -1 for none. Shape: (M, n)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    side (int): -1: the neighbour is the token before. 1: it is the token after.
-    RETURNS (Ints2d): For each row the ids of the values of the neighbours, in descending order. A
-        value that several neighbours have is there once, and -1 instead of the others and of no
-        value. Shape: (M, n)
-    """
+    """Find the values of the tokens before some tokens (`side` is -1) or after them (1).
+    `value_ids` has the id of the value of each token of a batch, and `tokens` has M rows of up to n
+    tokens, both with -1 for none. Returns, for each row, the ids of the values in descending order.
+    A value that several tokens have comes once, with -1 in the places of the others. Shapes: (N,),
+    (M, n) to (M, n)"""
     # The value of each token's neighbour on this side. A token at the border of a doc has no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)

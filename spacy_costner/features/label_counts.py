@@ -270,13 +270,9 @@ class LabelCounts:
 
 def unit_key(doc: Doc, index: int, unit: int | str) -> int:
     """The key of the unit of a doc: a hash of 64 bits or, if a unit is a number of docs, the index
-    of a doc.
+    of a doc. `index` is the index of the doc in the corpus. `unit` is a number of docs, `DOC`, or
+    an extension attribute of docs, such as "_.source", each value of which is a unit.
 
-    doc (Doc): The doc.
-    index (int): Its index in the corpus.
-    unit (int | str): What a unit is: a number of docs, `DOC`, or an extension attribute of docs,
-        such as "_.source", each value of which is a unit.
-    RETURNS (int): The key.
     RAISES (ValueError): If a unit is an extension attribute that isn't set.
     """
     if isinstance(unit, int):

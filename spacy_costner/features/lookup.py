@@ -232,9 +232,9 @@ class Lookup:
 
     def _make_slots(self) -> tuple[Slots, int]:
         """Make the slots of each column at each of its offsets, and number the rows of weights. A
-        column has a row for each of its offsets and values.
+        column has a row for each of its offsets and values. Returns the slots, and the number of
+        rows.
 
-        RETURNS (tuple[Slots, int]): The slots, and the number of rows.
         RAISES (ValueError): If there are too many rows.
         """
         places: list[int] = []
@@ -427,12 +427,8 @@ def slots_of_types(place: int, offsets: Ints1d) -> Slots:
 
 
 def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int, Slots]:
-    """Group slots by their offsets: see `WordSlots.by_offset`.
-
-    slots (Slots): The slots.
-    more_offsets (Sequence[int]): Offsets that get a group even if no slot has them.
-    RETURNS (dict[int, Slots]): The slots of each offset. In the groups all offsets are 0.
-    """
+    """Group slots by their offsets: see `WordSlots.by_offset`. The offsets in `more_offsets` get a
+    group even if no slot has them. In the groups all offsets are 0."""
     by_offset: dict[int, Slots] = {}
     # The default of `more_offsets` becomes an array of floats, and `union1d` then returns floats.
     all_offsets = numpy.union1d(slots.offsets, more_offsets).astype("int32")

@@ -213,12 +213,8 @@ class LabelMemory:
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
         """Find the features of tokens in training: without the counts of the units of their docs.
-
-        keys (Array1d): The hashes of the values of tokens. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        text_ids (Array1d): The text id of each doc. Shape: (B,)
-        RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
-        """
+        `keys` has the hash of each token's value, `text_ids` the text id of each doc. Returns ids
+        in the order of `share_names`, -1 for none. Shapes: (N,), (B,), (B,) to (N, width)"""
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
 
@@ -259,12 +255,7 @@ class LabelMemory:
 
     def _sum_over_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
         """For M pairs of a text and a value, sum the counts of the value over all units that have
-        docs with this text.
-
-        text_ids (Array1d): The text id of each pair. Shape: (M,)
-        value_ids (Ints1d): The index of the value of each pair. Shape: (M,)
-        RETURNS (Ints2d): How often the value had each label in these units. Shape: (M, L)
-        """
+        docs with this text. Shapes: (M,), (M,) to (M, L)"""
         # The docs that have the text of each pair, and their units. A unit with several of these
         # docs counts once. So a pair and a unit are made one number, and `divmod` splits it again.
         pair_of_doc, doc = places_in(self.text_ids, text_ids)

@@ -114,13 +114,9 @@ class PairColumn(BatchColumn):
 
 
 def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
-    """Make the pair that begins at each token.
-
-    value_ids (Ints1d): The id of each token's value, -1 for none. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    RETURNS (Array1d): The pair of the token and the next one, as the number that `join_pairs`
-        makes; -1 if one of them has no value, or there is no next token in the doc. Shape: (N,)
-    """
+    """Make the pair of each token and the next one, from the ids of their values, as the number
+    that `join_pairs` makes. It is -1 if one of the two has no value, or if the doc has no next
+    token. Shapes: (N,), (B,) to (N,)"""
     left = value_ids.astype("int64")
     right = numpy.full(len(left), -1, dtype="int64")
     right[:-1] = left[1:]  # the value of the next token

@@ -317,12 +317,9 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Check a setting that has a number for each kind of feature, such as `windows`.
+    """Check a setting that has a number for each kind of feature, such as `windows`. The kinds are
+    those in `kinds` and extension attributes, the numbers at least `least`.
 
-    setting (str): The name of the setting, for the error.
-    windows (Mapping[str, int]): Its value.
-    kinds (Sequence[str]): The kinds that it can have. Extension attributes are always possible.
-    least (int): The least number.
     RAISES (ValueError): If a kind or a number is wrong.
     """
     expected = f"some of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"

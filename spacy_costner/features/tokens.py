@@ -180,11 +180,7 @@ class TokenReader:
         In different vocabs the same word may have different features: in a bare vocab, for example,
         a lexeme has no lower case. So the attributes of the lexeme are hashed together with the
         word. Nearly always all docs are of one vocab, the first that was read. Then the hash of the
-        word is enough.
-
-        docs (Sequence[Doc]): The docs.
-        orth (Array1d): The hash of each token's word. Shape: (N,)
-        RETURNS (Array1d): The word key of each token. Shape: (N,)
+        word is enough. Shapes: (N,) to (N,)
         """
         if not docs or not self.lexeme_attributes:
             return orth
@@ -252,13 +248,9 @@ class TokenBatch:
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:
-    """Read an extension attribute of tokens, such as "_.source".
+    """Read an extension attribute of tokens, such as "_.source". Returns the hash of the text of
+    each token's value, or 0 if the value is None, False, 0 or "". Shape: (N,)
 
-    docs (Sequence[Doc]): The docs.
-    attribute (str): The attribute, with "_." in front.
-    hash_of (HashOf): Hashes the text of a value.
-    RETURNS (Array1d): The hash of each token's value; 0 if it is None, False, 0 or "".
-        Shape: (N,)
     RAISES (ValueError): If there is no such extension.
     """
     name = attribute.removeprefix(EXTENSION)

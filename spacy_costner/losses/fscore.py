@@ -212,8 +212,6 @@ def best_counts(
         TP = sum over gold entities of 1 - l(d)
         FN = sum over gold entities of l(d)
         FP = sum over places of l(d)
-
-    RETURNS (CountsWithVjp): The counts, and their vector-Jacobian product.
     """
     gold_entities = _find_entities(to_numpy(gold.tags), gold, potentials)
     false_positives = wrong_entities(gold, potentials, gold_entities)
@@ -262,14 +260,9 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """Find the highest score of each group. Of equal scores it is the last one. No group may be
-    empty.
-
-    scores (Floats1d): The scores of all groups. Shape: (R,)
-    group (Ints1d): The group of each score, from 0 to G - 1. Shape: (R,)
-    n_groups (int): The number of groups, G.
-    RETURNS (Ints1d): For each group the index of its highest score. Shape: (G,)
-    """
+    """Find the highest score of each of G groups, or the last of several equal ones, and return its
+    index. `group` has the group of each score, from 0 to G - 1. No group may be empty. Shapes:
+    (R,), (R,) to (G,)"""
     # Sort by group, then by score. The highest score of a group comes just before the next group.
     order = numpy.lexsort((scores, group))
     ends = numpy.searchsorted(group[order], numpy.arange(n_groups), side="right")
@@ -317,13 +310,10 @@ def segments_in_places(
     wrong tag, with a condition on the tag that follows. If the first tag of the place is wrong, the
     segment is that tag. For example, gold has O O in a place. Then the segment with gold's tags is
     O O. The segments with other tags are O, followed by any tag but O, and each single tag but O.
-
-    wrong (Segments): The wrong entities, S of them.
-    gold (Gold), potentials (Potentials): The batch.
-    RETURNS (tuple[Segments, Ints1d]): The segments, each of which begins where a place begins; and
-        the group of each, from 0 to 2S - 1. Group i has the segments with gold's tags in the whole
-        of place i. (There may be several, as several tags of the chain may count as the same gold
-        tag.) Group S + i has the segments with other tags in place i.
+    Returns the segments, each of which begins where a place begins; and the group of each, from 0
+    to 2S - 1. Group i has the segments with gold's tags in the whole of place i. (There may be
+    several, as several tags of the chain may count as the same gold tag.) Group S + i has the
+    segments with other tags in place i. Shapes: (segments,)
     """
     gold_tags = to_numpy(gold.tags)
     begin = wrong.begin
@@ -344,14 +334,9 @@ def segments_in_places(
     def add_segments(
         places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool
     ) -> None:
-        """Add R segments of the same length, T tokens.
-
-        places (Ints1d): The number of the place of each segment. Shape: (R,)
-        paths (Ints2d): The tags of each segment. Shape: (R, T)
-        after (Array2d | None): For each segment, True at the tags that may follow. None: all may.
-            Shape: (R, K)
-        is_gold (bool): Whether the segments have gold's tags in the whole of their places.
-        """
+        """Add R segments of T tokens each, with their places and their tags. `after` is True at the
+        tags that may follow each segment. None: all may follow. `is_gold` says whether the segments
+        have gold's tags in the whole of their places. Shapes: (R,), (R, T), (R, K)"""
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
         first_token = begin[places]
@@ -410,12 +395,8 @@ def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
 
 def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     """Find the entities of a path, as segments. The tag after a segment may not be one that
-    continues an entity: the entity would be longer.
-
-    tags (Ints1d): The tags of the path, -1 where they are unknown. Shape: (N,)
-    gold (Gold): Says which tags open and which continue an entity.
-    potentials (Potentials): The batch, for the lengths of sequences.
-    """
+    continues an entity: the entity would be longer. `tags` is -1 where the path is unknown. Shape:
+    (N,)"""
     is_known = tags >= 0
     opening = to_numpy(gold.opening)
     continuing = to_numpy(gold.continuing)

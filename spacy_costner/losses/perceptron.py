@@ -122,14 +122,10 @@ def squared_distance(
     potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
     """Compute the squared distance of two paths in each sequence. f counts how often a path has
-    each feature; `mira` says what the features of a path are.
+    each feature; `mira` says what the features of a path are. For `features` see `Gold.features`.
+    Shapes: (N,), (N,), (N, S) to (B,)
 
         n = || f(y) - f(y') ||^2
-
-    potentials (Potentials): The batch.
-    path, other_path (Ints1d): The tags of both paths. Shapes: (N,)
-    features (Ints2d | None): The features of each token: see `Gold.features`. Shape: (N, S)
-    RETURNS (Floats1d): The squared distance in each sequence. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)
@@ -175,11 +171,8 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
         sum_f (n_f - n'_f)^2
 
     n_f and n'_f are how often the first and the second array have the feature f in the group.
-
-    groups (Ints1d): The group of each place in both arrays. Shape: (R,)
-    pair (Sequence[Ints1d]): The two arrays, with a feature at each place. Shapes: (R,)
-    n_groups (int): The number of groups, G.
-    RETURNS (Floats1d): The distances. Shape: (G,)
+    `groups` has the group of each place in both arrays, and `pair` has the two arrays. Shapes:
+    (R,), (R,) and (R,) to (G,)
     """
     xp = get_array_module(groups)
     if len(groups) == 0:  # an empty array has no maximum

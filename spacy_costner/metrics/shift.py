@@ -358,13 +358,9 @@ def check_earlier(
     calibration: Mapping[str, Any],
     seed: int,
 ) -> None:
-    """Check that a test can go on from the test of earlier docs.
+    """Check that a test can go on from the test of earlier docs: both need the same seed and the
+    same "digest" of the calibration docs.
 
-    seed_before (int): The seed of the earlier test.
-    calibration_before (Mapping[str, Any]): The "digest" of the calibration docs of the earlier
-        test.
-    calibration (Mapping[str, Any]): The "digest" of the calibration docs of the new test.
-    seed (int): The seed of the new test.
     RAISES (ValueError): If the seeds or the calibration docs of both tests differ.
     """
     if seed != seed_before:

@@ -94,16 +94,8 @@ def build_hybrid_crf(
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool, *, part_dropout: float
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Add the emissions of both parts. In training some docs use only one of the parts. This is the
-    `forward` of the Thinc model.
-
-    model (Model): The model.
-    docs (list[Doc]): The docs.
-    is_train (bool): Whether the model is trained on these docs.
-    part_dropout (float): The share of the docs that use only one part in training.
-    RETURNS (tuple): The potentials; and the backprop, which takes the gradient with respect to
-        them.
-    """
+    """Add the emissions of both parts. In training, the share `part_dropout` of the docs uses only
+    one of the parts. This is the `forward` of the Thinc model."""
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     dense_emissions, backprop_dense = dense(docs, is_train)

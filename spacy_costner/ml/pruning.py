@@ -62,11 +62,8 @@ def prune_and_quantize(rows: Floats2d, n_features: int) -> Floats2d:
 def find_rows_that_matter(rows: Floats2d) -> Array1d:
     """Find the rows of weights to keep. Rows whose largest weight is small are dropped first, as
     long as the dropped rows have at most `DROPPED_SHARE` of the sum of all squared weights. Rows
-    with the same largest weight are kept or dropped together.
-
-    rows (Floats2d): The weights. Shape: (V, K)
-    RETURNS (Array1d): True for the rows to keep. Shape: (V,)
-    """
+    with the same largest weight are kept or dropped together. Returns True for the rows to keep.
+    Shapes: (V, K) to (V,)"""
     largest_of_row = numpy.abs(rows).max(axis=1, initial=0)
     square_of_row = numpy.einsum("vk,vk->v", rows, rows, dtype="float64")  # its sum of squares
     ascending = numpy.argsort(largest_of_row, kind="stable")

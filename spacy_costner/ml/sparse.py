@@ -199,14 +199,9 @@ def _find_linear(model: Model) -> Model | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Score docs by their features. This is the `forward` of the Thinc model.
-
-    model (Model): The model.
-    docs (list[Doc]): The docs.
-    is_train (bool): Whether the model is trained on these docs.
-    RETURNS (tuple): The scores; and the backprop, which keeps the gradient with respect to the
-        scores for the next update. Docs have no gradient: the backprop returns them.
-    """
+    """Score docs by their features. This is the `forward` of the Thinc model. The backprop keeps
+    the gradient with respect to the scores for the next update. Docs have no gradient: the backprop
+    returns them."""
     if not is_train:
         # The weights of each word are summed only once, and kept: see `WordSums`.
         features = find_features(model, docs, by_word=True)

@@ -102,13 +102,8 @@ def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
 
 def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
     """Find the different ids among `ids`, and number them. It doesn't sort, as `numpy.unique` does,
-    and is several times as fast.
-
-    ids (Ints1d): Ids, from 0 to `n_ids` - 1, of which some are the same. Shape: (N,)
-    n_ids (int): How many ids there can be.
-    RETURNS (tuple[Ints1d, Ints1d]): The different ids; for each of `ids` its place among them.
-        Shapes: (U,), (N,)
-    """
+    and is several times as fast. Ids are from 0 to `n_ids` - 1. Returns the different ids; and, for
+    each of `ids`, its place among them. Shapes: (N,) to (U,), (N,)"""
     # The place in `ids` at which each id stands last: of equal ids, the last one is written last.
     # Other entries are not written, and never read.
     last_place = numpy.empty(n_ids, dtype="int32")

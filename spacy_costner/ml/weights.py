@@ -307,14 +307,10 @@ class SparseWeights(Shim):
     def _score_tokens(
         self, rows: Ints2d, vectors: VectorInputs | None, weights: Floats2d
     ) -> Floats2d:
-        """Compute the emissions of tokens.
-
-        rows (Ints2d): The rows of weights that each token uses, -1 for none. Shape: (N, S)
-        vectors (VectorInputs | None): The static vectors in the windows of the tokens, if any.
-        weights (Floats2d): The weights of features and vectors. Rows below them are not used.
-            Shape: (V + M or more, K)
-        RETURNS (Floats2d): The emissions. Shape: (N, K)
-        """
+        """Compute the emissions of tokens from the rows of weights that each token uses, -1 for
+        none, and from the static vectors in the windows of the tokens, if any. `weights` has the
+        weights of features and vectors. Rows below them are not used. Shapes: (N, S), (V + M or
+        more, K) to (N, K)"""
         emissions = sparse.sum_rows(rows, weights[: self.n_features])
         if vectors is not None:
             emissions += vectors.score(weights[self.n_features : self._first_chain_row])
@@ -566,11 +562,9 @@ class SparseWeights(Shim):
         self._period_begin = self.step
 
     def _apply_regularisation(self, rows: Ints2d | None = None) -> None:
-        """Apply the pending regularisation to rows. An update regularises only the rows that it
-        uses; the others wait until they are next used.
-
-        rows (Ints2d | None): The numbers of the rows, -1 for none. None: all rows.
-        """
+        """Apply the pending regularisation to the rows with these numbers (-1 stands for none), or
+        to all rows. An update regularises only the rows that it uses; the others wait until they
+        are next used."""
         # Nothing is pending in an average, or before the first step.
         if not self.settings.is_regularised or self._uses_average or not self.step:
             return

@@ -102,12 +102,9 @@ class WordSums(NamedTuple):
         return self._replace(sums=sums, n_words=n_words)
 
     def _sum_weights(self, words: Ints2d) -> Floats3d:
-        """Compute the sums of the weights of words, for each of O offsets and each tag.
-
-        words (Ints2d): The rows of the words in the table of the cache: the ids of their values.
-            Shape: (W, width of the table)
-        RETURNS (Floats3d): The sums. Shape: (W, O, K)
-        """
+        """Compute the sums of the weights of words, for each of O offsets and each tag. `words` has
+        the rows of the words in the table of the cache: the ids of their values. Shapes: (W, width
+        of the table) to (W, O, K)"""
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
@@ -169,13 +166,9 @@ class WordSums(NamedTuple):
         self, scores: Floats2d, word_ids: Ints1d, has_sums: Array1d, lengths: Ints1d
     ) -> None:
         """Add the weights of the words without sums, for which there was no room, to scores, in
-        place. Such a word adds to the scores of all tokens that have it in their window.
-
-        scores (Floats2d): The scores of tokens so far. Shape: (N, K)
-        word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)
-        has_sums (Array1d): True for the tokens whose words have sums. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        """
+        place. Such a word adds to the scores of all tokens that have it in their window. `word_ids`
+        has the id of each token's word in the cache, and `has_sums` is True for the tokens whose
+        words have sums. Shapes: (N, K), (N,), (N,), (B,)"""
         cache = self.cache
         value_ids = cache.table[word_ids]
         value_ids[has_sums] = -1  # the scores have what these words add
