@@ -53,18 +53,18 @@ N_LINEAR_FOLDS = 4
 """The number of folds for the linear part of a hybrid model."""
 
 LEAST_LINEAR_STEPS = 100
-"""About how many steps an epoch of the linear part has at least, as in the configs of `costner
-init`. In a small corpus they have fewer words than `N_WORDS`."""
+"""About how many steps an epoch of the linear part has at least, as in the configs that `init`
+makes. In a small corpus they have fewer words than `N_WORDS`."""
 
 GetExamples = Callable[[], Iterable[Example]]
-"""Returns the training examples, as what `nlp.initialize` gets does."""
+"""Returns the training examples, as the argument of `nlp.initialize` does."""
 
 
 @dataclass(frozen=True)
 class FoldBatch:
     """A batch of examples of the same fold, which one step of the first pass learns from.
 
-    examples (list[Example]): The examples.
+    examples (list[Example]): The examples, all of the same fold.
     targets (Segmentations[Targets]): Their targets, without soft targets.
     """
 
@@ -76,8 +76,8 @@ def train_first_pass(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
     """Train the first pass, if the model has one: on all docs, for new text, and once without each
-    fold, for the docs of that fold. Its loss is the likelihood of the gold path, whatever the loss
-    of the component is.
+    fold, for the docs of that fold. Its loss is the likelihood of the gold path, even if the
+    component has another loss.
 
     model (Model): The model, whose vocabulary of features is built.
     objective (Objective): The objective of the component. It reads the annotation of docs.
@@ -124,7 +124,7 @@ def train_first_pass(
         )
         features_and_rows.append((recounted_features, rows))
 
-    # Each training has overwritten the weights. Those for new text are of the first one.
+    # Each training has overwritten the weights. New text needs the weights of the first training.
     _, rows_of_all_docs = features_and_rows[0]
     first_pass.weights.restart(rows_of_all_docs)
     first_pass.set_folds(features_and_rows[1:], fold_of_text)
@@ -269,11 +269,11 @@ def train_linear_part(
         )
         trained_rows.append(rows)
 
-    # Each training has overwritten the weights. Those for new text are of the first one.
+    # Each training has overwritten the weights. New text needs the weights of the first training.
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
-    # Of the weights of a fold, those of features and vectors are kept. All folds use the
-    # transitions, start and end that were trained on all docs.
+    # For each fold, the weights of features and vectors are kept. All folds use the transitions,
+    # start and end that were trained on all docs.
     n_emission_rows = weights.n_features + weights.n_vector_rows
     emissions_of_folds = [rows[:n_emission_rows] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
@@ -311,7 +311,8 @@ def _train_from_zero(
     desc: str,
 ) -> Floats2d:
     """Train weights from 0, and return their average, rounded as in a saved model (see
-    `SparseWeights.prune_and_quantize`). For the arguments see `train`. Shape: (V + M + K + 2, K)
+    `SparseWeights.prune_and_quantize`). For the other arguments see `train`. Shape: (V + M + K + 2,
+    K)
 
     RAISES (ValueError): If a score is not finite.
     RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:

@@ -1,7 +1,7 @@
-"""Training of the hidden layer of a linear model, on top of the scores of its weights.
+"""Training of the hidden layer of a linear model, after the training of its weights.
 
 On few words, the weights and the layer would both learn the same things if they were trained
-together. So the weights are trained first, and then the layer alone learns what they lack.
+together. So the weights are trained first, and then the layer alone, to correct their scores.
 """
 
 import random
@@ -49,10 +49,10 @@ def train_hidden_layer(
     model (Model): A linear model with trained weights and a hidden layer.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The training examples.
     optimizer (Optimizer): The optimizer. If it keeps averages, the layer gets the averaged weights
         in the end.
-    progress (Progress): The progress of training so far, when the weights were trained.
+    progress (Progress): The progress of training so far, which is the training of the weights.
     RETURNS (TrainingResult): How training ended.
     RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
         finite.

@@ -76,7 +76,7 @@ class Objective:
         if self.weights.weighs_tokens and not are_used:
             raise ValueError(
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
-                "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
+                "doesn't use them; losses that do have a cost, or are Pointwise or Mixed"
             )
         # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
@@ -95,7 +95,7 @@ class Objective:
         features (Ints2d | None): The features of tokens, if the loss uses them: see
             `Gold.features`. Shape: (N, S)
         RETURNS (Segmentations[Targets]): The targets of whole docs and, if some docs have borders,
-            those of docs that are cut at their borders.
+            the targets of docs that are cut at their borders.
         RAISES (ValueError): If the annotation can't be learned (see `read_annotation`), or if there
             are soft targets with labels that the tags don't have, or soft targets and a loss that
             is a ratio over the batch.
@@ -167,10 +167,9 @@ class Objective:
 
         targets (Targets): The targets of the batch.
         scores (Potentials): The model's scores of the docs of the batch.
-        progress (Progress): How far training has come, on which the loss may depend.
-        RETURNS (tuple[LossResult, int]): The loss with its gradient; and the number that the loss
-            is divided by for a mean: that of annotated tokens, at least 1; if the loss is a ratio,
-            1.
+        progress (Progress): The progress of training, on which the loss may depend.
+        RETURNS (tuple[LossResult, int]): The loss with its gradient; and the divisor for the mean
+            loss: the number of annotated tokens, at least 1, or 1 if the loss is a ratio.
         """
         loss = self.loss.stage_at(progress)
         # Costs are for the tags of annotation, which have a single O.
@@ -281,19 +280,19 @@ def to_loss_inputs(
     gold = targets.gold
     if table is not None:
         if gold.collapsed_of is not None:
-            # The chain has several tags for O, or copies of tags. Each costs what the tag of the
-            # annotation costs that it counts as. Shape: (K, K)
+            # The chain has several tags for O, or copies of tags. Each has the cost of its tag of
+            # the annotation. Shape: (K, K)
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
         gold = gold._replace(costs=costs_given_gold(gold.tags, table, gold.token_weights))
 
     if targets.soft is not None:
-        # A doc with soft targets is learned from these alone: its gold has the weight 0. The
-        # weights are those of sequences. Shapes: (B,)
-        is_taught = targets.soft.weights != 0
+        # A doc with soft targets is learned from these alone: its gold has the weight 0. There is a
+        # weight for each sequence. Shapes: (B,)
+        is_soft = targets.soft.weights != 0
         weights = gold.weights
         if weights is None:
-            weights = numpy.ones(len(is_taught))
-        gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
+            weights = numpy.ones(len(is_soft))
+        gold = gold._replace(weights=numpy.where(is_soft, 0.0, weights))
 
     # Copy the arrays of gold to the device of the scores. Some fields may be None.
     asarray = get_array_module(scores.emissions).asarray

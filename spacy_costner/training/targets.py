@@ -31,17 +31,17 @@ from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, Gold
 from ..validation import check_cost
 from .incorrect_spans import exclude_spans, read_incorrect_spans
-from .soft_targets import SoftTargets, cut_as_taught, read_soft_targets
+from .soft_targets import SoftTargets, cut_as_teacher, read_soft_targets
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
 
 WEIGHT = "spacy_costner.weight"
-"""The key in `doc.user_data` of the weight of a training doc, as `costner distill` writes it."""
+"""The key in `doc.user_data` of the weight of a training doc, as `distill` writes it."""
 
 
 class Targets(NamedTuple):
-    """All that a loss needs of a batch, in addition to the scores of the model.
+    """The inputs of a loss for a batch, in addition to the scores of the model.
 
     tags (Tags): The tags of the chain.
     gold (Gold): The gold paths, as NumPy arrays. The field `costs` is not set.
@@ -75,7 +75,7 @@ class Targets(NamedTuple):
         is_possible = self.constraints.emissions
         if is_possible is None and self.soft is None:
             # Gold keeps to the tag scheme, and no preset entity contradicts it. (Docs with soft
-            # targets are cut as their teacher's were, and such a cut may divide an entity.)
+            # targets are cut as their teacher cut them, and such a cut may divide an entity.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
 
         # `is_allowed` is True for the tags that agree with gold. `is_right` is True for those of
@@ -104,6 +104,7 @@ class Targets(NamedTuple):
 class Weights:
     """How much tokens and examples count in training, as the config says. Weights and factors are
     finite numbers of at least 0.
+
     labels (Mapping[str, float] | None): The weight of the tokens of gold entities, by label. "O"
         stands for tokens outside of entities. Labels that are not named have the weight 1.
     boundary (float): A factor for the first and the last token of each gold entity.
@@ -183,8 +184,8 @@ class Weights:
 
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
         """Compute the weight of each example: the value of its extension attribute, times the
-        weight that `costner distill` left in `doc.user_data` under `WEIGHT`. None if all weights
-        are 1. Shape: (D,)
+        weight that `distill` saved in `doc.user_data` under `WEIGHT`. None if all weights are 1.
+        Shape: (D,)
 
         RAISES (ValueError): If the extension attribute `example` is not registered, or is no
             weight.
@@ -285,12 +286,12 @@ def read_annotation(
     warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
         added to it.
     labels_are_given (bool): Whether the user has chosen the labels of the tags. Otherwise they are
-        those of the examples of `initialize`, which are only the first ones if training streams
-        its corpus.
+        the labels of the examples of `initialize`, which are only the first examples of a corpus
+        that is streamed.
     RETURNS (AnnotatedBatch): The annotation.
     RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
         extension attribute of the weights is not registered or is no weight, or if a label begins
-        with "!", as of a span that is not an entity in spaCy 2.
+        with "!", which marks a span that is not an entity in spaCy 2.
     """
     labels = tags.labels if labels_are_given else None
     examples = [annotation.as_entities(eg, labels) for eg in examples]
@@ -361,7 +362,7 @@ def _warn_of_entities(
             f"init labels`)"
         )
     for message, is_concerned in (
-        ("white space at an end of an entity is taken off it", is_trimmed),
+        ("white space at an end of an entity is removed", is_trimmed),
         (unknown_message, is_unknown),
     ):
         if is_concerned.any() and message not in warned:
@@ -391,8 +392,8 @@ def make_targets(
     batch: AnnotatedBatch, is_border: Array1d, features: Ints2d | None = None
 ) -> Targets:
     """Cut the docs of a batch into sequences at their borders, and make the targets of these. A doc
-    is not cut within an entity. Docs with soft targets are cut as they were for their teacher.
-    Docs whose annotation contradicts itself are left out, with a warning.
+    is not cut within an entity. Docs with soft targets are cut as their teacher cut them. Docs
+    whose annotation contradicts itself are left out, with a warning.
 
     batch (AnnotatedBatch): The annotation of the docs.
     is_border (Array1d): True for the tokens before which there is a border. (A doc needs none
@@ -404,16 +405,16 @@ def make_targets(
     """
     tags = batch.tags
     lengths, doc_of_sequence = cut(batch.lengths, is_border & ~batch.continues_entity)
-    lengths, doc_of_sequence = cut_as_taught(batch.examples, lengths, doc_of_sequence)
-    soft, is_untaught = read_soft_targets(
+    lengths, doc_of_sequence = cut_as_teacher(batch.examples, lengths, doc_of_sequence)
+    soft, lacks_path = read_soft_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of_sequence, batch.example_weights
     )
 
-    # Untaught docs can't be learned from their soft targets, for the reason given below.
+    # Some docs can't be learned from their soft targets, for the reason given below.
     reason_of_doc: dict[int, str] = {}  # why docs are left out
-    if is_untaught.any():
-        batch = batch.leave_out(is_untaught)
-        for i in numpy.flatnonzero(is_untaught).tolist():
+    if lacks_path.any():
+        batch = batch.leave_out(lacks_path)
+        for i in numpy.flatnonzero(lacks_path).tolist():
             reason_of_doc[i] = "no path of its teacher has its preset entities"
 
     gold = _make_gold(batch, lengths, doc_of_sequence, features)

@@ -86,8 +86,8 @@ def learn_word_vectors(
         if that is smaller.
     min_count (int): Words that occur less often have no vector.
     seed (int): The seed of the decomposition.
-    RETURNS (WordVectors): The vectors. Words that have no context more often than by chance have
-        none, nor have words whose contexts none of the D dimensions represents.
+    RETURNS (WordVectors): The vectors. A word has no vector if none of its contexts is more
+        frequent than by chance, or if none of the D dimensions represents its contexts.
     RAISES (ValueError): If `dim` is below 1, or fewer than two words have a vector.
     RAISES (ImportError): If SciPy is missing.
 
@@ -105,9 +105,9 @@ def learn_word_vectors(
     with_contexts = numpy.flatnonzero(numpy.diff(pmi.indptr))
     if len(with_contexts) < 2:
         raise ValueError(
-            f"vectors: expected words that occur {min_count} times or more, beside others that do, "
-            f"got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text, or a lower "
-            "min_count"
+            f"vectors: expected words that occur at least {min_count} times, next to other such "
+            f"words, got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text, or a "
+            "lower min_count"
         )
 
     data = factorise(pmi[with_contexts], dim=dim, seed=seed)
@@ -128,9 +128,9 @@ class NumberedText(NamedTuple):
     words (list[str]): The words that have a number, from the most frequent one, number 0.
     forms (list[str]): The forms of these words that the text has.
     tokens (Ints1d): For each token the number of its word, -1 for a rare word. Before and after
-        each sentence stand `WINDOW` more entries of -1, so that words of different sentences are
-        never next to each other. Shape: (N,)
-    n_tokens (int): The number of tokens of the text, with those of rare words.
+        each sentence there are `WINDOW` more entries of -1, so that words of different sentences
+        are never next to each other. Shape: (N,)
+    n_tokens (int): The number of tokens of the text, including rare words.
     """
 
     words: list[str]
