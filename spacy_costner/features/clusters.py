@@ -27,8 +27,8 @@ from .ids import LOWEST_32_BITS, id_map, most_numbers, pack, pack_hashes, unpack
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
-"""A Brown cluster is a path of bits in a binary tree. Its first so many bits are coarser clusters,
-which become features, too (Ratinov & Roth, 2009)."""
+"""A Brown cluster is a path of bits in a binary tree. Its prefixes of these lengths are coarser
+clusters, which become features, too (Ratinov & Roth, 2009)."""
 
 N_SHOWN = 4
 """The number of words that are shown as examples of a cluster."""
@@ -47,9 +47,9 @@ CHUNK = 1 << 14
 
 
 class ClusterColumn(StringColumn, BatchColumn):
-    """The column of the clusters of words. A word has the clusters of its text or, if that has
-    none, of its text in lower case. The model saves all words that have clusters. The classes that
-    derive from this one say where the clusters come from."""
+    """The column of the clusters of words. A word has the clusters of its text or, if its text has
+    none, of its text in lower case. The model saves all words that have clusters. Subclasses define
+    where the clusters come from."""
 
     attributes = ("LOWER",)
 
@@ -70,7 +70,7 @@ class ClusterColumn(StringColumn, BatchColumn):
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
         """Get the words that have clusters.
 
-        counts (TrainingCounts): What was counted in the training docs.
+        counts (TrainingCounts): The counts of the training docs.
         RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the
             word.
         RAISES (ValueError): If the file can't be read, or there are no vectors.
@@ -153,8 +153,8 @@ class ClusterColumn(StringColumn, BatchColumn):
         return self._cluster_ids.shape[1]
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the clusters of each token's word to `value_ids`: those of its text or, if that has
-        none, of its text in lower case."""
+        """Write the clusters of each token's word to `value_ids`: the clusters of its text or, if
+        its text has none, of its text in lower case."""
         ids_of_text = self._find_words(batch.tokens.orth)
         ids_of_lower = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(ids_of_text < 0, ids_of_lower, ids_of_text)
@@ -167,7 +167,8 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """The first few words of each cluster, by the id of the cluster. The column knows only the
-        hashes of words, so the words come from a string store, such as that of the pipeline."""
+        hashes of words, so the words come from a string store, such as the string store of the
+        pipeline."""
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
         for word, row in self._rows_of_words(strings):
             for cluster_id in self._cluster_ids[row].tolist():
@@ -218,7 +219,7 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Divide all words with a vector into clusters. The vectors are those of the vocab of the
+        """Divide all words with a vector into clusters. The vectors come from the vocab of the
         first training doc."""
         if not counts.word_counts:
             return {}  # there may be no docs, and so no vocab
@@ -227,8 +228,8 @@ class VectorClusterColumn(ClusterColumn):
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
     """Count how often words of each cluster occur in the training docs. As in
-    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if that has none, of
-    its text in lower case."""
+    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if its text has none,
+    of its text in lower case."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
         lexeme = counts.lexemes[word_key]
@@ -245,12 +246,12 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
     - JSON: an object whose keys are words. The value of a word is the number of its cluster, the
       path of its Brown cluster, or a list with the names of its clusters.
-    - Lines, as programs for Brown clustering write them: the path of bits, a TAB, the word, and
-      whatever else follows.
+    - Lines, as programs for Brown clustering write them: the path of bits, a TAB and the word. The
+      rest of a line is ignored.
 
     path (str | Path): The file, in UTF-8.
     RETURNS (dict[str, list[str]]): The names of the clusters of each word: see `cluster_names`.
-    RAISES (ValueError): If the file can't be read, or has something else.
+    RAISES (ValueError): If the file can't be read, or has another form.
     """
     try:
         text = Path(path).read_text(encoding="utf8")
@@ -281,7 +282,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 def cluster_names(cluster: Any) -> list[str]:
     """Name the clusters of a word, from what a file has for the word: a list of names, a number, or
     a path of bits. The names of a path of bits are its first bits, as many as `PREFIXES` lists, the
-    longest first. Without names the file has something else."""
+    longest first. If the file has anything else, no names are returned."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -316,7 +317,7 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
     if not rows or not vocab.vectors.size:  # no rows, or rows of 0 numbers
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
-            "as initialize.vectors has, there are none"
+            "as initialize.vectors sets them, found none"
         )
 
     # A point for each of D words, in the order of `clusters_of_word`. Shape: (D, W)

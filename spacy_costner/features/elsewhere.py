@@ -21,8 +21,8 @@ class ElsewhereColumn(BatchColumn):
     another column, of the tokens before (or after) its nearest other occurrences in the doc.
 
     base (Column): The other column, of an attribute of tokens. It stands before this one. It also
-        says which tokens are occurrences of the same word: those with the same value.
-    side (int): -1 for the tokens before other occurrences, 1 for those after them.
+        decides which tokens are occurrences of the same word: tokens with the same value.
+    side (int): -1 for the tokens before other occurrences, 1 for the tokens after them.
     n_nearest (int): The largest number of other occurrences that count for a token.
     """
 
@@ -86,8 +86,8 @@ class ElsewhereColumn(BatchColumn):
         if not len(repeated_tokens):
             return
         base_ids = batch.value_ids_of(self.base.name)  # (N,)
-        ids_beside = values_beside(base_ids, occurrences, batch.tokens.lengths, self.side)
-        value_ids[repeated_tokens] = ids_beside
+        neighbour_ids = neighbour_values(base_ids, occurrences, batch.tokens.lengths, self.side)
+        value_ids[repeated_tokens] = neighbour_ids
 
     def _find_occurrences(self, batch: TokenBatch) -> tuple[Ints1d, Ints2d]:
         """Find the capitalised words of a batch that occur again in their doc, and their nearest
@@ -113,15 +113,15 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
 
-    # Sort tokens by doc, and then by value. Tokens of a group then stand side by side, still from
-    # left to right.
+    # Sort tokens by doc, and then by value. Tokens of a group are then adjacent, still from left to
+    # right.
     doc_of_token = sequence_ids(lengths)[tokens]
     order = numpy.lexsort((key_of_token, doc_of_token))
     tokens = tokens[order]
     key_of_token = key_of_token[order]
     doc_of_token = doc_of_token[order]
 
-    # A group begins where the value or the doc differs from that of the token before.
+    # A group begins where the value or the doc differs from the token before.
     is_other_value = key_of_token[1:] != key_of_token[:-1]
     is_other_doc = doc_of_token[1:] != doc_of_token[:-1]
     group_of_token = numpy.append(0, numpy.cumsum(is_other_value | is_other_doc))
@@ -143,10 +143,10 @@ def nearest_elsewhere(
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
 
-    # The tokens of a group stand side by side in `tokens`, from left to right. So the nearest
-    # occurrences of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps
-    # in this array. Those of other groups, and indices beyond its ends, don't count.
-    # Shapes: (M, 2 n_steps)
+    # The tokens of a group are adjacent in `tokens`, from left to right. So the nearest occurrences
+    # of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps in this
+    # array. Tokens of other groups, and indices beyond its ends, don't count. Shapes: (M, 2
+    # n_steps)
     largest_group = int(numpy.bincount(group).max())
     n_steps = min(n_nearest, largest_group - 1)
     steps = numpy.arange(1, n_steps + 1)
@@ -156,8 +156,8 @@ def nearest_elsewhere(
     is_in_group = is_valid & (group[valid_neighbours] == group[:, None])
     occurrences = numpy.where(is_in_group, tokens[valid_neighbours], -1)
 
-    # Sort by the distance in the text. What is no occurrence comes last, as no distance is larger
-    # than the number of tokens.
+    # Sort by the distance in the text. Entries that are no occurrences come last, as no distance is
+    # larger than the number of tokens.
     distance = numpy.abs(occurrences - tokens[:, None])
     distance = numpy.where(is_in_group, distance, len(keys))
     by_distance = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
@@ -168,7 +168,7 @@ def nearest_elsewhere(
     return tokens, numpy.pad(nearest, ((0, 0), (0, n_missing)), constant_values=-1)
 
 
-def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
+def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
     """Find the values of the tokens before some tokens (`side` is -1) or after them (1).
     `value_ids` has the id of the value of each token of a batch, and `tokens` has M rows of up to n
     tokens, both with -1 for none. Returns, for each row, the ids of the values in descending order.
@@ -182,7 +182,7 @@ def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int)
     else:
         neighbour_ids[last_tokens(lengths)] = -1
 
-    # In descending order equal values stand side by side, and the first of them is kept.
+    # In descending order equal values are adjacent, and the first of them is kept.
     sorted_ids = -numpy.sort(-neighbour_ids[tokens], axis=1)
     is_repeated = sorted_ids[:, 1:] == sorted_ids[:, :-1]
     sorted_ids[:, 1:][is_repeated] = -1

@@ -93,7 +93,6 @@ class Gazetteer:
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
         """Find the phrases in docs.
 
-        docs (Sequence[Doc]): The docs.
         hash_of (HashOf): Hashes a position.
         RETURNS (Array1d): The hash of each token's position in its phrase, such as "B" for the
             first token; 0 for tokens outside of phrases. Shape: (N,)

@@ -2,10 +2,10 @@
 docs.
 
 It gives a token features such as "the word was LOC in half to three quarters of its occurrences".
-`share_ids` finds the ids of such features from counts.
-In training a doc must not see its own labels. So labels are counted separately for each *unit*, a
-doc or several docs, and what a doc's own unit has counted is subtracted: see `label_counts`. A
-*text id* is the hash of the text of a doc, by which a doc is known again.
+`share_ids` finds the ids of such features from counts. In training a doc must not see its own
+labels. So labels are counted separately for each *unit*, a doc or several docs, and what a doc's
+own unit has counted is subtracted: see `label_counts`. A *text id* is the hash of the text of a
+doc, by which a doc is recognised.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class MemoryColumn(BatchColumn):
         super().__init__(f"memory:{attribute}", window)
         self.attribute = attribute
         self.attributes = (attribute,)
-        # Before `collect`, the memory is empty. Without docs it doesn't matter what a unit is.
+        # Before `collect`, the memory is empty. Without docs the unit doesn't matter.
         no_counts = LabelCounts([attribute], unit=1)
         self._set_memory(LabelMemory.from_counts(no_counts, attribute))
 
@@ -172,7 +172,7 @@ class LabelMemory:
 
     @classmethod
     def from_counts(cls, labels: LabelCounts, attribute: str) -> "LabelMemory":
-        """Make the memory of an attribute. The counts of the attribute are taken out of `labels`,
+        """Make the memory of an attribute. The counts of the attribute are removed from `labels`,
         to free their memory."""
         text_ids, units = labels.doc_units()
         return cls(labels.labels, labels.take_counts(attribute), text_ids, units)
@@ -237,7 +237,7 @@ class LabelMemory:
         """Sum counts as `_sum_over_units` does, but keep the sums for texts that many docs have.
         Shapes: (M,), (M,) to (M, L)"""
         # How many training docs have the text of each pair. Text ids are ascending, so docs with
-        # the same text stand side by side. Shapes: (M,)
+        # the same text are adjacent. Shapes: (M,)
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
         doc_after_last = numpy.searchsorted(self.text_ids, text_ids, side="right")
         n_docs_with_text = doc_after_last - first_doc

@@ -57,7 +57,7 @@ class PairColumn(BatchColumn):
     def select(self, selection: Selection) -> "PairColumn":
         """Make a copy of the column with only the pairs that are kept. A pair is made of the ids of
         two values of the base column. Some of these values aren't kept, so the others get new ids,
-        and the pairs are made anew of these."""
+        and the pairs are made again from the new ids."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])
@@ -83,7 +83,7 @@ class PairColumn(BatchColumn):
 
     @property
     def pairs(self) -> tuple[Ints1d, Ints1d]:
-        """The id of the left value of each of the P pairs, and that of the right value. The pairs
+        """The id of the left value of each of the P pairs, and the id of the right value. The pairs
         are in the order of their own ids. Shapes: (P,)"""
         return split_pairs(self._pairs)
 
@@ -127,7 +127,8 @@ def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
 
 def join_pairs(left: Array1d, right: Array1d) -> Array1d:
     """Make one number of the two ids of each pair, in int64: the upper 32 bits are the id of the
-    left value, the lower 32 bits that of the right one. `split_pairs` undoes it. Shapes: (P,)"""
+    left value, the lower 32 bits the id of the right value. `split_pairs` undoes it. Shapes:
+    (P,)"""
     return (left.astype("int64") << 32) | right
 
 

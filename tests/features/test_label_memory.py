@@ -406,5 +406,5 @@ def test_damaged_memory_is_refused() -> None:
 
 def test_a_template_without_memory_does_not_load_it() -> None:
     features = memory_of([(["Ana", "saw"], ["PER", "O"], 0)], "doc")
-    with pytest.raises(ValueError, match="expected those of the config"):
+    with pytest.raises(ValueError, match="expected the columns of the config"):
         Features(Template(windows={})).from_bytes(features.to_bytes())

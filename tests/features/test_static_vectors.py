@@ -720,7 +720,7 @@ def test_a_component_that_is_sourced_into_a_pipeline_without_vectors_refuses_doc
     without_vectors = spacy.blank("xx")
     with pytest.warns(UserWarning, match=r"\[W113\] .* source vectors are not identical"):
         without_vectors.add_pipe("ner", source=nlp)
-    with pytest.raises(ValueError, match="as in training, it has none"):
+    with pytest.raises(ValueError, match="as in training, got none"):
         without_vectors("Name1 and Place1")
 
 
@@ -743,11 +743,11 @@ EQUAL_VECTORS = {"a": [1, 1, 1], "b": [1, 1, 1]}
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        ({}, "expected static vectors of words in the pipeline, .* there are none"),
+        ({}, "expected static vectors of words in the pipeline, .* found none"),
         ({"a": [1, numpy.nan, 0]}, "expected finite vectors, got NaN or infinity"),
         ({"zzz": [1, 2, numpy.inf]}, "expected finite vectors, got NaN or infinity"),
         # The different words of TEXTS: a, b, c, A, Rome and ROME.
-        ({"zzz": [1, 2, 3]}, ".* none of their 6 words has one"),
+        ({"zzz": [1, 2, 3]}, ".* got none for their 6 words"),
         (EQUAL_VECTORS, "expected vectors that differ between words .* got the same one for all"),
     ],
 )
@@ -761,7 +761,7 @@ def test_vectors_of_another_length_are_refused(vocab: Vocab) -> None:
     shorter = vocab_with({"a": [1, 2]})
     with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* got 2"):
         features.find([Doc(shorter, words=["a"])])
-    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* it has none"):
+    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* got none"):
         features.find([Doc(vocab_with({}), words=["a"])])
 
 
