@@ -130,7 +130,7 @@ def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[t
     RAISES (ValueError): If it is not a tree of strings.
     """
     if not isinstance(nodes, Mapping):
-        place = "on top"
+        place = "at the top"
         if above:
             place = f"under {above[-1]!r}"
         raise ValueError(f"{where}: expected a mapping of nodes {place}, got {nodes!r}")

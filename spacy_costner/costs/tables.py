@@ -28,7 +28,7 @@ HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 """The block of the default cost."""
 
 EMPTY_BLOCK: dict[str, Any] = SimpleFrozenDict()
-"""The default of an optional block of the config. It is frozen, so that nobody changes it by
+"""The default of an optional block of the config. It is frozen, so that it can't be changed by
 mistake."""
 
 
@@ -122,7 +122,7 @@ def make_precision_recall_cost(
     wrong_label (float): The cost of an entity with another label than gold.
     wrong_boundary (float): The cost of the correct label with another prefix.
     labels (dict[str, dict[str, float]]): The same settings for single labels. A false alarm has the
-        cost of the predicted label, other mistakes that of the gold label.
+        cost of the predicted label, other mistakes have the cost of the gold label.
     RAISES (ValueError): If a setting is unknown, negative, not finite or too large for float32, or
         a config can't have a label as a name.
     """
@@ -133,7 +133,7 @@ def make_precision_recall_cost(
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        # If a label has no cost of a kind, the overall cost counts. The order is the one of
+        # If a label has no cost of a kind, the overall cost counts. The order is that of
         # `MISTAKE_KINDS`.
         costs_of_label = {**overall, **costs}
         per_label[label] = tuple(costs_of_label.values())
@@ -160,7 +160,7 @@ def precision_recall_cost(
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
-    tags (TagSet): The tags.
+    tags (TagSet): The tags of the table.
     overall (Sequence[float]): The cost of each kind of mistake, in the order of `MISTAKE_KINDS`.
     per_label (Mapping[str, Sequence[float]]): The same for single labels.
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
@@ -209,8 +209,8 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
 
-    RAISES (ValueError): If the matrix lacks the cost of two labels, or its file can't be read or
-        has a wrong cost.
+    RAISES (ValueError): If the matrix doesn't have the cost of two labels, or its file can't be
+        read or has a wrong cost.
     """
     labels = [*tags.labels, OUTSIDE]
     rows = []
@@ -278,7 +278,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 def _expand_to_tags(table: Floats2d, tags: TagSet) -> CostTable:
     """Expand a table over labels and O, which comes last, to a table over tags. Two tags have the
     cost of their labels. Two tags of the same label, such as B-x and I-x, thus have the cost on the
-    diagonal, which is that of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
+    diagonal, the cost of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
     # The label of O is -1, which as an index is the last row and column.
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")
     numpy.fill_diagonal(costs, 0)

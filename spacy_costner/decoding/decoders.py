@@ -1,7 +1,7 @@
 """Viterbi and threshold decoding, and what all decodings share.
 
 A decoding chooses the entities of a batch, from the posterior. It has settings, such as a
-threshold, and exceptions of them for single labels. You can change them without training. In
+threshold, and values of the settings for single labels. You can change them without training. In
 shapes, E is the number of entities.
 """
 
@@ -31,7 +31,7 @@ class DecodedSpans(NamedTuple):
     entities (Entities): The entities, in order and without overlap.
     labels (tuple[str, ...]): The names that the numbers in `entities.label` stand for.
     covers (Array2d | None): For each of these labels, True at the labels of the chain that it
-        covers, as a node of a label tree does. None: they are the labels of the chain.
+        covers, as a node of a label tree does. None: the labels are the labels of the chain.
         Shape: (labels, labels of the chain)
     """
 
@@ -49,8 +49,8 @@ class Decoding:
         range or doesn't fit the labels. It is called before training and when a model is loaded.
     settings (Settings): The settings that a component starts with. You can change them in its
         `cfg["decoding"]`. They are saved with it.
-    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved with the
-        settings. None: there is nothing.
+    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved with the settings.
+        None: nothing has to be saved.
     restore (Callable[[Any], None] | None): Takes that JSON when a saved model is loaded.
     """
 
@@ -128,8 +128,8 @@ def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
     """Predict all entities whose probability is at least the threshold. The settings are those of
     `make_threshold`.
 
-    If the threshold is 0.5 or less, such entities may overlap. Then those are chosen that make the
-    sum of the gains as large as possible. The gain of an entity is its probability minus the
+    If the threshold is 0.5 or less, such entities may overlap. Then the decoding chooses the
+    entities with the largest sum of gains. The gain of an entity is its probability minus the
     threshold of its label.
 
         argmax sum_e (p(e) - threshold[label(e)]),  over sets of entities without overlap
@@ -179,8 +179,8 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
         is_in_best.append(gain_with >= gain_without)
         best_gains.append(max(gain_with, gain_without))
 
-    # Go back from the last candidate. After one that is chosen, go on with those that end before it
-    # begins.
+    # Go back from the last candidate. After one that is chosen, go on with the candidates that end
+    # before it begins.
     chosen_indices: list[int] = []
     n_left = len(is_in_best)
     while n_left > 0:

@@ -1,10 +1,10 @@
 """Minimum-expected-cost decoding, with inner nodes of the label tree.
 
-If there is a tree, a node above several labels can be predicted in their place, such as "person"
+If there is a tree, a node above several labels can be predicted instead of them, such as "person"
 above "doctor" and "patient". A node has tags, as a label has: B-person, I-person and so on.
 
 In shapes, N is the number of tokens, K of tags of the chain, and A of all tags that can be
-predicted: first the K tags of the chain, then those of nodes.
+predicted: first the K tags of the chain, then the tags of nodes.
 """
 
 import json
@@ -153,8 +153,8 @@ class MinCost:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take what `save` returned from a saved pipeline. It is used if the cost or the tree can't
-        be built because a file is missing."""
+        """Take the choices that `save` returned. They are used if the cost or the tree can't be
+        built because a file is missing."""
         self._saved = saved
 
     @property
@@ -208,7 +208,7 @@ def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
     a label below the node: B-person stands for B-doctor and B-patient.
 
     choices (Choices): What can be predicted.
-    tags (Tags): All tags that can be predicted, those of nodes at the end.
+    tags (Tags): All tags that can be predicted, with the tags of nodes at the end.
     chain_tags (Tags): The tags of the chain.
     RETURNS (list[Array1d]): For each tag of a node, True at the tags of the chain that it stands
         for. Shapes: (K,)
@@ -232,7 +232,7 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
     probs = with_nodes(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
     # No number of a tag of the chain is below `lowest`, so no path of them is below `lowest` times
-    # its length. The tags of nodes are in the columns after those of the chain.
+    # its length. The tags of nodes are in the columns after the tags of the chain.
     lowest = numpy.log(LEAST_PROB_IN_TIE)
     longest_length = int(lengths.max(initial=0))
     n_chain_tags = marginals.shape[1]

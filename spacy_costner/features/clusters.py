@@ -355,8 +355,8 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
     """Find the centre that is nearest to each point: the one with the largest cosine, or the first
-    of several. Points and centres have unit length, so that a cosine is a scalar product. Shapes:
-    (D, W), (number of clusters, W) to (D,)"""
+    of several. Points and centres have unit length, so that a cosine is a scalar product.
+    Shapes: (D, W), (number of clusters, W) to (D,)"""
     nearest = []
     # The cosines of all points at once would take too much memory.
     for start in range(0, len(points), CHUNK):

@@ -145,8 +145,8 @@ def nearest_elsewhere(
 
     # The tokens of a group are adjacent in `tokens`, from left to right. So the nearest occurrences
     # of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps in this
-    # array. Tokens of other groups, and indices beyond its ends, don't count. Shapes: (M, 2
-    # n_steps)
+    # array. Tokens of other groups, and indices beyond its ends, don't count.
+    # Shapes: (M, 2 n_steps)
     largest_group = int(numpy.bincount(group).max())
     n_steps = min(n_nearest, largest_group - 1)
     steps = numpy.arange(1, n_steps + 1)
@@ -172,8 +172,8 @@ def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: i
     """Find the values of the tokens before some tokens (`side` is -1) or after them (1).
     `value_ids` has the id of the value of each token of a batch, and `tokens` has M rows of up to n
     tokens, both with -1 for none. Returns, for each row, the ids of the values in descending order.
-    A value that several tokens have comes once, with -1 in the places of the others. Shapes: (N,),
-    (M, n) to (M, n)"""
+    A value that several tokens have comes once, with -1 in the places of the others.
+    Shapes: (N,), (M, n) to (M, n)"""
     # The value of each token's neighbour on this side. A token at the border of a doc has no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)

@@ -95,7 +95,7 @@ class Features(Shim):
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
-        super().__init__(None)  # A shim may wrap a model of another library. Not so here.
+        super().__init__(None)  # A shim may wrap a model of another library; this one doesn't.
         self.template = template
         self.dropout = dropout
         self._columns: list[Column] | None = None

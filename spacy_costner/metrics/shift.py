@@ -119,7 +119,7 @@ class Stream:
         self.seed = seed
         self._generator = numpy.random.default_rng([seed, int(calibration["digest"], 16)])
         # The scores that the next doc is ranked among, sorted: see `conformal_p_values`. They are
-        # rounded as those of new docs are: see `rounded`.
+        # rounded as the scores of new docs are: see `rounded`.
         self._pool = sorted(rounded(calibration["scores"]).tolist())
         # The logarithm of the money of each bet after the last doc: see `log_products`.
         self._log_products = numpy.zeros(len(BETS))
@@ -143,7 +143,8 @@ class Stream:
         self.log_martingale += log_martingale(products).tolist()
 
     def up_to(self, n_docs: int) -> "Stream":
-        """Return the stream of the first docs only. If no more were added since, it is this one."""
+        """Return the stream of the first docs only. If no docs were added since, it is this
+        stream."""
         if n_docs == len(self.scores):
             return self
         stream = Stream(self.calibration, self.seed)
@@ -191,8 +192,8 @@ class Shift(NamedTuple):
         return numpy.asarray(self.stream.log_martingale[: self.n_docs])
 
     def to_json(self) -> dict[str, Any]:
-        """Return, as JSON, what a later test needs to go on from this one: the "scores" and
-        "counts" of the docs, the "seed", and the "digest" of the calibration docs."""
+        """Return the state from which a later test can go on, as JSON: the "scores" and "counts" of
+        the docs, the "seed", and the "digest" of the calibration docs."""
         return {
             "scores": self.stream.scores[: self.n_docs],
             "counts": self.counts,
@@ -316,8 +317,8 @@ def find_shift(
         `Counts`.
     earlier (Shift | None): The test of the earlier docs, if there are any.
     seed (int): Chooses the shares of ties: see `Stream`.
-    level (float): The martingale at which the test alarms. It is that of the test of the earlier
-        docs, too: an alarm in these is not looked for again.
+    level (float): The martingale at which the test alarms. It has to be the level of the test of
+        the earlier docs, in which no alarm is looked for again.
     RETURNS (Shift): The test of the earlier and the new docs.
     RAISES (ValueError): If the earlier docs had another seed or other calibration docs.
     """
@@ -376,7 +377,7 @@ def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int 
     """Restore a test that `Shift.to_json` has saved, so that another test can go on from it. Its
     docs are tested again.
 
-    saved (Mapping[str, Any]): What was saved.
+    saved (Mapping[str, Any]): The saved test.
     calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
     seed (int): The seed of the test.
     RETURNS (Shift): The test.

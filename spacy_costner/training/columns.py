@@ -89,8 +89,8 @@ class Column:
             raise OSError(f"cache: {self.folder}: {error}") from error
 
     def read(self) -> ArrayXd:
-        """Return all rows, without copying them. Nothing can be written afterwards. Shape: (rows,
-        *shape of a row)"""
+        """Return all rows, without copying them. Nothing can be written afterwards.
+        Shape: (rows, *shape of a row)"""
         self.file.flush()
         # The file has all numbers of the first row, then all numbers of the next row, and so on.
         if isinstance(self.file, io.BytesIO):

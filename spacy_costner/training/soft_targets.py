@@ -53,8 +53,8 @@ class SoftTargets(NamedTuple):
         Shapes: (N, K), (K, K), (K,), (K,)
     entropy (float): The entropy of the teacher's paths in nats: the sum over docs, each times its
         weight.
-    weights (Floats1d): The weight of each sequence, 0 for sequences without soft targets. Shape:
-        (B,)
+    weights (Floats1d): The weight of each sequence, 0 for sequences without soft targets.
+        Shape: (B,)
     constraints (Constraints): The possible paths. In docs with soft targets, labels unknown to the
         teacher are impossible.
     """

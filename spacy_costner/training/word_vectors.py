@@ -211,8 +211,8 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
 
 def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[Floats1d, Floats1d]:
     """Count the pairs that each word is in, n(w), and the pairs that each context is in, n(c). The
-    first `n_context_words` words make contexts. For `tokens` see `NumberedText`. Shapes: (N,) to
-    (W,), (C,)"""
+    first `n_context_words` words make contexts. For `tokens` see `NumberedText`.
+    Shapes: (N,) to (W,), (C,)"""
     word_counts = numpy.zeros(n_words)
     context_counts = numpy.zeros((len(OFFSETS), n_context_words))
     # The text begins and ends with `WINDOW` entries of -1, so each word has neighbours. It is read
@@ -254,8 +254,8 @@ def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
 
 def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> Any:
     """Count how often each word of a range, from `first` up to and without `end`, has each context,
-    n(w, c). Returns a `csr_matrix` of SciPy with the columns of `positive_pmi`. Shape: (end -
-    first, C)"""
+    n(w, c). Returns a `csr_matrix` of SciPy with the columns of `positive_pmi`.
+    Shape: (end - first, C)"""
     places = numpy.flatnonzero((tokens >= first) & (tokens < end))
     rows: list[Ints1d] = []
     columns: list[Ints1d] = []

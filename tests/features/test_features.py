@@ -357,9 +357,9 @@ def test_features_without_a_vocabulary_say_so() -> None:
     [
         (
             Template(memory={"LOWER": 0}, memory_unit="_.page"),
-            r"memory_unit: .*, registered with Doc\.set_extension, got \'_\.page\'",
+            r"memory_unit: .*, registered with Doc\.set_extension, got '_\.page'",
         ),
-        (Template(windows={"_.nothing": 0}), r"with Token\.set_extension, got \'_\.nothing\'"),
+        (Template(windows={"_.nothing": 0}), r"with Token\.set_extension, got '_\.nothing'"),
     ],
     ids=["of docs", "of tokens"],
 )
