@@ -20,7 +20,7 @@ from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
 from ..validation import resolved_as_json
-from .decoders import DecodedSpans, Decoding, Settings
+from .decoders import DecodedSpans, Decoding, DecodingSettings
 from .posterior import Posterior
 
 TIE_TOLERANCE = 1e-6
@@ -93,7 +93,7 @@ class MinCost:
         self._choices: dict[tuple[str, ...], Choices] = {}
         self._saved: dict[str, Any] = {}
 
-    def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
+    def __call__(self, posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
         """Decode a batch. There are no settings."""
         choices = self.choices(posterior.tags.collapsed)
         tags = Tags(choices.labels, posterior.tags.scheme.name)
@@ -162,12 +162,12 @@ class MinCost:
         """The cost and the tree as the config has them, as a text."""
         return json.dumps(resolved_as_json((self.cost, self.tree)))
 
-    def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
+    def choices(self, tags: Tags, settings: DecodingSettings | None = None) -> Choices:
         """Return the choices for the tags of a chain. They are made once for each tag set.
 
         tags (Tags): The tags, with a single O.
-        settings (Settings | None): Not used, as this decoding has no settings. It is there because
-            `Decoding.check` is called with them.
+        settings (DecodingSettings | None): Not used, as this decoding has no settings. It is there
+            because `Decoding.check` is called with them.
         RETURNS (Choices): The choices.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """

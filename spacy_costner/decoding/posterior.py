@@ -248,7 +248,7 @@ class Posterior:
         numpy.multiply.at(probs, pieces.stretch, piece_probs)
         return probs
 
-    def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
+    def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "StretchPieces":
         """Cut stretches of tokens where a sequence ends, so that each piece is within a sequence.
         `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
         first_sequence, last_sequence = self._find_sequences(begin, end)
@@ -257,7 +257,7 @@ class Posterior:
         piece_begin = numpy.maximum(begin[stretch], self._sequence_bounds[sequence])
         piece_end = numpy.minimum(end[stretch], self._sequence_bounds[sequence + 1])
         has_tokens = piece_begin < piece_end  # not so for sequences without tokens
-        return Pieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
+        return StretchPieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
     def crosses_border(self, entities: Entities) -> Array1d:
         """Find the entities with tokens of two or more sequences. Their probability is 0. Returns
@@ -361,7 +361,7 @@ class Posterior:
         return Entities(begin, end, label), probs
 
 
-class Pieces(NamedTuple):
+class StretchPieces(NamedTuple):
     """Pieces of stretches of tokens. Each piece is within one sequence. P is their number.
 
     stretch (Ints1d): The number of the stretch that each piece is cut from. Shape: (P,)

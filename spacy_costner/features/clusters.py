@@ -21,7 +21,7 @@ from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .column import BatchColumn, Saved, Selection, StringColumn, Window
+from .column import BatchColumn, SavedColumns, Selection, StringColumn, Window
 from .counts import TrainingCounts
 from .ids import LOWEST_32_BITS, id_map, most_numbers, pack, pack_hashes, unpack, unpack_hashes
 from .tokens import TokenBatch
@@ -114,7 +114,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         column._set_words(self._word_keys, new_ids[cluster_ids])
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the values and, for each word, its hash and the ids of its clusters."""
         super().save(saved)
         # The row for unknown words is left out. The array is saved column after column, so that
@@ -126,7 +126,7 @@ class ClusterColumn(StringColumn, BatchColumn):
             "numbers": pack(cluster_ids),
         }
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read what `save` wrote, and check it."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]

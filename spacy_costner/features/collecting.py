@@ -10,7 +10,7 @@ from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from .column import Column, Saved, reader_of
+from .column import Column, SavedColumns, reader_of
 from .counts import TrainingCounts
 from .label_counts import LabelCounts
 from .template import Template
@@ -20,7 +20,7 @@ N_DOCS = 256
 """The number of docs that are read at once."""
 
 ALWAYS_SAVED = ("values", "pairs", "phrases")
-"""The parts of saved columns that are always present: see `Saved`."""
+"""The parts of saved columns that are always present: see `SavedColumns`."""
 
 SAVED_IF_ANY = ("memory", "clusters", "labels", "static_vectors")
 """The parts that are left out if no column has saved anything in them."""
@@ -85,9 +85,9 @@ def recount_labels(
     return [column.recount(labels) for column in columns]
 
 
-def save_columns(columns: Sequence[Column]) -> Saved:
-    """Collect the saved data of columns: see `Saved`."""
-    saved: Saved = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
+def save_columns(columns: Sequence[Column]) -> SavedColumns:
+    """Collect the saved data of columns: see `SavedColumns`."""
+    saved: SavedColumns = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
     for column in columns:
         column.save(saved)
     for part in SAVED_IF_ANY:
@@ -96,7 +96,7 @@ def save_columns(columns: Sequence[Column]) -> Saved:
     return saved
 
 
-def load_columns(saved: Saved, template: Template) -> list[Column]:
+def load_columns(saved: SavedColumns, template: Template) -> list[Column]:
     """Make the columns of a template, with the values that were saved.
 
     RAISES (Exception): If the values are damaged: an error of any kind.

@@ -20,7 +20,7 @@ from .counts import TrainingCounts
 from .label_counts import LabelCounts
 from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
-Saved = dict[str, Any]
+SavedColumns = dict[str, Any]
 """The saved data of all columns of a model. It has several parts, such as "values" and "clusters".
 A part is a dictionary, from the names of columns to the data that they saved in this part. But
 "labels" is a list that columns share, and "memory" has what `LabelMemory.save` writes."""
@@ -148,11 +148,11 @@ class Column(ABC):
         return [self.name, list(self.offsets)]
 
     @abstractmethod
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the values to the parts of `saved`."""
 
     @abstractmethod
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the values from the parts of `saved`, and check them.
 
         RAISES (Exception): If they are damaged: an error of any kind.
@@ -242,11 +242,11 @@ class StringColumn(Column):
         column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the list of values."""
         saved["values"][self.name] = self.values
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the list of values, and check it."""
         values = saved["values"][self.name]
         check_strings(self.name, values)

@@ -11,7 +11,7 @@ import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from ..tags import OUTSIDE
-from .column import LabelColumn, Saved, Window, check_strings
+from .column import LabelColumn, SavedColumns, Window, check_strings
 from .counts import TrainingCounts
 from .elsewhere import group_occurrences
 from .shares import share_ids, share_names
@@ -42,11 +42,11 @@ class DocumentColumn(LabelColumn):
         """Take the labels of the training docs, O first."""
         self.labels = counts.labels.labels
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the labels, which are the same for all columns of this class."""
         saved["labels"] = self.labels
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the labels, and check them."""
         check_strings("labels", saved["labels"])
         self.labels = saved["labels"]

@@ -11,7 +11,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import first_tokens, last_tokens, sequence_ids
-from .column import BatchColumn, Column, Saved, Selection, Window
+from .column import BatchColumn, Column, SavedColumns, Selection, Window
 from .counts import TrainingCounts
 from .tokens import TokenBatch
 
@@ -56,10 +56,10 @@ class ElsewhereColumn(BatchColumn):
         """The layout as in other columns, and the number of occurrences."""
         return [*super().layout, self.n_nearest]
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write nothing: its values are those of the other column."""
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read nothing: its values are those of the other column."""
 
     @property

@@ -31,7 +31,7 @@ from .static_vectors import WHERE, StaticVectors, VectorColumn
 from .tokens import TokenBatch, Tokens
 from .words import CHARACTER_TYPES, TEXT_FLAGS, WordColumn, character_type
 
-MOST_WORDS = 1 << 16
+MOST_CACHED_WORDS = 1 << 16
 """The number of words whose values, and whose sums of weights, are kept. When there are more, all
 are dropped, and keeping begins again."""
 
@@ -290,7 +290,7 @@ class Lookup:
         word_ids = cache.word_ids.find(tokens.word_keys)
         if word_ids.min(initial=0) >= 0:
             return cache, word_ids
-        if cache.n_words > MOST_WORDS:  # otherwise its memory would grow without end
+        if cache.n_words > MOST_CACHED_WORDS:  # otherwise its memory would grow without end
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
             word_ids[:] = -1  # the new cache has no words

@@ -16,7 +16,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import places_in, sequence_ids
-from .column import BatchColumn, Saved, Selection, Window
+from .column import BatchColumn, SavedColumns, Selection, Window
 from .counts import TrainingCounts
 from .ids import LOWEST_32_BITS, id_map, pack, pack_hashes, unpack, unpack_hashes
 from .label_counts import Counts, LabelCounts
@@ -80,11 +80,11 @@ class MemoryColumn(BatchColumn):
         column._set_memory(self._memory.select(selection.is_needed[self.name]))
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the memory: see `LabelMemory.save`."""
         self._memory.save(saved["memory"], self.attribute)
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the memory, and check it."""
         self._set_memory(LabelMemory.load(saved["memory"], self.attribute))
 

@@ -10,7 +10,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import last_tokens
-from .column import BatchColumn, Column, Saved, Selection, Window
+from .column import BatchColumn, Column, SavedColumns, Selection, Window
 from .counts import TrainingCounts
 from .ids import id_map
 from .lookup import Lookup
@@ -68,11 +68,11 @@ class PairColumn(BatchColumn):
         column._set_pairs(join_pairs(left, right))
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the pairs, as numbers."""
         saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the pairs, and check that the other column has their values."""
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
         value_ids = numpy.stack(split_pairs(pairs))  # shape: (2, P) for P pairs

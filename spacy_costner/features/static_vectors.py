@@ -18,7 +18,7 @@ from thinc.api import to_numpy
 from thinc.types import Floats2d, Ints1d
 
 from ..locks import make_lock
-from .column import Column, Saved, Window
+from .column import Column, SavedColumns, Window
 from .counts import TrainingCounts
 
 STANDARD_DEVIATION = 0.5
@@ -264,9 +264,9 @@ class VectorColumn(Column):
             )
         self.dim = rows.shape[1]
         self.scale = STANDARD_DEVIATION / float(rows.std())
-        self.digest = digest_of(vectors.source)
+        self.digest = digest_of_vectors(vectors.source)
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write D, the scale and the digest."""
         saved["static_vectors"][self.name] = {
             "dim": self.dim,
@@ -274,7 +274,7 @@ class VectorColumn(Column):
             "digest": self.digest,
         }
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read D, the scale and the digest, and check them."""
         settings = saved["static_vectors"][self.name]
         dim = settings["dim"]
@@ -302,7 +302,7 @@ class VectorColumn(Column):
             if not dim:
                 raise ValueError(f"{WHERE}: {message}, as in training, got none")
             raise ValueError(f"{WHERE}: {message}, as in training, got {dim}")
-        digest = digest_of(source) if self.digest else ""
+        digest = digest_of_vectors(source) if self.digest else ""
         if digest != self.digest:
             raise ValueError(
                 f"{WHERE}: expected the vectors of training in the vocab of docs, digest "
@@ -312,7 +312,7 @@ class VectorColumn(Column):
         return scaled_vectors(source, self.scale)
 
 
-def digest_of(source: BaseVectors) -> str:
+def digest_of_vectors(source: BaseVectors) -> str:
     """Hash the vectors of a vocab: their table, the rows of its keys and, in floret mode, how words
     are hashed to rows. Vectors of other classes, which may have no table, have the digest ""."""
     if not isinstance(source, Vectors):

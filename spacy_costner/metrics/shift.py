@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy
 from thinc.types import Floats1d, Floats2d
 
-Counts = dict[str, list[float]]
+EntityCounts = dict[str, list[float]]
 """For each label three numbers of entities: the expected number of correct ones, the number of
 predicted ones, and the expected number of annotated ones."""
 
@@ -162,7 +162,7 @@ class Shift(NamedTuple):
     level (float): The martingale at which the test alarms.
     alarm (int | None): The number of the doc, counted from 1, at which the test first alarms. None:
         it doesn't.
-    counts (Counts): The numbers of entities by label: see `Counts`.
+    counts (EntityCounts): The numbers of entities by label: see `EntityCounts`.
     approximate (bool): Whether the temperature was fitted on the calibration docs. Then false
         alarms may be more frequent than 1 / level.
     """
@@ -172,7 +172,7 @@ class Shift(NamedTuple):
     highest: float
     level: float
     alarm: int | None
-    counts: Counts
+    counts: EntityCounts
     approximate: bool
 
     @property
@@ -258,8 +258,8 @@ class Shift(NamedTuple):
 
 
 def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
-    """Compute precision "p", recall "r" and F "f" from the three counts of a label: see `Counts`. A
-    score is None if no entity is predicted or expected."""
+    """Compute precision "p", recall "r" and F "f" from the three counts of a label: see
+    `EntityCounts`. A score is None if no entity is predicted or expected."""
     n_correct, n_predicted, n_annotated = counts
     scores: dict[str, float | None] = {"p": None, "r": None, "f": None}
     if n_predicted > 0:
@@ -287,7 +287,7 @@ def rounded(scores: Iterable[float]) -> Floats1d:
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
-def digest_of(scores: Floats1d) -> str:
+def digest_of_scores(scores: Floats1d) -> str:
     """Compute a digest of the scores of calibration docs. It is saved with a test, to check later
     that the test goes on with the same calibration docs. It is also a part of a seed: see `Stream`.
 
@@ -314,7 +314,7 @@ def find_shift(
         "approximate" whether the temperature was fitted on them.
     scores (Iterable[float]): The score of each new doc.
     counts (Mapping[str, list[float]]): The counts of the earlier and the new docs together: see
-        `Counts`.
+        `EntityCounts`.
     earlier (Shift | None): The test of the earlier docs, if there are any.
     seed (int): Chooses the shares of ties: see `Stream`.
     level (float): The martingale at which the test alarms. It has to be the level of the test of

@@ -23,7 +23,7 @@ from .vector_inputs import VectorInputs
 from .weights import SparseWeights, drop_ids
 from .word_sums import WordSums
 
-VECTOR_DROPOUT = 0.2
+HIDDEN_VECTOR_DROPOUT = 0.2
 """The share of static vectors that are left out of an update of the layer. Chosen on development
 data, as is `UNIT_DROPOUT`: see docs/linear.md."""
 
@@ -200,7 +200,7 @@ class HiddenLayer(Shim):
             Shapes: (N, K)
         """
         inner, bias, outer = self.weights
-        inputs = HiddenInputs.of_batch(batch, VECTOR_DROPOUT)
+        inputs = HiddenInputs.of_batch(batch, HIDDEN_VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
         # Each unit is multiplied by 0 if it is left out. The others count more, so that the mean of
         # a sum over them stays the same. Shape: (N, H)

@@ -24,7 +24,7 @@ class Columns:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, StoredColumn] = {}
         # The same columns as arrays, once `finish` was called. The first axis is the tokens.
         self._arrays: dict[str, ArrayXd] = {}
 
@@ -34,7 +34,7 @@ class Columns:
         if rows is None:
             return
         if name not in self._columns:
-            self._columns[name] = Column(self.folder, rows)
+            self._columns[name] = StoredColumn(self.folder, rows)
         self._columns[name].write(first_row, rows)
 
     def finish(self, n_rows: int) -> None:
@@ -58,7 +58,7 @@ class Columns:
         return self._arrays[name][tokens]
 
 
-class Column:
+class StoredColumn:
     """Rows of numbers, in a file or in memory. They are written in any order, and then read. Rows
     that are left out while later ones are written are 0.
 

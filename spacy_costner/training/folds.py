@@ -39,7 +39,7 @@ from .pieces import batch_pieces
 from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
-N_WORDS = 500
+WORDS_OF_STEP = 500
 """About how many words a step has. A step with a long doc has more."""
 
 N_FIRST_PASS_FOLDS = 2
@@ -47,14 +47,14 @@ N_FIRST_PASS_FOLDS = 2
 
 LEAST_FIRST_PASS_STEPS = 8
 """About how many steps an epoch of the first pass has at least. In a small corpus they have fewer
-words than `N_WORDS`."""
+words than `WORDS_OF_STEP`."""
 
 N_LINEAR_FOLDS = 4
 """The number of folds for the linear part of a hybrid model."""
 
 LEAST_LINEAR_STEPS = 100
 """About how many steps an epoch of the linear part has at least, as in the configs that `init`
-makes. In a small corpus they have fewer words than `N_WORDS`."""
+makes. In a small corpus they have fewer words than `WORDS_OF_STEP`."""
 
 GetExamples = Callable[[], Iterable[Example]]
 """Returns the training examples, as the argument of `nlp.initialize` does."""
@@ -181,7 +181,7 @@ def find_batch_size(examples: Iterable[Example]) -> int:
     """How many words a batch of the first pass has at least. In a small corpus batches are smaller,
     so that there are enough of them."""
     n_words = sum(len(eg.predicted) for eg in examples)
-    return min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
+    return min(WORDS_OF_STEP, n_words // LEAST_FIRST_PASS_STEPS)
 
 
 def recount_features(
@@ -247,7 +247,7 @@ def train_linear_part(
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples)
     # In a small corpus, batches are smaller, so that there are enough of them.
-    words_of_batch = min(N_WORDS, n_words // LEAST_LINEAR_STEPS)
+    words_of_batch = min(WORDS_OF_STEP, n_words // LEAST_LINEAR_STEPS)
     words_of_batch = max(words_of_batch, 1)  # few words divided by the number of steps may be 0
     batcher = partial(minibatch_by_words, size=words_of_batch)
     # Long docs are cut into pieces, so that batches have about as many words: see `pieces`.

@@ -44,7 +44,7 @@ from .segmentations import Segmentations
 from .soft_targets import cut_as_teacher, has_soft_targets, read_soft_targets
 from .targets import Targets
 
-MOST_WORDS = 256
+MOST_WORDS_OF_PIECE = 256
 """Docs with more words are cut. Chosen on development data: see docs/linear.md."""
 
 N_DOCS = 256
@@ -141,7 +141,7 @@ def read_pieces(
     tags (Tags): The tags of the chain.
     examples (Iterable[Example]): The training examples, which are read once.
     most_words (int | None): The number of words that a piece may have, unless there is no place to
-        cut. None: `MOST_WORDS`.
+        cut. None: `MOST_WORDS_OF_PIECE`.
     cache (Path | None): A folder for files with the features and targets of tokens. Docs are not
         kept in memory then.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
@@ -168,7 +168,7 @@ def read_pieces(
         targets = objective.targets(batch, tags)
         first_token = token_store.add(feature_batch, targets.by_doc)
 
-        cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
+        cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS_OF_PIECE)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
             # Docs without borders are added, too: other docs of the corpus may have borders.

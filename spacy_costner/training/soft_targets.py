@@ -37,7 +37,7 @@ SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
 LEAST = 1e-6
 """Expected counts below this are saved as 0."""
 
-Saved = dict[str, Any]
+SavedSoftTargets = dict[str, Any]
 """The soft targets of one doc, as they are saved: the teacher's "labels"; the "entropy" of its
 paths; the expected counts of the finest tags, in "emissions" (T, K'), "start" (K',) and "end"
 (K',), and of their "transitions" (K', K'). If the teacher cut the doc into several sequences,
@@ -93,7 +93,7 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 
 def expectations(
     potentials: Potentials, tags: Tags, doc_of_sequence: Ints1d | None = None
-) -> Iterator[Saved]:
+) -> Iterator[SavedSoftTargets]:
     """Compute the soft targets of docs from the potentials of a teacher. They are to be saved with
     the docs.
 
@@ -101,7 +101,7 @@ def expectations(
     tags (Tags): The tags of the teacher's chain.
     doc_of_sequence (Ints1d | None): The doc of each sequence. None: each sequence is a doc.
         Shape: (B,)
-    YIELDS (Saved): The soft targets of each doc.
+    YIELDS (SavedSoftTargets): The soft targets of each doc.
     """
     if doc_of_sequence is None:
         doc_of_sequence = numpy.arange(len(potentials.lengths))
@@ -131,7 +131,7 @@ def expectations(
         entropies, _ = chain.entropy(scores)
 
         # The first four fields: "emissions", "transitions", "start" and "end"
-        saved: Saved = dict(zip(Potentials._fields, counts[:4]))
+        saved: SavedSoftTargets = dict(zip(Potentials._fields, counts[:4]))
         if len(lengths) > 1:
             saved["lengths"] = lengths
         saved["labels"] = list(finest.labels)
@@ -155,13 +155,13 @@ def _round_down(counts: ArrayXd) -> ArrayXd:
     return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
 
-def mean(saved: Sequence[Saved]) -> Saved:
+def mean(saved: Sequence[SavedSoftTargets]) -> SavedSoftTargets:
     """Compute the mean of the soft targets that several teachers have for one doc. The teachers
     have the same labels. A student that learns the mean minimises the mean of its divergences from
     all teachers.
 
-    saved (Sequence[Saved]): The soft targets of each teacher.
-    RETURNS (Saved): Their mean.
+    saved (Sequence[SavedSoftTargets]): The soft targets of each teacher.
+    RETURNS (SavedSoftTargets): Their mean.
     RAISES (ValueError): If the teachers cut the doc into different sequences.
     """
     lengths_of_teachers = {tuple(targets.get("lengths", ())) for targets in saved}
@@ -182,7 +182,7 @@ def labels_of(doc: Doc) -> set[str]:
 
 def labels_of_teacher(doc: Doc) -> set[str]:
     """The labels of the teacher of a training doc. Empty if the doc has no soft targets."""
-    saved: Saved = doc.user_data.get(SOFT_TARGETS_KEY, {})
+    saved: SavedSoftTargets = doc.user_data.get(SOFT_TARGETS_KEY, {})
     return set(saved.get("labels", ()))
 
 
@@ -213,7 +213,7 @@ def cut_as_teacher(
     lengths_by_doc = _lengths_by_doc(lengths, doc_of_sequence)
     for i, eg in enumerate(examples):
         if has_soft_targets(eg):
-            saved: Saved = eg.reference.user_data[SOFT_TARGETS_KEY]
+            saved: SavedSoftTargets = eg.reference.user_data[SOFT_TARGETS_KEY]
             # If no lengths are saved, the teacher didn't cut the doc.
             n_tokens = lengths_by_doc[i].sum()
             lengths_by_doc[i] = saved.get("lengths", [n_tokens])
@@ -227,14 +227,14 @@ class SoftTargetDoc(NamedTuple):
 
     example_number (int): The number of its example in the batch.
     tokens (slice): Its tokens, counted over the batch.
-    saved (Saved): Its soft targets.
+    saved (SavedSoftTargets): Its soft targets.
     student_tag_masks (Array2d): For each of the finest tags, True at the tag of the student that it
         counts as: see `_map_to_student_tags`. Shape: (K', K)
     """
 
     example_number: int
     tokens: slice
-    saved: Saved
+    saved: SavedSoftTargets
     student_tag_masks: Array2d
 
     def add_expectations(self, total: Potentials, weight: float) -> None:
@@ -329,7 +329,7 @@ def _find_soft_target_docs(
         begin = end
         end += n_tokens
         if has_soft_targets(examples[i]):
-            saved: Saved = examples[i].reference.user_data[SOFT_TARGETS_KEY]
+            saved: SavedSoftTargets = examples[i].reference.user_data[SOFT_TARGETS_KEY]
             soft_target_doc = SoftTargetDoc(
                 example_number=i,
                 tokens=slice(begin, end),
@@ -340,7 +340,7 @@ def _find_soft_target_docs(
     return soft_target_docs
 
 
-def _map_to_student_tags(saved: Saved, tags: Tags) -> Array2d:
+def _map_to_student_tags(saved: SavedSoftTargets, tags: Tags) -> Array2d:
     """Map the finest tags, which soft targets are saved for, to the tags of a student. Several of
     the finest tags may count as the same tag of the student. Returns a mask: for each of the finest
     tags, True at the tag of the student that it counts as. A matrix product of expected counts and

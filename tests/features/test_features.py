@@ -244,7 +244,7 @@ def test_words_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     """The cache may have too many words after a batch, but then begins again: it has at most those
     of one doc more. The longest doc of `TRAIN` has 7 words."""
     expected = found_names(with_vocab(), TRAIN)
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 2)
     features = with_vocab()
     for _ in range(2):
         names = [name for doc in TRAIN for name in found_names(features, [doc])]

@@ -632,7 +632,7 @@ def test_vectors_of_training_stay_when_words_are_forgotten(
 ) -> None:
     """Features are kept for all docs, while the cache of words begins anew, also for predictions
     between them."""
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 3)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 3)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
     texts = ["a b c d e", "f g h i", "k l m n", "a e i m"]
@@ -654,7 +654,7 @@ def test_vectors_of_predictions_are_dropped_when_there_are_too_many(
 ) -> None:
     """When there are more than 10 words, all are dropped before new ones are added. A doc adds 5
     words, so there are never more than 15."""
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 10)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
     for i in range(30):
