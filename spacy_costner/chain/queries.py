@@ -43,8 +43,8 @@ class Segments(NamedTuple):
 
     begin (Ints1d): The first token of each segment. Shape: (S,)
     end (Ints1d): The token after the last one of each segment. Shape: (S,)
-    tags (Ints1d): The tags of the tokens of the first segment, then those of the second one, and so
-        on. Shape: (tokens of all segments,)
+    tags (Ints1d): The tags of the tokens of the first segment, then the tags of the second one, and
+        so on. Shape: (tokens of all segments,)
     after (Array2d | None): For each segment, True for the tags that the next token may have, if the
         sequence has one. None: it may have any tag. Shape: (S, K)
     """

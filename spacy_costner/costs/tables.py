@@ -133,7 +133,7 @@ def make_precision_recall_cost(
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        # If a label has no cost of a kind, the overall cost counts. The order is that of
+        # If a label has no cost of a kind, the overall cost counts. Kinds are in the order of
         # `MISTAKE_KINDS`.
         costs_of_label = {**overall, **costs}
         per_label[label] = tuple(costs_of_label.values())

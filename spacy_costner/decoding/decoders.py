@@ -1,4 +1,4 @@
-"""Viterbi and threshold decoding, and what all decodings share.
+"""Viterbi and threshold decoding, and the parts that all decodings share.
 
 A decoding chooses the entities of a batch, from the posterior. It has settings, such as a
 threshold, and values of the settings for single labels. You can change them without training. In

@@ -280,9 +280,9 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """Name the clusters of a word, from what a file has for the word: a list of names, a number, or
-    a path of bits. The names of a path of bits are its first bits, as many as `PREFIXES` lists, the
-    longest first. If the file has anything else, no names are returned."""
+    """Name the clusters of a word, from the entry of the word in a file: a list of names, a number,
+    or a path of bits. The names of a path of bits are its first bits, as many as `PREFIXES` lists,
+    the longest first. If the file has anything else, no names are returned."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster

@@ -111,7 +111,7 @@ class Column(ABC):
 
     @abstractmethod
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the values from what was counted in the training docs."""
+        """Take the values from the counts of the training docs."""
 
     def recount(self, labels: LabelCounts) -> "Column":
         """The column for a model that is trained on some of the training docs. It has counted only

@@ -75,7 +75,7 @@ class DocumentColumn(LabelColumn):
     ) -> Ints2d:
         """Find the shares of labels at the other occurrences of each token's value."""
         # The ids of features follow from the order of the labels in training, so the probabilities
-        # are put in this order. A label that the first pass lacks has the probability 0: a column
+        # are put in this order. A label unknown to the first pass has the probability 0: a column
         # of zeros is added at the end, where the index -1 finds it.
         index_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
         indices = [index_of_label.get(label, -1) for label in self.labels]

@@ -20,7 +20,7 @@ class ElsewhereColumn(BatchColumn):
     """The column of the words next to other occurrences. A capitalised word has the values, in
     another column, of the tokens before (or after) its nearest other occurrences in the doc.
 
-    base (Column): The other column, of an attribute of tokens. It stands before this one. It also
+    base (Column): The other column, of an attribute of tokens. It comes before this one. It also
         decides which tokens are occurrences of the same word: tokens with the same value.
     side (int): -1 for the tokens before other occurrences, 1 for the tokens after them.
     n_nearest (int): The largest number of other occurrences that count for a token.
@@ -35,7 +35,7 @@ class ElsewhereColumn(BatchColumn):
         self.attributes = (base.name,)  # tokens are read with this attribute, to compare words
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take nothing: its values are those of the other column."""
+        """Take nothing: it has the values of the other column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
         """Mark the values of this column in the other column, which has the same values."""
@@ -57,10 +57,10 @@ class ElsewhereColumn(BatchColumn):
         return [*super().layout, self.n_nearest]
 
     def save(self, saved: SavedColumns) -> None:
-        """Write nothing: its values are those of the other column."""
+        """Write nothing: it has the values of the other column."""
 
     def load(self, saved: SavedColumns) -> None:
-        """Read nothing: its values are those of the other column."""
+        """Read nothing: it has the values of the other column."""
 
     @property
     def value_names(self) -> list[str]:

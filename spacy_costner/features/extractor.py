@@ -40,7 +40,8 @@ class FeatureBatch(NamedTuple):
     value_ids (Ints2d | None): The ids of the values of tokens in all columns, -1 for none. `rows`
         was made of them. Shape: (N, C)
     word_cache (WordCache | None): The words that were looked up so far, for models that keep the
-        sum of the weights of each word. `rows` then lacks the slots that depend on the word alone.
+        sum of the weights of each word. `rows` is then without the slots that depend on the word
+        alone.
     word_ids (Ints1d | None): The id of each token's word in `word_cache`. Shape: (N,)
     vectors (StaticVectors | None): The static vectors of words, if they are inputs.
     vector_ids (Ints2d | None): For each of O offsets, the id in `vectors` of the static vector of
@@ -375,7 +376,7 @@ class Features(Shim):
         RETURNS (Features): These features.
         RAISES (ValueError): If the data is damaged, or was saved with another template.
         """
-        layouts = self._layouts()  # what the columns of the template are
+        layouts = self._layouts()  # of the columns of the template
         try:
             saved = srsly.msgpack_loads(data)
             saved_layouts = saved["columns"]

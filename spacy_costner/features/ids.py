@@ -1,7 +1,7 @@
 """Maps from hashes to ids, and compressing ids and hashes for saved models.
 
-A column knows its values by ids, which are 0, 1, 2 and so on. Hashes are those of spaCy, of 64
-bits. Where a hash only has to tell whether a model knows a word, its lowest 32 bits are kept.
+A column knows its values by ids, which are 0, 1, 2 and so on. Hashes are spaCy's, of 64 bits. Where
+a hash only has to tell whether a model knows a word, its lowest 32 bits are kept.
 """
 
 import zlib
@@ -22,8 +22,8 @@ TRIAL_LEVEL = 1
 """zlib's level of compression to find out which of two forms is shorter."""
 
 SAVED_LEVEL = 6
-"""zlib's level of compression of what is saved. Level 9 takes many times as long on sorted hashes
-and saves 1 or 2 % of the bytes."""
+"""zlib's level of compression of saved data. Level 9 takes many times as long on sorted hashes and
+saves 1 or 2 % of the bytes."""
 
 AS_THEY_ARE = b"n"
 """The first byte of packed numbers that were compressed as they are."""

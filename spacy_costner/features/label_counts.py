@@ -116,7 +116,7 @@ class LabelCounts:
 
     attributes (Sequence[str]): The attributes whose values are counted. Without attributes, only
         the labels are collected.
-    unit (int | str): What a unit is: see the setting `memory_unit`.
+    unit (int | str): The kind of unit: see the setting `memory_unit`.
     """
 
     def __init__(self, attributes: Sequence[str], unit: int | str) -> None:

@@ -3,9 +3,9 @@ docs.
 
 It gives a token features such as "the word was LOC in half to three quarters of its occurrences".
 `share_ids` finds the ids of such features from counts. In training a doc must not see its own
-labels. So labels are counted separately for each *unit*, a doc or several docs, and what a doc's
-own unit has counted is subtracted: see `label_counts`. A *text id* is the hash of the text of a
-doc, by which a doc is recognised.
+labels. So labels are counted separately for each *unit*, a doc or several docs, and the counts of a
+doc's own unit are subtracted: see `label_counts`. A *text id* is the hash of the text of a doc, by
+which a doc is recognised.
 """
 
 from collections.abc import Sequence
@@ -60,8 +60,8 @@ class MemoryColumn(BatchColumn):
         labels (LabelCounts): The labels of these docs.
         RETURNS (MemoryColumn): The column.
         """
-        # The ids of features follow from the list of labels. So labels that these docs lack are
-        # added. The first label is O, which `LabelCounts` has already.
+        # The ids of features follow from the list of labels. So labels that are missing in these
+        # docs are added. The first label is O, which `LabelCounts` has already.
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
         column._set_memory(LabelMemory.from_counts(labels, self.attribute))
@@ -278,7 +278,7 @@ class LabelMemory:
         """Write the memory of an attribute to `saved`, the part of a saved model that has the
         memories of all attributes."""
         if not saved:
-            # The first attribute writes what all of them share.
+            # The first attribute writes the parts that all of them share.
             saved["labels"] = self.labels
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()

@@ -20,7 +20,7 @@ from .tokens import TokenBatch
 class PairColumn(BatchColumn):
     """The column of pairs: the values of another column at the token and at the next token.
 
-    base (Column): The other column. It has one value for each token, and stands before this one.
+    base (Column): The other column. It has one value for each token, and comes before this one.
     """
 
     wants_all_tokens = True

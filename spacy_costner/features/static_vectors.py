@@ -293,8 +293,8 @@ class VectorColumn(Column):
     def read_vectors(self, source: BaseVectors) -> StaticVectors:
         """Make the scaled vectors of a vocab.
 
-        RAISES (ValueError): If the vectors are not those of training. If their digest isn't known,
-            only their length is compared.
+        RAISES (ValueError): If the vectors are not the vectors of training. If their digest isn't
+            known, only their length is compared.
         """
         dim = dimension(source)
         if dim != self.dim:

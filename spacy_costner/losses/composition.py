@@ -1,5 +1,5 @@
 """Building blocks of losses. Most losses are a difference of two scores of a sequence: the score of
-wrong paths, which training lowers, minus that of gold, which training raises. Gold is what the
+wrong paths, which training lowers, minus the score of gold, which training raises. Gold is what the
 annotation says about a sequence: the path of its tags or, if annotation is partial, which tags are
 allowed at each token.
 

@@ -1,9 +1,10 @@
 """Test without labels whether new docs are still like the calibration docs.
 
 Each doc has a score, which says how unsure the model is of it. The conformal p-value of a new doc
-compares its score with those of the calibration docs and of the new docs before it. If new docs are
-like calibration docs (exchangeable), p-values are independent and uniform. Bets on small p-values
-win money only if they are not. The money is a martingale, and if it gets large, the test alarms.
+compares its score with the scores of the calibration docs and of the new docs before it. If new
+docs are like calibration docs (exchangeable), p-values are independent and uniform. Bets on small
+p-values win money only if they are not. The money is a martingale, and if it gets large, the test
+alarms.
 
 In shapes, T is the number of new docs, and 19 bets are made on each (see `BETS`).
 

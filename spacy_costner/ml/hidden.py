@@ -1,6 +1,6 @@
 """A hidden layer over the words in the windows of tokens, next to the weights of a linear CRF.
 
-Its scores are added to those of the sparse weights (see `weights`).
+Its scores are added to the scores of the sparse weights (see `weights`).
 
 In shapes, N is the number of tokens, O of offsets from a token at which words are inputs, M of rows
 of weights of the inputs, H of hidden units, and K of tags.
@@ -225,7 +225,8 @@ class HiddenLayer(Shim):
     def gradient(self) -> HiddenWeights:
         """Return the gradient that is kept for the next update: the sum over all batches since the
         last one. There has to be at least one."""
-        # `zip` gives the gradients of V of all batches, then those of b, then those of U.
+        # `zip` gives the gradients of V of all batches, then the gradients of b, then the gradients
+        # of U.
         return HiddenWeights._make(numpy.sum(arrays, axis=0) for arrays in zip(*self._gradients))
 
     def finish_update(self, optimizer: Optimizer) -> None:
@@ -260,15 +261,16 @@ class HiddenLayer(Shim):
         return self._find_averages(optimizer.averages or {})
 
     def _find_averages(self, averages: dict[tuple[int, str], Any]) -> HiddenWeights:
-        """Look up the averages of the weights among those of an optimizer. A weight that has no
-        average stays as it is."""
+        """Look up the averages of the weights among all averages of an optimizer. A weight that has
+        no average stays as it is."""
         averaged_arrays: list[Any] = []
         for name, array in zip(HiddenWeights._fields, self.weights):
             averaged_arrays.append(averages.get((self.id, name), array))
         return HiddenWeights._make(averaged_arrays)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: all but the sums of words, which are made again when needed."""
+        """Return the state to pickle: all but the sums of words, which are made again when
+        needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "HiddenLayer":

@@ -291,7 +291,7 @@ class SparseWeights(Shim):
             self._apply_regularisation(self._vector_rows)
         emissions = self._score_tokens(batch.rows, vectors, self.table.weights)
         if batch.word_cache is not None and batch.word_ids is not None:
-            # `batch.rows` lacks the features that depend on a word alone: the cache has them.
+            # `batch.rows` is without the features that depend on a word alone: the cache has them.
             word_sums = self._update_word_sums(batch.word_cache)
             emissions += word_sums.sum_windows(batch.word_ids, batch.lengths)
         # A copy, as updates change the table in place, and the scores must stay as they are.
@@ -317,8 +317,8 @@ class SparseWeights(Shim):
         return emissions
 
     def score_vectors(self, batch: FeatureBatch) -> Floats3d:
-        """Compute what the static vector at each of O offsets adds to the scores of each token. O
-        is 0 if `vector_inputs_of` finds no vectors. Shape: (N, O, K)"""
+        """Compute the scores that the static vector at each of O offsets adds to the scores of each
+        token. O is 0 if `vector_inputs_of` finds no vectors. Shape: (N, O, K)"""
         inputs = vector_inputs_of(batch)
         if inputs is None:
             return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
@@ -356,8 +356,8 @@ class SparseWeights(Shim):
         RETURNS (tuple[Potentials, Callable[[Potentials], None]]): The scores; and the backprop,
             which takes the gradient with respect to them and keeps it until `finish_update`.
         """
-        # As in any dropout, what is left counts more, so that the mean of scores stays the same.
-        # Not so after `VECTOR_DROPOUT`: a word without a vector has lower scores in new docs, too.
+        # As in any dropout, the rest counts more, so that the mean of scores stays the same. Not so
+        # after `VECTOR_DROPOUT`: a word without a vector has lower scores in new docs, too.
         scale = numpy.float32(1)
         if dropout:
             batch = apply_dropout(batch, dropout)
@@ -593,7 +593,8 @@ class SparseWeights(Shim):
         self.set_folds(emissions_of_folds=[], fold_of_text={})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: all but the sums of words, which are made again when needed."""
+        """Return the state to pickle: all but the sums of words, which are made again when
+        needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "SparseWeights":

@@ -28,7 +28,7 @@ class WordSums(NamedTuple):
     adds to the scores of a token. Threads can share it.
 
     weights (Floats2d): The weights: V rows of features, M rows of static vectors, and below them
-        rows that are not used here, such as those of the chain. Shape: (V + M or more, K)
+        rows that are not used here, such as the rows of the chain. Shape: (V + M or more, K)
     n_features (int): The number of rows of features, V.
     n_vector_rows (int): The number of rows of static vectors, M.
     cache (WordCache): All words that were seen so far, with the ids of their values.
@@ -174,7 +174,8 @@ class WordSums(NamedTuple):
         value_ids = cache.table[word_ids]
         value_ids[has_sums] = -1  # the scores of these words are already added
         for offset, slots in self.slots.by_offset.items():
-            # The slots of a word by itself become those of the word at this offset from a token.
+            # The slots of a word by itself become the slots of the word at this offset from a
+            # token.
             slots_in_window = slots._replace(offsets=slots.offsets + offset)
             rows = slots_in_window.gather(value_ids, lengths)
             scores += sparse.sum_rows(rows, self._feature_weights)

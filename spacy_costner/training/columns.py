@@ -1,8 +1,8 @@
 """Columns of numbers with a row for each token of a corpus, in memory or in files.
 
 First the rows of all tokens are written, batch after batch of docs. Then rows are read in any
-order, such as those of the tokens of a training batch. Files are for a corpus that is too large for
-memory.
+order, such as the order of the tokens of a training batch. Files are for a corpus that is too large
+for memory.
 """
 
 import io

@@ -7,9 +7,9 @@ There are weights that were trained on all docs, for new text, and weights for e
 trained on the docs of all other folds. The latter score the docs of the fold.
 
 Each fold has texts that follow each other in the corpus. Docs with equal texts (see `equal_texts`)
-are in the same fold, so that no weights are trained on a copy of what they score. Each text counts
-once when the corpus is divided, so that folds have about the same size even if all texts recur. The
-label memory of the first pass (see `features.memory`) is counted anew for each fold.
+are in the same fold, so that no weights are trained on a copy of a text that they score. Each text
+counts once when the corpus is divided, so that folds have about the same size even if all texts
+recur. The label memory of the first pass (see `features.memory`) is counted anew for each fold.
 
 In shapes, V is the number of features, M of rows of weights for static vectors (see `ml.weights`),
 and K of tags.

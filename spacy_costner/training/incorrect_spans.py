@@ -165,8 +165,8 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
 def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
-    """Number the tags of copies, label by label. Their numbers come after those of the K tags of
-    the chain. Returns, for each of the K' tags, the tag of the chain from which it takes its
+    """Number the tags of copies, label by label. Their numbers come after the numbers of the K tags
+    of the chain. Returns, for each of the K' tags, the tag of the chain from which it takes its
     scores; and, by label and number of the copy, the number of the first of its four tags."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}

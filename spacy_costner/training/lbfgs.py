@@ -178,7 +178,7 @@ class TotalLoss:
         none. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows
-        # In the table, the products of vectors stand below the groups: product 0 is row `n_groups`.
+        # In the table, the products of vectors come after the groups: product 0 is row `n_groups`.
         rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
         rows_of_products = rows_of_products.astype("int32")  # the only type that `sum_rows` takes
         return numpy.concatenate([self.merged.rows, rows_of_products], axis=1)
@@ -352,7 +352,7 @@ def train_at_once(
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
         is_interrupted = minimum.reason == INTERRUPTED
-        # If the second training is interrupted, the weights are those of the first one alone.
+        # If the second training is interrupted, only the weights of the first one are used.
         if not (is_interrupted and rows_of_trainings):
             rows = total.to_rows(minimum.vector)
             if trained_tags is not tags:
@@ -376,9 +376,9 @@ def train_at_once(
 
 
 def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
-    """Turn the weights of a chain with a single O, which has L tags, into those of a chain with
-    several tags for O. Each of these gets the weights of O, so that paths have the same scores.
-    Shapes: (V + M + L + 2, L) to (V + M + K + 2, K)"""
+    """Turn the weights of a chain with a single O, which has L tags, into the weights of a chain
+    with several tags for O. Each of these gets the weights of O, so that paths have the same
+    scores. Shapes: (V + M + L + 2, L) to (V + M + K + 2, K)"""
     first_chain_row = len(rows) - len(tags.collapsed) - 2
     emissions = rows[:first_chain_row]
     # The transitions from O become transitions from each of its tags: (L, L) to (K, L).
@@ -408,7 +408,7 @@ class Iterate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An earlier step. The letters are those of Nocedal & Wright (2006).
+    """An earlier step. The letters are from Nocedal & Wright (2006).
 
     s (Floats1d): How much it changed the vector. Shape: (D,)
     y (Floats1d): How much it changed the gradient. Shape: (D,)
@@ -520,7 +520,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
     the inverse of the Hessian from the last steps. H itself is never made. The first direction,
     before any step, is - g, shortened to length 1 if it is longer.
 
-    Algorithm 7.4 of Nocedal & Wright (2006). The letters are those of the book.
+    Algorithm 7.4 of Nocedal & Wright (2006). The letters are from the book.
 
     gradient (Floats1d): The gradient, g. Shape: (D,)
     steps (Sequence[Step]): The last steps, the latest at the end.

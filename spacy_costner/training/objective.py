@@ -1,8 +1,8 @@
 """The training objective: it makes targets of examples, and computes the loss of targets and
 scores.
 
-Targets are what a loss needs in addition to the scores of the model: see `targets`. A loss may have
-several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
+Targets are the inputs of a loss, in addition to the scores of the model: see `targets`. A loss may
+have several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
 targets are the probabilities that a teacher gives to paths: see `soft_targets`.
 
 A doc may have borders, such as sentence starts, where its chain can be cut. Every other epoch cuts
@@ -53,7 +53,7 @@ class Objective:
     strings (StringStore): The strings of the vocab. The labels of the component are among them.
     loss (Loss | LossSchedule): The loss, or several losses that follow each other.
     weights (Weights): How much tokens and examples count.
-    annotation (Annotation): Where the annotation stands in docs.
+    annotation (Annotation): Where docs have their annotation.
     RAISES (ValueError): If `weights` are not `Weights`, or if tokens have weights, and no stage of
         the loss uses them.
     """
@@ -76,7 +76,7 @@ class Objective:
         if self.weights.weighs_tokens and not are_used:
             raise ValueError(
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
-                "doesn't use them; losses that do have a cost, or are Pointwise or Mixed"
+                "doesn't use them: choose a loss with a cost, Pointwise or Mixed"
             )
         # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}

@@ -379,8 +379,8 @@ class PieceStore:
             tokens_of_doc = slice(doc_begin, doc_end)
             weight = numpy.nan
             if targets.gold.weights is not None:
-                # All sequences of a doc have the same weight: take that of its first sequence.
-                # `doc_of_sequence` ascends, so `searchsorted` finds the first one.
+                # All sequences of a doc have the same weight: take the weight of its first
+                # sequence. `doc_of_sequence` ascends, so `searchsorted` finds the first one.
                 first_sequence = numpy.searchsorted(targets.doc_of_sequence, i)
                 weight = targets.gold.weights[first_sequence]
             # With files the corpus is too large for memory: docs aren't kept.

@@ -1,8 +1,8 @@
 """Training targets: which paths are possible, which are right, and how much they count.
 
 First `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
-and makes the targets: what a loss needs in addition to the scores of the model. It is
-called once for each segmentation of the docs (see `segmentations`).
+and makes the targets: the inputs of a loss, in addition to the scores of the model. It is called
+once for each segmentation of the docs (see `segmentations`).
 
 A preset entity is one that the predicted doc has before the component runs. The component keeps it,
 so paths without it are impossible.
@@ -78,8 +78,8 @@ class Targets(NamedTuple):
             # targets are cut as their teacher cut them, and such a cut may divide an entity.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
 
-        # `is_allowed` is True for the tags that agree with gold. `is_right` is True for those of
-        # them that are also possible. With incorrect spans, the chain has more tags: then K is the
+        # `is_allowed` is True for the tags that agree with gold. `is_right` is True for the allowed
+        # tags that are also possible. With incorrect spans, the chain has more tags: then K is the
         # number of columns of `is_possible`. Shapes: (N, K)
         if is_possible is None:
             is_allowed = chain.to_mask(gold.token_tags, len(self.tags))
@@ -221,7 +221,7 @@ class AnnotatedBatch:
     """The annotation of a batch of docs, before the docs are cut into sequences.
 
     tags (Tags): The tags of the chain.
-    annotation (Annotation): Where the annotation stands in docs.
+    annotation (Annotation): Where docs have their annotation.
     examples (list[Example]): The examples. The spans to learn are in `doc.ents`, also if the
         component learns a key of `doc.spans`.
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
@@ -281,7 +281,7 @@ def read_annotation(
     examples (Sequence[Example]): The batch, as it comes from the corpus.
     tags (Tags): The tags of the chain.
     strings (StringStore): The strings of the labels.
-    annotation (Annotation): Where the annotation stands in the docs.
+    annotation (Annotation): Where docs have their annotation.
     weights (Weights): How much tokens and examples count.
     warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
         added to it.

@@ -298,10 +298,10 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
 
     # Two words that occur only with each other have singular vectors of their own. Where these are
     # not among the D largest, the row of U is 0 but for rounding, which division by its length
-    # would make a vector. The length of a row of U S is that of the projection of the row of the
-    # matrix onto the singular vectors. It is wrong by about eps S_1, where S_1 is the largest
-    # singular value. Errors of sums of n numbers grow with sqrt(n): Higham & Mary (2019), A new
-    # approach to probabilistic rounding error analysis.
+    # would make a vector. A row of U S is as long as the projection of the row of the matrix onto
+    # the singular vectors. It is wrong by about eps S_1, where S_1 is the largest singular value.
+    # Errors of sums of n numbers grow with sqrt(n): Higham & Mary (2019), A new approach to
+    # probabilistic rounding error analysis.
     lengths = numpy.linalg.norm(kept_vectors * kept_values, axis=1)
     least_length = ordered_values[0] * numpy.sqrt(smaller_side) * numpy.finfo("float32").eps
     rows[lengths <= least_length] = 0
