@@ -229,7 +229,7 @@ def test_damaged_features_are_refused() -> None:
     features = with_vocab()
     data = features.to_bytes()
     for damaged in (data[: len(data) // 2], b"", srsly.msgpack_dumps({"values": 3})):
-        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+        with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
             Features(features.template).from_bytes(damaged)
 
 

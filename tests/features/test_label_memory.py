@@ -400,7 +400,7 @@ def test_damaged_memory_is_refused() -> None:
     saved = srsly.msgpack_loads(features.to_bytes())
     for memory in damaged_memories(saved["memory"]):
         damaged = srsly.msgpack_dumps({**saved, "memory": memory})
-        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+        with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
             Features(features.template).from_bytes(damaged)
 
 

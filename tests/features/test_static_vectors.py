@@ -731,7 +731,7 @@ def test_damaged_settings_are_refused(vocab: Vocab, damage: dict[str, Any]) -> N
     features = features_of(vocab)
     saved = srsly.msgpack_loads(features.to_bytes())
     saved["static_vectors"]["static_vectors"].update(damage)
-    with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+    with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
         Features(features.template).from_bytes(srsly.msgpack_dumps(saved))
 
 
