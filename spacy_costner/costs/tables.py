@@ -155,14 +155,12 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
 def precision_recall_cost(
     tags: TagSet, *, overall: Sequence[float], per_label: Mapping[str, Sequence[float]]
 ) -> CostTable:
-    """Each kind of mistake has its cost, which may depend on the label x.
+    """Each kind of mistake has its cost, which may depend on the label x. The costs of the kinds
+    are in the order of `MISTAKE_KINDS`: `overall` for all labels, `per_label` for single labels.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
-    tags (TagSet): The tags of the table.
-    overall (Sequence[float]): The cost of each kind of mistake, in the order of `MISTAKE_KINDS`.
-    per_label (Mapping[str, Sequence[float]]): The same for single labels.
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
     unknown_labels = sorted(set(per_label) - set(tags.labels))

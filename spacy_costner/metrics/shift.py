@@ -46,18 +46,14 @@ MOST_LOG = 700.0
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
     """Compute the p-value of each new doc: the share of calibration docs and earlier docs with a
     higher score, with its own score counted, too. Of the docs with the same score (ties), a random
-    share u counts.
+    share u counts. `pool` has the scores a_i of the calibration docs and earlier docs, sorted; the
+    scores of the new docs are added to it. `shares` has u_t: random numbers above 0 and at most 1.
+    Shapes: (T,), (T,) to (T,)
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
     a_t is the score of doc t, and n_t the number of calibration docs and earlier docs, which are
     the docs i. p-values are above 0 and at most 1. They stay the same if more docs follow.
-
-    pool (list[float]): The scores of the calibration docs and of earlier docs, sorted. The scores
-        of the new docs are added to it.
-    scores (Floats1d): The scores of the new docs, a. Shape: (T,)
-    shares (Floats1d): The shares of ties, u: random numbers above 0 and at most 1. Shape: (T,)
-    RETURNS (Floats1d): The p-values. Shape: (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
@@ -76,13 +72,10 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
     """Compute the logarithm of the money of each bet after each doc. A bet begins with 1. With the
     exponent b, it multiplies its money by b p^(b - 1) at a doc with the p-value p. That factor is
-    above 1 if p is small.
+    above 1 if p is small. `before` has the logarithm for each bet before the first of these docs.
+    Shapes: (T,), (bets,) to (T, bets)
 
         log prod_{s <= t} b p_s^(b - 1),  b in BETS
-
-    p_values (Floats1d): The p-values of the docs. Shape: (T,)
-    before (Floats1d): The logarithm for each bet before the first of these docs. Shape: (bets,)
-    RETURNS (Floats2d): The logarithm for each bet after each doc. Shape: (T, bets)
     """
     steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]  # shape: (T, bets)
     # `cumsum` adds doc after doc, beginning with `before`. So several calls give exactly the same
