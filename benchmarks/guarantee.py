@@ -28,7 +28,7 @@ from spacy.training import Example
 from spacy_costner.cli.tables import text_table
 from spacy_costner.decoding import LEAST_PROB_OF_SETS
 from spacy_costner.metrics import conformal
-from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, rounded
+from spacy_costner.metrics.shift import digest_of_scores, find_shift, in_random_order, rounded
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
@@ -208,7 +208,7 @@ def count_alarms(scores: Any, splits: int) -> int:
         first_half = scores[is_first]
         calibration = {
             "scores": sorted(first_half.tolist()),
-            "digest": digest_of(first_half),
+            "digest": digest_of_scores(first_half),
             "approximate": False,
         }
         new_scores = in_random_order(scores[~is_first].tolist(), seed)

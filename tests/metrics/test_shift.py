@@ -69,7 +69,7 @@ def test_martingale_is_the_mean_of_the_products_of_bets() -> None:
 
 def calibration_of(scores: Any) -> dict[str, Any]:
     """The scores of calibration docs, as the component keeps them."""
-    digest = shift.digest_of(scores)
+    digest = shift.digest_of_scores(scores)
     return {"scores": sorted(scores), "digest": digest, "approximate": False}
 
 
