@@ -71,12 +71,13 @@ def tasks(nlp: Language, model: str, path: Path, folder: Path) -> dict[str, Call
 
 def output_files(folder: Path) -> dict[str, bytes]:
     """The contents of the files that `annotate` has written, by their names."""
-    # Not those of the manifest, whose lines are in the order in which parts end.
+    # Not the manifest, as its lines are in the order in which parts end.
     return {path.name: path.read_bytes() for path in folder.glob("*-*.jsonl")}
 
 
 def with_deaths(model: str, path: Path, folder: Path) -> None:
-    """Kill a worker every few seconds, and compare the files with those of workers that live."""
+    """Kill a worker every few seconds, and compare the files with the files of workers that
+    live."""
     stop = Event()
     rng = random.Random(0)
     n_deaths = 0
@@ -102,8 +103,8 @@ def with_deaths(model: str, path: Path, folder: Path) -> None:
 
 
 def scale(model: str, path: str, *addresses: str) -> None:
-    """Print a row for each way to annotate a file. CPU time and memory are those of processes that
-    the command itself starts: those of a cluster don't count."""
+    """Print a row for each way to annotate a file. CPU time and memory are measured for the
+    processes that the command itself starts, not for a cluster."""
     nlp = spacy.load(model)
     texts = Path(path).read_text(encoding="utf8").splitlines()
     n_texts = len(texts)
@@ -123,7 +124,7 @@ def scale(model: str, path: str, *addresses: str) -> None:
     clusters = [["--address", address] for address in addresses]
     for options in (["--jobs", "1"], ["--jobs", "2"], *clusters):
         with TemporaryDirectory() as folder:
-            # The CPU time of one text is that of starting up.
+            # The CPU time of one text is the CPU time of starting up.
             short_path = Path(folder, "short.txt")
             short_path.write_text("One.\n", encoding="utf8")
             start_seconds, start_cpu_seconds = run_command(

@@ -1,18 +1,19 @@
-"""What an annotation session saves: F after so many texts, chosen by the session or at random.
+"""What an annotation session saves: F against the number of texts, chosen by the session or at
+random.
 
     OMP_NUM_THREADS=1 python benchmarks/annotation_loop.py FOLDER [corpus ...]
 
 Spanish, GENIA and chunks of experiments/linear.cfg. A seed draws 2,000 sentences of the training
 part. They are the texts of a session of `costner serve`, and the annotator answers with gold. F is
-that of the session's model on 800 sentences of the development part, after 50, 100, 200 and 400
-annotated texts. The texts by which the session measures itself are annotated, too, and not counted.
-The session trains after each 50 texts. At random, the model is trained on as many random texts, and
-no text measures. With rules, for Spanish and GENIA, a session begins with a student that rules.py
-trains on 700 of the texts. Its F is in the column of 0 texts, and the session chooses its first
-texts with it.
+the score of the session's model on 800 sentences of the development part, after 50, 100, 200 and
+400 annotated texts. The evaluation texts of the session are annotated, too, but not counted. The
+session trains after each 50 texts. At random, the model is trained on the same number of random
+texts, without evaluation texts. With rules, for Spanish and GENIA, a session begins with a student
+that rules.py trains on 700 of the texts. Its F is in the column of 0 texts, and the session chooses
+its first texts with it.
 
-FOLDER gets `results.jsonl`, a line for each session. If the script is called again, it goes on with
-the sessions that have none. Then it prints the table.
+FOLDER gets `results.jsonl`, a line for each session. If the script is called again, it continues
+with the sessions that are missing. Then it prints the table.
 """
 
 import json
@@ -49,7 +50,7 @@ STEP = 50  # texts between two trainings
 N_TEXTS = 2_000
 N_DEV = 800
 ORDERS = ("loop", "random", "rules")
-"""Who chooses the texts: the session; nobody; a session that begins with a student of rules."""
+"""Who chooses the texts: the session; chance; a session that begins with a student of rules."""
 
 
 class Setting(NamedTuple):
@@ -110,11 +111,8 @@ def gold_spans(tokenizer: Language, task: Task) -> list[ProposedSpan]:
 
 
 class Annotator:
-    """Answers the texts of a session with gold.
-
-    session (AnnotationSession): The session. Its thread isn't started.
-    tasks (Sequence[Task]): Its texts with gold.
-    """
+    """Answers the texts of a session with gold, in the simulation. The thread of the session isn't
+    started. The tasks are its texts with gold."""
 
     def __init__(self, session: AnnotationSession, tasks: Sequence[Task]) -> None:
         self.session = session
@@ -135,14 +133,14 @@ class Annotator:
             self.n_tokens += len(self.tokenizer.make_doc(task.text))
 
     def annotate_chosen(self, n_texts: int) -> None:
-        """Answer the texts that the session shows, until there are so many to train on."""
+        """Answer the texts that the session shows, until there are `n_texts` to train on."""
         while self.n_texts < n_texts:
             proposal = self.session.next_text()
             assert proposal is not None
             self.annotate(proposal.key)
 
     def annotate_random(self, n_texts: int) -> None:
-        """Answer random texts, until there are so many to train on."""
+        """Answer random texts, until there are `n_texts` to train on."""
         # The store has texts in random order.
         for key, stored in self.session.store.texts.items():
             is_answered = key in self.session.store.answers
@@ -202,7 +200,7 @@ def run_session(setting: Setting, folder: Path) -> Iterator[Result]:
 
 
 def texts_to_choose(store: AnnotationStore) -> set[str]:
-    """The texts of a session that don't measure."""
+    """The texts of a session that are not evaluation texts."""
     return {stored.text for stored in store.texts.values() if not stored.is_measuring}
 
 

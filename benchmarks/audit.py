@@ -4,8 +4,8 @@
 
 A twentieth of the entities is corrupted: see docs/audit.md. A corruption has a kind, one of
 SUSPECT_KINDS. An item is a place that a method flags, with a score. All methods see the same
-marginals. AP, the average precision, by kind is of the items that the method says are of the kind
-and, after the slash, of all items.
+marginals. AP, the average precision, by kind is computed from the items to which the method gives
+the kind and, after the slash, from all items.
 """
 
 import random
@@ -33,10 +33,10 @@ LABEL, BOUNDARY, MISSING, SPURIOUS = SUSPECT_KINDS
 SAME_WORDS = f"{LABEL}, of the same words"
 SPARSE = Path(__file__).parent.parent / "configs" / "sparse.cfg"
 Entity = tuple[int, int, str]
-"""The first token, the one after the last, and the label."""
+"""The first token, the token after the last, and the label."""
 
 Change = tuple[int, list[Entity], list[Entity], str]
-"""The doc, entities that are removed and put in, the kind."""
+"""The doc, the entities that are removed, the entities that are added, and the kind."""
 
 
 class Item(NamedTuple):
@@ -64,7 +64,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
             other_label = rng.choice([name for name in labels if name != label])
             yield i, [entity], [(begin, end, other_label)], LABEL
         elif kind == BOUNDARY:
-            # What is added to begin and end. An entity of a token can't become shorter.
+            # The changes of begin and end. An entity of one token can't become shorter.
             moves = [(-1, 0), (0, 1)]
             if end - begin > 1:
                 moves += [(1, 0), (0, -1)]
@@ -73,7 +73,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
         elif kind == MISSING:
             yield i, [entity], [], MISSING
         else:
-            # As long as the entity, anywhere: each token is as probable as the other.
+            # As long as the entity, anywhere: all tokens are equally probable.
             (j,) = rng.choices(range(len(docs)), [len(doc) for doc in docs])
             start = rng.randrange(len(docs[j]))
             yield j, [], [(start, start + end - begin, rng.choice(labels))], SPURIOUS
@@ -82,7 +82,7 @@ def made_up(docs: Sequence[Doc], rng: random.Random) -> Iterator[Change]:
 def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Change]:
     """Changes as people might make them: labels that the same words have elsewhere, then what a
     model thinks probable."""
-    # Another seed than that of the models that find the corruptions
+    # Not the seed of the models that find the corruptions
     config = load_config(SPARSE, overrides={"nlp.lang": lang, "system.seed": 7}, interpolate=False)
     suspects = rank(cross_fit(config, docs, seed=7), docs)
     ents: list[tuple[int, Span]] = []
@@ -100,7 +100,7 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
             new = (ent.start, ent.end, other_labels[0])
             yield i, [old], [new], SAME_WORDS
 
-    # What the model would add becomes a spurious entity of the corrupted corpus.
+    # An entity that the model would add becomes a spurious entity of the corrupted corpus.
     kind_of_change = {MISSING: SPURIOUS, SPURIOUS: MISSING, LABEL: LABEL, BOUNDARY: BOUNDARY}
     # Sorted by u^(1/p), u uniform: drawn without replacement, in proportion to p.
     keys = [rng.random() ** (1 / max(suspect.prob_suggested, 1e-9)) for suspect in suspects]
@@ -110,13 +110,13 @@ def natural(docs: Sequence[Doc], rng: random.Random, lang: str) -> Iterator[Chan
 
 
 def corrupt(docs: Sequence[Doc], changes: Iterator[Change]) -> tuple[list[Doc], list[Item]]:
-    """Make the first changes of each kind that don't overlap, nor cross sentences. Returns the
+    """Make the first changes of each kind that neither overlap nor cross sentences. Returns the
     corrupted docs, and the corruptions."""
     n_of_kind = round(0.05 * sum(len(doc.ents) for doc in docs)) // len(SUSPECT_KINDS)
     entities_in: list[set[Entity]] = []
     for doc in docs:
         entities_in.append({(ent.start, ent.end, ent.label_) for ent in doc.ents})
-    # How many changes are still to be made. Those of the same words count as labels, too.
+    # How many changes are still to be made. Changes of the same words count as labels, too.
     quota = Counter({**dict.fromkeys(SUSPECT_KINDS, n_of_kind), SAME_WORDS: n_of_kind // 2})
     corruptions: list[Item] = []
     for i, old, new, name in changes:
@@ -155,13 +155,9 @@ class TokenScores(NamedTuple):
 
 
 def score_tokens(probs: Floats2d, gold: Ints1d, starts: Ints1d) -> dict[str, TokenScores]:
-    """The methods that score tokens: those with a score above 0.1 are flagged or, by "issues",
-    those that cleanlab finds.
-
-    probs (Floats2d): The probability of each tag. Shape: (N, K)
-    gold (Ints1d): The annotated tags. Shape: (N,)
-    starts (Ints1d): The first token of each doc. Shape: (B,)
-    """
+    """The scores of each method: tokens with a score above 0.1 are flagged or, by "issues", the
+    tokens that cleanlab finds. `probs` has the probability of each tag, `gold` the annotated tags,
+    `starts` the first token of each doc. Shapes: (N, K), (N,), (B,)"""
     probs_of_docs = numpy.split(probs, starts[1:])
     gold_of_docs = [tags.tolist() for tags in numpy.split(gold, starts[1:])]
     scores = {"1 - p by token": 1 - probs[numpy.arange(len(gold)), gold]}
@@ -182,8 +178,8 @@ def score_tokens(probs: Floats2d, gold: Ints1d, starts: Ints1d) -> dict[str, Tok
 
 
 def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
-    """The places that the methods of `score_tokens` find: adjacent tokens of a doc that are
-    flagged, with the highest score of them. Each with the name of its method."""
+    """The places that the methods of `score_tokens` find, each with the name of the method. A place
+    is adjacent tokens of a doc that are flagged, with their highest score."""
     posterior = fold.dev.posterior
     tags = posterior.tags.collapsed
     lengths = posterior.potentials.lengths
@@ -212,7 +208,7 @@ def by_token(fold: Fold) -> Iterator[tuple[str, Item]]:
 
 
 def kind_of(gold_labels: Ints1d, likely_labels: Ints1d) -> str:
-    """The kind of a mistake by the labels of its tokens, -1 for O: annotated and likely ones."""
+    """The kind of a mistake by the annotated and the likely labels of its tokens. Label -1 is O."""
     annotated = set(gold_labels.tolist()) - {-1}
     likely = set(likely_labels.tolist()) - {-1}
     if not annotated:
@@ -228,8 +224,8 @@ def evaluate(
     items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
 ) -> list[bool]:
     """Whether each item, the highest score first, is right: it touches a corruption of these kinds.
-    Items that touch corruptions of other kinds only, or ones that were found before, are left
-    out."""
+    Items that only touch corruptions of other kinds, or corruptions that were found before, are
+    left out."""
     corruptions_in: dict[int, list[Item]] = {}
     for corruption in corruptions:
         corruptions_in.setdefault(corruption.doc, []).append(corruption)
@@ -254,7 +250,7 @@ def average_precision(
     items: Sequence[Item], corruptions: Sequence[Item], kinds: Sequence[str]
 ) -> float:
     """The mean, over the corruptions of some kinds, of the precision where each is found; 0 for
-    those that are not."""
+    corruptions that are not found."""
     is_right = numpy.asarray(evaluate(items, corruptions, kinds), dtype=float)
     precisions = numpy.cumsum(is_right) / numpy.arange(1, len(is_right) + 1)
     n_corruptions = sum(corruption.kind in kinds for corruption in corruptions)
@@ -262,7 +258,8 @@ def average_precision(
 
 
 def items_of_methods(folds: Sequence[Fold], docs: Sequence[Doc]) -> dict[str, list[Item]]:
-    """What each method flags: ours; ours by the difference of probabilities; those by token."""
+    """What each method flags: ours; ours by the difference of probabilities; the methods by
+    token."""
     methods: dict[str, list[Item]] = {"audit": [], "p - p": []}
     for suspect in rank(folds, docs):
         item = Item(suspect.doc, *suspect.extent, suspect.kind, suspect.score)

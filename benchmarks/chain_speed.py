@@ -2,12 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/chain_speed.py [turns]
 
-Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches
-with a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one
-and a half times the mean, the same for all. The gradient is that with respect to emissions,
-transitions, start and end scores. Of torch-struct, whose potentials are pairs of tags, building
-these from emissions and transitions is part of the task, turning gold tags into its parts and
-its parts into tags is not.
+Each library is used as its documentation says: pytorch-crf and torch-struct on padded batches with
+a mask or lengths, ours on ragged ones. Lengths are drawn evenly from half the mean to one and a
+half times the mean, the same for all. The gradient is with respect to emissions, transitions, start
+and end scores. The potentials of torch-struct are pairs of tags. Building them from emissions and
+transitions is part of the task. Turning gold tags into its parts, and its parts into tags, is not.
 """
 
 import sys
@@ -42,12 +41,12 @@ OURS = "spacy-costner"
 PYTORCH_CRF = "pytorch-crf"
 TORCH_STRUCT = "torch-struct"
 MOST_BYTES = 2**28
-"""torch-struct multiplies the K x K matrices of neighbouring steps with each other; a tensor of
-all terms of these products may take no more than this."""
+"""torch-struct multiplies the K x K matrices of neighbouring steps with each other; a tensor of all
+terms of these products may be at most this large."""
 
 
 class Tasks(NamedTuple):
-    """What a library is timed at."""
+    """The tasks that a library is timed at."""
 
     loss: Callable[[], Any]
     viterbi: Callable[[], Any]

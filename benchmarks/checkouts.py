@@ -4,8 +4,8 @@
     python -m spacy project run demo-corpus
     python benchmarks/checkouts.py ../before [turns]
 
-Each checkout has a process of its own, which does a task when it is told to. The ratio is the time
-of this checkout over that of the other, turn by turn: above 1, this one is slower.
+Each checkout has its own process, which does tasks on request. The ratio is the time of this
+checkout over the time of the other one, turn by turn: above 1, this one is slower.
 """
 
 import os
@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "corpus" / "demo"
 LEAST_SECONDS = 0.05
-"""A turn repeats a short task for as long as this."""
+"""In a turn, a short task is repeated for this number of seconds."""
 
 
 def make_tasks() -> dict[str, Callable[[], object]]:
@@ -45,8 +45,8 @@ def make_tasks() -> dict[str, Callable[[], object]]:
 
 
 def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
-    """Updates, tagging, and saving and loading of a config on the demo corpus, as each checkout
-    ships it."""
+    """Updates, tagging, saving and loading of a config on the demo corpus, as each checkout ships
+    it."""
     from spacy.training import Corpus
     from spacy.training.initialize import init_nlp
     from spacy.util import load_config
@@ -73,8 +73,8 @@ def pipeline_tasks(config: str) -> dict[str, Callable[[], object]]:
 
 
 def work() -> None:
-    """Print the names of the tasks. Then do those that standard input names, one a line, and print
-    the seconds that each took, the mean of its repetitions."""
+    """Print the names of the tasks. Then do the tasks that standard input names, one per line, and
+    print the seconds of each, the mean of its repetitions."""
     tasks = make_tasks()
     repeats: dict[str, int] = {}
     print(*tasks, sep="\t", flush=True)
@@ -95,8 +95,8 @@ def seconds_of(task: Callable[[], object], n_times: int) -> float:
 
 
 def start(checkout: Path) -> "subprocess.Popen[str]":
-    """Start a process of a checkout. It has the environment of the checkout, whose entry points are
-    the right ones, or this one if there is none."""
+    """Start the process of a checkout. It has the environment of the checkout, whose entry points
+    are the right ones, or this environment if the checkout has none."""
     path = os.pathsep.join([str(checkout), str(ROOT / "benchmarks")])
     python = checkout / ".venv" / "bin" / "python"
     if not python.exists():
@@ -111,7 +111,7 @@ def start(checkout: Path) -> "subprocess.Popen[str]":
 
 
 def ask(process: "subprocess.Popen[str]", name: str) -> float:
-    """Have the process of a checkout do a task. Returns the seconds that it took."""
+    """Request a task from the process of a checkout. Returns the seconds that it took."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(name + "\n")
     process.stdin.flush()
@@ -119,7 +119,7 @@ def ask(process: "subprocess.Popen[str]", name: str) -> float:
 
 
 def main(other: str, turns: int = 15) -> None:
-    """Print how long each task that both checkouts have takes here against the other one."""
+    """Print how long each task that both checkouts have takes here, compared with the other one."""
     this_process = start(ROOT)
     other_process = start(Path(other).resolve())
     tasks_of_checkouts: list[list[str]] = []
@@ -136,7 +136,7 @@ def main(other: str, turns: int = 15) -> None:
         our_seconds: list[float] = []
         ratios: list[float] = []
         for turn in range(turns + 1):
-            # Which of them is first changes, as the second one may find a warm cache.
+            # They take turns at being first, as the second one may find a warm cache.
             order = [other_process, this_process]
             if turn % 2 == 1:
                 order.reverse()

@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/components.py [turns]
 
 Both as in configs/cnn.cfg and configs/baseline_ner.cfg: the same Tok2Vec (width 96, depth 4), on
-CoNLL-2002 Spanish, one document a sentence. They are trained side by side, batches of about a
-thousand words taking turns; then they take turns at the test documents.
+CoNLL-2002 Spanish, one document per sentence. They take turns at training, with batches of about a
+thousand words, and then at the test documents.
 """
 
 import sys
@@ -60,7 +60,7 @@ def unannotated(docs: list[Doc]) -> list[Doc]:
 
 
 def encode(nlp: Language, batch: list[Example]) -> None:
-    """Have the Tok2Vec give the component the vectors of a batch, as in `nlp.update`. It gets no
+    """Let the Tok2Vec give the component the vectors of a batch, as in `nlp.update`. It gets no
     gradient back, so it doesn't learn."""
     docs = [eg.predicted for eg in batch]
     encoder: Any = nlp.get_pipe("tok2vec")

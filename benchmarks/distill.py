@@ -1,4 +1,5 @@
-"""What a student keeps of its teachers: F, tokens per CPU second and size, by what it learns from.
+"""How good a student is, compared with its teachers: F, tokens per CPU second and size, by the data
+that it learns from.
 
     OMP_NUM_THREADS=1 python benchmarks/distill.py train.spacy dev.spacy test.spacy output \
         teacher [teacher ...]
@@ -6,8 +7,7 @@
 The student is configs/sparse.cfg. It has gold for the first 2,000 sentences of the training corpus,
 which has docs of sentences; the other docs are its unlabelled text. The teachers are pipelines;
 several are averaged. The student has the language of the first one. Each setting is trained with
-three seeds. Speed is the best of three turns of up to 40 docs of the test set, in seconds of the
-processor.
+three seeds. Speed is the best of three turns of up to 40 docs of the test set, in CPU seconds.
 """
 
 import sys
@@ -53,15 +53,15 @@ SETTINGS = {
 """Soft targets, least confidence, and weight of the gold docs; 0 for none."""
 
 Parts = dict[str, Corpus]
-"""What reads the "dev" and the "test" part."""
+"""The readers of the "dev" and the "test" part."""
 
 Measured = dict[str, list[Evaluation]]
-"""The evaluations on each part, one for each pipeline: for each seed, or of a teacher."""
+"""The evaluations on each part, one for each pipeline: a student of each seed, or a teacher."""
 
 
 def split(train: Path, output: Path, lang: str) -> tuple[Path, Path]:
-    """Save the docs of the first `N_GOLD` sentences, and those of the others, whose annotation is
-    never read. Returns the paths of both files."""
+    """Save the docs of the first `N_GOLD` sentences, and the docs of the others, whose annotation
+    is never read. Returns the paths of both files."""
     vocab = spacy.blank(lang).vocab
     n_sents = 0
     gold_docs: list[Doc] = []
@@ -108,7 +108,7 @@ def measure(pipelines: Sequence[Language], parts: Parts) -> Measured:
 
 
 def speed(nlp: Language, read: Corpus) -> float:
-    """Tokens per second of the processor."""
+    """Tokens per CPU second."""
     rates = []
     for _ in range(N_TURNS):
         docs = [example.predicted for example in islice(read(nlp), N_TIMED)]
@@ -121,7 +121,7 @@ def speed(nlp: Language, read: Corpus) -> float:
 def together(
     teachers: Sequence[Language], measured_teachers: list[Measured], parts: Parts
 ) -> Measured:
-    """The evaluations of the mean of several teachers, from those of each of them."""
+    """The evaluations of the mean of several teachers, from the evaluations of each teacher."""
     measured_together: Measured = {}
     for part, read in parts.items():
         evaluations: list[Evaluation] = []
@@ -143,11 +143,9 @@ def students(config: Config, corpus: Path, output: Path) -> list[Language]:
 
 
 def report(name: str, measured: Measured, gold_f: float = 0.0, teacher_f: float = 0.0) -> float:
-    """Print a row of the table. With F of gold alone and of the teacher, the row says how much of
-    the gain from one to the other the student keeps.
-
-    RETURNS (float): F on the test set, in per cent, the mean over seeds.
-    """
+    """Print a row of the table, and return F on the test set, in percent, the mean over seeds. With
+    the F of gold alone and of the teacher, the row has the share of the gain from one to the other
+    that the student keeps."""
     dev_scores = [100 * evaluation.f_score for evaluation in measured["dev"]]
     test_scores = [100 * evaluation.f_score for evaluation in measured["test"]]
     test_f = mean(test_scores)
@@ -179,7 +177,7 @@ def main() -> None:
 
     print("| | dev F | test F | gain kept | tokens/CPU s | MB |\n|---|---|---|---|---|---|")
     measured_teachers = [measure([pipeline], parts) for pipeline in pipelines]
-    teacher_f = 0.0  # that of the last row of a teacher
+    teacher_f = 0.0  # F of the last teacher
     for name, measured in zip(names, measured_teachers):
         teacher_f = report(f"teacher: {Path(name).parent.name}", measured)
     # Loaded again, to also write the probabilities of likely entities, which takes time

@@ -1,20 +1,20 @@
-"""Do intervals of `estimate` have the truth as often as they say, and how wide are they?
+"""Do intervals of `estimate` contain the truth as often as promised, and how wide are they?
 
     python benchmarks/estimate.py MODEL DOCS [MODEL DOCS ...] [--sentences 20] [--drawings 2000]
 
 DOCS are annotated docs that are new to the model: the population, whose counts and scores are
-known. Docs are drawn from it again and again, 30, 50 and 100 at a time, as they are, in lower case,
-and with 5 % of their characters garbled. Counts and scores are refused where `estimate` refuses
-them.
+known. Docs are drawn from it repeatedly, 30, 50 and 100 at a time, unchanged, in lower case, and
+with 5 % of their characters garbled. Counts and scores are refused where `estimate` refuses them.
 
 The first table is about the counts and scores of labels with at least 100 entities, and of all
-labels. Coverage is the share of drawings whose interval has the truth. The table says how many
-counts or scores there are, the share of them with a coverage of 93 to 97 %, and with more, the
+labels. Coverage is the share of drawings whose interval contains the truth. The table has the
+number of counts or scores, the share of them with a coverage of 93 to 97 %, and with more, the
 lowest coverage, and how many drawings are refused.
 
 The second has half of the interval, as a share of the true count or in points of the score, the
-median over drawings, mean over labels: of the estimate, of the same with simple random docs, and of
-the annotated docs alone (a rate for each token); and how far the model alone is from the truth.
+median over drawings, mean over labels: of the estimate, of the estimate with simple random docs,
+and of the annotated docs alone (a rate for each token); and how far the model alone is from the
+truth.
 """
 
 import argparse
@@ -92,7 +92,7 @@ class Drawing(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """What many samples showed of one measure of one label."""
+    """The results of many samples for one measure of one label."""
 
     measure: str
     coverage: float  # of the samples that are not refused
@@ -104,7 +104,7 @@ class Simulated(NamedTuple):
 
 
 def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
-    """Count what docs are annotated with, what is predicted and what is expected."""
+    """Count the annotated, the predicted and the expected entities of docs."""
     labels = get_component(nlp, "ner").labels
     # How many entities of each label each doc has, and how many of them are predicted
     annotated = numpy.zeros((len(docs), len(labels)))
@@ -151,15 +151,9 @@ def make_population(nlp: Language, docs: Sequence[Doc]) -> Population:
 def simulate(
     population: Population, n: int, n_samples: int, rng: numpy.random.Generator
 ) -> Iterator[Simulated]:
-    """Draw many samples of n docs, and estimate everything with each: by the design, and with
-    simple random docs, with the model and without it.
-
-    population (Population): The docs to draw from.
-    n (int): The docs of a sample.
-    n_samples (int): The number of samples.
-    rng (Generator): Draws them.
-    YIELDS (Simulated): What the samples showed of each measure of each label.
-    """
+    """Draw many samples of n docs from a population, and estimate everything with each sample: by
+    the design, and with simple random docs, with the model and without it. Yields the results of
+    each measure of each label."""
     n_docs = len(population.mistakes)
     probs = drawing_probs(population.mistakes)
     docs = rng.choice(n_docs, size=(n_samples, n), p=probs)
@@ -179,12 +173,8 @@ def simulate(
 def simulate_total(
     annotated: Column, n_tokens: Column, by_design: Drawing, simple: Drawing
 ) -> Simulated:
-    """What samples showed of the number of entities of a label.
-
-    annotated (Column): The entities.
-    n_tokens (Column): The tokens: without the model the rate of entities for each is estimated.
-    by_design, simple (Drawing): The samples.
-    """
+    """The results of the samples for the number of entities of a label. Without the model, the rate
+    of entities per token is estimated."""
     total = annotated.annotated.sum()
     with_design = estimate_total(annotated.drawn(by_design.docs), by_design.sample)
     with_model = estimate_total(annotated.drawn(simple.docs), simple.sample)
@@ -207,7 +197,7 @@ def simulate_total(
 
 
 def simulate_scores(labelled: Labelled, by_design: Drawing, simple: Drawing) -> Iterator[Simulated]:
-    """What samples showed of precision, recall and F of a label."""
+    """The results of the samples for precision, recall and F of a label."""
     annotated, correct, predicted = labelled
     n_annotated = annotated.annotated[by_design.docs].sum(axis=1)
     n_correct = correct.annotated[by_design.docs].sum(axis=1)
@@ -243,14 +233,9 @@ def simulate_scores(labelled: Labelled, by_design: Drawing, simple: Drawing) -> 
 
 
 def coverage(interval: Interval, truth: float, is_estimated: Array1d) -> tuple[float, float]:
-    """How often an interval has the truth.
-
-    interval (Interval): An interval for each sample.
-    truth (float): The truth.
-    is_estimated (Array1d): True for samples that are estimated, False for those that are refused.
-    RETURNS (tuple[float, float]): The share of estimated samples whose interval has the truth, NaN
-        if more than three quarters are refused; the share of refused samples.
-    """
+    """The share of estimated samples whose interval contains the truth, NaN if more than three
+    quarters of the samples are refused; and the share of refused samples. `interval` has an
+    interval for each sample, `is_estimated` is False for refused samples."""
     refused = 1 - float(is_estimated.mean())
     if refused > 0.75:
         return numpy.nan, refused
@@ -294,7 +279,7 @@ def width_row(results: Sequence[Simulated]) -> list[str]:
 
 
 def main() -> None:
-    """Draw docs again and again from each population, and print both tables."""
+    """Draw docs repeatedly from each population, and print both tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("models_and_docs", nargs="+")
     parser.add_argument("--sentences", type=int, help="sentences of a doc")

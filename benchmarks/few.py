@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/few.py [seeds] [steps of ner] [sentences ...]
 
-Spanish, chunks and GENIA of experiments/linear.cfg. A seed draws the sentences, or the articles
-until there are so many sentences. Chunks have no articles: these are 20 sentences that follow each
-other. Ours by `costner fit` without a config, and by updates with Sequential; CRFsuite as in
-linear.py, a sequence a sentence; spaCy's `ner` with the model of `nlp.add_pipe("ner")`, batches of
-8 docs and a dropout of 0.2, on 300 sentences only, as single sentences, with the first seed.
+Spanish, chunks and GENIA of experiments/linear.cfg. A seed draws the sentences, or articles with
+this number of sentences in all. Chunks have no articles: 20 consecutive sentences count as one.
+Ours by `costner fit` without a config, and by updates with Sequential; CRFsuite as in linear.py, a
+sequence per sentence; spaCy's `ner` with the model of `nlp.add_pipe("ner")`, batches of 8 docs and
+a dropout of 0.2, on 300 sentences only, as single sentences, with the first seed.
 """
 
 import random
@@ -34,7 +34,7 @@ from spacy_costner.workflows.fitting.linear_training import load_linear, prepare
 
 NAMES = {"spanish": "es", "chunks": "en", "genia": "en"}
 SIZES = (100, 300, 1_000)
-N_ARTICLE = 20  # sentences that make an article, where there are none
+N_ARTICLE = 20  # sentences of an article, where the corpus has no articles
 N_NER = 300  # sentences that spaCy's `ner` is trained on
 VOCAB = spacy.blank("xx").vocab
 
@@ -65,7 +65,7 @@ def as_sentences(articles: Articles) -> Articles:
 
 
 def draw(articles: Articles, n: int, seed: int) -> Articles:
-    """Draw articles with n sentences in all. The last one is cut."""
+    """Draw articles with n sentences in all. The last article is cut."""
     n_missing = n
     drawn: Articles = []
     for article in random.Random(seed).sample(articles, len(articles)):
@@ -83,14 +83,8 @@ def save(articles: Articles, path: Path) -> Path:
 
 def fit(train: Path, dev: Path, lang: str, seed: int, is_small: bool | None = None) -> float:
     """F of our model, in percent: as `costner fit` trains it or, if `is_small` is False, by updates
-    with Sequential.
-
-    train (Path), dev (Path): The files of the corpus.
-    lang (str): The language.
-    seed (int): The seed of training.
-    is_small (bool | None): Whether training is that of few docs. None: `fit` decides.
-    """
-    loss = None  # that of `fit`
+    with Sequential. None: `fit` decides."""
+    loss = None  # the loss of `fit`
     if is_small is not None:
         loss = "Sequential"
     text = init(train_path=train, dev_path=dev, lang=lang, loss=loss)
@@ -140,7 +134,7 @@ def by_crfsuite(train: Articles, dev: Articles, path: Path) -> float:
 
 
 def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -> float:
-    """F of spaCy's `ner` after at least so many steps, in percent."""
+    """F of spaCy's `ner` after at least `n_steps` steps, in percent."""
     fix_random_seed(seed)
     nlp = spacy.blank(lang)
     nlp.add_pipe("ner")
@@ -156,7 +150,7 @@ def by_ner(train: Articles, dev: Articles, lang: str, seed: int, n_steps: int) -
     train_examples = to_examples(train)
     optimizer = nlp.initialize(lambda: train_examples)
     n_done = 0
-    # It ends with a pass over all examples.
+    # Training ends with a whole pass over the examples.
     while n_done < n_steps:
         shuffled = random.sample(train_examples, len(train_examples))
         for batch in minibatch(shuffled, 8):

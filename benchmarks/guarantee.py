@@ -1,16 +1,16 @@
-"""Are promises kept? Random halves of annotated docs: one to choose thresholds, one to look.
+"""Are promises kept? Random halves of annotated docs: one to choose thresholds, one to test them.
 
     python benchmarks/guarantee.py MODEL DOCS [DOCS ...] [--splits 200] [--shifted DOCS]
         [--by-group KEY] [--found exact ...] [--by doc] [--per-label]
 
 Docs on which the model was neither trained nor calibrated, all of their tokens annotated. The last
-three options are those of `costner guarantee`. `mean` is the promise of the expected
-miss rate, `sure` that with confidence 0.95, `naive` the largest threshold that keeps the limit on
-the first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by
-more than two standard errors; `over` the share of splits in which it is promised and above the
-limit; `spans` the size of the set for each annotated entity. In brackets: splits in which nothing
-could be promised. `p` is the size at the same promise with the probability as score. By group,
-`own` is the promise with a threshold for each value of the key, `one` with the same for all.
+three options are options of `costner guarantee`. `mean` is the promise of the expected miss rate,
+`sure` the promise with confidence 0.95, `naive` the largest threshold that keeps the limit on the
+first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by more
+than two standard errors; `over` the share of splits in which it is promised and above the limit;
+`spans` the size of the set for each annotated entity. In brackets: splits in which nothing could be
+promised. `p` is the size at the same promise with the probability as score. By group, `own` is the
+promise with a threshold for each value of the key, `one` with the same for all.
 
 At the end it prints in how many splits `watch` alarms on the second half, with the first one as
 calibration docs. Both are from the same source, so each alarm is a false one.
@@ -28,7 +28,7 @@ from spacy.training import Example
 from spacy_costner.cli.tables import text_table
 from spacy_costner.decoding import LEAST_PROB_OF_SETS
 from spacy_costner.metrics import conformal
-from spacy_costner.metrics.shift import digest_of, find_shift, in_random_order, rounded
+from spacy_costner.metrics.shift import digest_of_scores, find_shift, in_random_order, rounded
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers import make_reader
@@ -45,13 +45,13 @@ each, which have the doc, the label and the score: see `score_spans`."""
 
 
 def losses_of(gold: Any, by: str) -> conformal.Losses:
-    """The losses of the docs with annotated entities, for what is missed of them."""
+    """The losses of the docs with annotated entities: their misses."""
     return conformal.miss_losses(gold["score"], gold["doc"], by=by)
 
 
 class Tally:
-    """What the splits showed of one way to choose thresholds: of each split the miss rate on the
-    second half, and the size of the set for each annotated entity."""
+    """The results of one way to choose thresholds: for each split the miss rate on the second half,
+    and the size of the set for each annotated entity."""
 
     def __init__(self) -> None:
         self.miss_rates: list[float] = []
@@ -108,15 +108,9 @@ def naive(losses: conformal.Losses, limit: float) -> float | None:
 
 
 def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits: int) -> list[str]:
-    """The cells of a limit: what each way to choose thresholds showed.
-
-    limit (float): The highest miss rate that is promised.
-    by (str): What the limit is a share of: see `Terms`.
-    all_docs (Half): The docs, with our score.
-    plain (Half): The same docs, with the probability as score.
-    n_docs (int): Their number.
-    splits (int): How often they are split into halves.
-    """
+    """The cells of a limit of the miss rate: the results of each way to choose thresholds. The docs
+    come twice: with our score, and as `plain` with the probability as score. They are split
+    `splits` times. For `by` see `Terms`."""
     mean_tally = Tally()
     sure_tally = Tally()
     naive_tally = Tally()
@@ -134,7 +128,7 @@ def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits:
         plain_losses = losses_of(plain_gold, by)
         plain_threshold = conformal.threshold(plain_losses, limit, floor=MIN_THRESHOLD)
         if plain_threshold is not None and plain_threshold < LEAST_PROB_OF_SETS:
-            # Below what is searched for, the plain set is not known.
+            # Spans below the floor of the search are not known for the plain score.
             plain_threshold = None
         plain_tally.add(plain_threshold, plain_test, by)
 
@@ -146,7 +140,7 @@ def run(limit: float, by: str, all_docs: Half, plain: Half, n_docs: int, splits:
 
 
 def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[str]]:
-    """What is missed of each group, with a threshold of its own and with one for all. `groups` has
+    """The miss rate of each group, with its own threshold and with one for all groups. `groups` has
     the group of each doc. Shape: (D,)"""
     own_columns = [f"own {column}" for column in COLUMNS]
     one_columns = [f"one {column}" for column in COLUMNS]
@@ -172,7 +166,7 @@ def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[s
 
 
 def shift(by: str, calibration: Half, shifted: Half) -> list[list[str]]:
-    """A promise on all docs, and what is missed of docs of another kind."""
+    """A promise on all docs, and the miss rate of docs of another kind."""
     _, gold = calibration
     rows = []
     for limit in LIMITS:
@@ -193,7 +187,7 @@ def rows_of(
     found: str, ner: CostSensitiveNER, all_docs: Half, plain: Half, n_docs: int, options: Any
 ) -> list[list[str]]:
     """The rows of the table in which an entity is found as `found` says: one for each limit and, if
-    promises are by label, for each label. The other arguments are those of `run`."""
+    promises are by label, for each label. See `run` for the other arguments."""
     halves_of_labels = [("", all_docs, plain)]
     if options.per_label:
         halves_of_labels = []
@@ -214,7 +208,7 @@ def count_alarms(scores: Any, splits: int) -> int:
         first_half = scores[is_first]
         calibration = {
             "scores": sorted(first_half.tolist()),
-            "digest": digest_of(first_half),
+            "digest": digest_of_scores(first_half),
             "approximate": False,
         }
         new_scores = in_random_order(scores[~is_first].tolist(), seed)
@@ -238,7 +232,7 @@ def read_options() -> Any:
 
 
 def main() -> None:
-    """Split the docs into halves again and again, and print whether promises are kept."""
+    """Split the docs into halves repeatedly, and print whether promises are kept."""
     options = read_options()
     nlp = spacy.load(options.model)
     ner = get_component(nlp, "ner")
@@ -251,11 +245,11 @@ def main() -> None:
         header += [f"{way} {column}" for column in COLUMNS]
     rows: list[list[str]] = [[*header, "p spans"]]
     for found in options.found:
-        # The numbers of the promise don't matter: these are for the scores that it is made with. If
+        # The numbers of the promise don't matter: only its scores are needed. If
         # false alarms are limited, the score is the probability: see `guarantee_scores`.
         terms = Terms(miss=0.5, found=found, by=options.by, per_label=options.per_label)
         plain_terms = Terms(false_alarm=0.5, found=found, per_label=options.per_label)
-        # The first two tables that are returned are those of spans and of annotated entities.
+        # The first two tables that are returned have the spans and the annotated entities.
         all_docs = score_spans(nlp, ner, examples, terms)[:2]
         if options.by_group:
             key = options.by_group

@@ -4,15 +4,15 @@ seconds of training.
     OMP_NUM_THREADS=1 python benchmarks/hidden.py FOLDER RAW_TEXTS [sentences ...]
 
 Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds draw 100, 300 and 1,000 sentences
-of the training part; 0 are all. Docs are single sentences or articles, as in few.py, and models
+of the training part; 0 means all. Docs are single sentences or articles, as in few.py, and models
 have one pass or two. They are what `costner fit` trains without a config. Vectors are learned from
-the most raw text of raw_text.py, whose RAW_TEXTS this is: the training part without its annotation
-and, but for Spanish, texts from elsewhere. Seconds are those of reading and training, without
-learning vectors.
+the most raw text of raw_text.py, with the same RAW_TEXTS: the training part without its annotation
+and, except for Spanish, other texts. Seconds include reading and training, but not learning
+vectors.
 
 FOLDER gets the vectors and `results.jsonl`, a line for each training. If it is called again, it
-goes on where it stopped. Then it prints the table. The development and the test part are scored
-with the same model. Nothing was chosen on the latter: each setting has been looked at once.
+continues where it stopped. Then it prints the table. The development and the test part are scored
+with the same model. Nothing was chosen on the test part: each setting was scored on it once.
 """
 
 import sys
@@ -41,8 +41,8 @@ WIDTHS = (0, 64)
 
 
 class Setting(NamedTuple):
-    """What is trained: a model with so many hidden units, on so many sentences of a corpus, which a
-    seed draws."""
+    """A training: a model with a number of hidden units, on a number of sentences of a corpus,
+    which a seed draws."""
 
     corpus: str
     docs: str  # of `DOCS`
@@ -110,7 +110,7 @@ def run(data: Data, setting: Setting) -> Result:
 
 
 def plan(sizes: Sequence[int]) -> Iterator[Setting]:
-    """What is trained, in this order."""
+    """The trainings, in this order."""
     for seed, docs, passes, size, corpus in product(SEEDS, DOCS, PASSES, sizes, LANGS):
         # In single sentences few words occur twice.
         if docs == "articles" or passes == "one pass":
@@ -149,7 +149,7 @@ def describe_means(pairs: Sequence[tuple[Result, Result]], field: str) -> str:
 
 
 def main(folder: Path, raw_texts: Path, sizes: Sequence[int]) -> None:
-    """Train what has no result yet, and print the table."""
+    """Run the trainings that have no result yet, and print the table."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data: dict[tuple[str, str], Data] = {}

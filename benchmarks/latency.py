@@ -4,8 +4,8 @@
 
 Each config of the package is trained on CoNLL-2002 Spanish or the corpora that are given: linear
 models as `fit` does, others for 200 steps, as more don't change what is measured here. The
-transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in a process of its
-own, which annotates sentences of the development corpus, one call a sentence.
+transformer, a name or folder, needs spacy-transformers. Each pipeline is loaded in its own process,
+which annotates sentences of the development corpus, one call per sentence.
 
 A second table compares the linear models with a `ner` of spaCy: all of them in one process, in
 turns, one text at a time and in a batch.
@@ -52,7 +52,8 @@ SHORT = (5, 40)
 
 MB = 1e6
 DIGITS = {"load": 2, "median": 2, "high": 2, "memory": 0, "disk": 0}
-"""What the first table shows, with the digits behind the point: "high" is the 99th percentile."""
+"""The columns of the first table, with the digits after the point: "high" is the 99th
+percentile."""
 
 
 def train_pipeline(name: str, paths: dict[str, str], folder: Path, transformer: str) -> Path:
@@ -82,7 +83,7 @@ def read_texts(path: Path) -> list[str]:
 
 
 def peak_bytes() -> int:
-    """The most memory of this process so far, on Linux."""
+    """The peak memory of this process so far, on Linux."""
     status = Path("/proc/self/status").read_text()
     _, after_name = status.split("VmHWM:")
     kilobytes = int(after_name.split()[0])
@@ -90,8 +91,8 @@ def peak_bytes() -> int:
 
 
 def measure(path: str, texts_path: str) -> dict[str, float]:
-    """Load a pipeline and annotate texts, one at a time. To be called in a new process. Returns
-    what the first table shows, by the keys of DIGITS, with times of a text in milliseconds."""
+    """Load a pipeline and annotate texts, one at a time. To be called in a new process. Returns the
+    cells of the first table, by the keys of DIGITS. Times of a text are in milliseconds."""
     texts: list[str] = json.loads(Path(texts_path).read_text(encoding="utf8"))
     bytes_before = peak_bytes()
     began = perf_counter()
@@ -125,8 +126,8 @@ def train_ner(paths: dict[str, str], folder: Path) -> Path:
 
 
 def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Language]:
-    """The pipelines of the second table, by their names there. Ours write probabilities, but for
-    one."""
+    """The pipelines of the second table, by their names there. All of ours except one write
+    probabilities."""
     one_pass = spacy.load(folder / LINEAR[0] / "model-best")
     without = spacy.load(folder / LINEAR[0] / "model-best")
     two_passes = spacy.load(folder / LINEAR[1] / "model-best")
@@ -147,7 +148,7 @@ def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Lang
 
 
 def compare_one_text(pipelines: dict[str, Language], texts: list[str]) -> None:
-    """Print the second table: the time of texts one at a time, and of the same in a batch."""
+    """Print the second table: the time of texts one at a time, and in a batch."""
     print(
         "\nThe same sentences in pipelines that take turns, in one process: the least CPU time of"
     )

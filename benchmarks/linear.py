@@ -2,14 +2,14 @@
 
     OMP_NUM_THREADS=1 python benchmarks/linear.py [steps of ner] [seeds]
 
-CoNLL-2002 Spanish, a doc an article (by the datelines). few.py has few sentences.
-Ours by `costner fit` with configs/sparse.cfg and configs/sparse_document.cfg, and with
-configs/sparse.cfg by `spacy train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg,
-6,000 steps unless told otherwise; CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the
-features of `windows`, made in Python as its users make them, and on these and the label memory,
-which our code finds. What spaCy's commands train is trained in a process of its own, and seconds
-are those on the clock, its start, reading and saving included. Then all take turns at tagging
-testb, from words to entities; and those that are pipelines from text, which they tokenize.
+CoNLL-2002 Spanish, a doc per article (by the datelines). few.py has few sentences. Ours by `costner
+fit` with configs/sparse.cfg and configs/sparse_document.cfg, and with configs/sparse.cfg by `spacy
+train`; spaCy's `ner` by `spacy train` with configs/baseline_ner.cfg, 6,000 steps by default;
+CRFsuite by L-BFGS, c1 = c2 = 0.1, 100 iterations, on the features of `windows`, made in Python as
+its users make them, and on these and the label memory, which our code finds. spaCy's commands train
+in their own process. Seconds are on the clock, including its start, reading and saving. Then all
+take turns at tagging testb, from words to entities; and pipelines also from text, which they
+tokenize.
 """
 
 import subprocess
@@ -56,7 +56,8 @@ Tagger = Callable[[list[Doc]], list[Doc]]
 NLP = spacy.blank("es")
 
 Trained = tuple[float, float, Tagger]
-"""What came of a training: seconds, megabytes, and what finds the entities of words."""
+"""The result of a training: seconds, megabytes, and the function that finds the entities of
+words."""
 
 
 def path_of(part: str) -> Path:
@@ -83,7 +84,7 @@ def words_of(docs: Sequence[Doc]) -> list[list[str]]:
 
 
 def f_score(tag: Tagger, part: str) -> float:
-    """F of what a tagger finds in a part of the corpus, in percent."""
+    """F of a tagger on a part of the corpus, in percent."""
     gold_docs = read(part)
     docs = [Doc(doc.vocab, words) for doc, words in zip(gold_docs, words_of(gold_docs))]
     examples = [Example(doc, gold) for doc, gold in zip(tag(docs), gold_docs)]
@@ -91,12 +92,12 @@ def f_score(tag: Tagger, part: str) -> float:
 
 
 def pipe(nlp: Language, docs: list[Doc]) -> list[Doc]:
-    """Have a pipeline, which has a vocab of its own, find the entities."""
+    """Let a pipeline, which has its own vocab, find the entities."""
     return list(nlp.pipe(Doc(nlp.vocab, words) for words in words_of(docs)))
 
 
 def pipe_texts(nlp: Language, texts: list[str]) -> list[Doc]:
-    """Have a pipeline tokenize texts and find the entities."""
+    """Let a pipeline tokenize texts and find the entities."""
     return list(nlp.pipe(texts))
 
 
@@ -119,7 +120,7 @@ def by_spacy(output: Path, *arguments: object) -> Trained:
 
 def features_of_word(word: str, cache: dict[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
     """The features of a word in configs/sparse.cfg: up to how many tokens away each is used, and
-    its name. `cache` has those of the words so far."""
+    its name. `cache` has the features of the words so far."""
     if word not in cache:
         lexeme = NLP.vocab[word]
         windows_and_names = [
@@ -138,7 +139,8 @@ def features_of_word(word: str, cache: dict[str, list[tuple[int, str]]]) -> list
 
 
 def features(words: list[str], cache: dict[str, list[tuple[int, str]]]) -> list[list[str]]:
-    """The features of each token, for CRFsuite: those of the words around it, with their offset."""
+    """The features of each token, for CRFsuite: the features of the words around it, with their
+    offset."""
     features_of_words = [features_of_word(word, cache) for word in words]
     features_of_tokens: list[list[str]] = []
     for t in range(len(words)):
@@ -163,7 +165,7 @@ def find_memory(memory: Features, docs: list[Doc], *, is_train: bool) -> Iterato
 
 
 def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
-    """Train CRFsuite, on the features of words alone or also on those of the label memory."""
+    """Train CRFsuite, on the features of words alone or also on features of label memory."""
     cache: dict[str, list[tuple[int, str]]] = {}
     memory = Features(Template(windows={}, memory={"LOWER": 1}, memory_unit=20))
 
@@ -203,7 +205,7 @@ def by_crfsuite(path: Path, *, has_memory: bool) -> Trained:
 
 
 def train_all(folder: Path, n_steps: int, n_seeds: int) -> Iterator[tuple[str, Trained]]:
-    """Train all systems, one after another. Yields the title of each, and what came of it."""
+    """Train all systems, one after another. Yields the title and the result of each training."""
     for seed in range(n_seeds):
         seed_option = ("--system.seed", seed)
         for name in ("sparse", "sparse_document"):
@@ -246,7 +248,7 @@ def compare_tagging(taggers: dict[str, Tagger]) -> None:
 
 
 def print_speeds(title: str, timed: dict[str, Comparison], n_tokens: int) -> None:
-    """Print a table of what `compare` has measured."""
+    """Print a table of the results of `compare`."""
     print(f"\n| {title} | tokens/s | time, ours being 1 |\n|---|---|---|")
     for name, (seconds, ratio, low, high) in timed.items():
         speed = n_tokens / seconds
@@ -270,7 +272,7 @@ def main(n_steps: int = 6_000, n_seeds: int = 3) -> None:
         for name, (seconds, megabytes, tag) in train_all(Path(folder), n_steps, n_seeds):
             scores = " | ".join(f"{f_score(tag, part):.2f}" for part in ("testa", "testb"))
             print(f"| {name} | {seconds:.1f} | {scores} | {megabytes:.1f} |", flush=True)
-            # Those of one seed, by our training, are enough for the speed.
+            # One seed, by our training, is enough for the speed.
             if "seed" not in name or name.endswith("`fit`, seed 0"):
                 title = name.split(", ")[0]
                 taggers[title] = tag

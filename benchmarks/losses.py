@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/losses.py [turns]
 
-32 sequences of 13 to 38 tokens, complete gold, what BILUO forbids forbidden, float32. Gold is drawn
+32 sequences of 13 to 38 tokens, complete gold, the constraints of BILUO, float32. Gold is drawn
 from the model, and O raised so that an entity begins at one token in 14, as in CoNLL-2002 Spanish.
 """
 
@@ -35,7 +35,7 @@ LOSSES: dict[str, Callable] = {
     "MCEF, psi = inf": partial(losses.mce_f, psi=math.inf),
 }
 RAISE_OF_OUTSIDE = {4: 4.9, 18: 9.8}
-"""What is added to the scores of O, by the number of labels."""
+"""The number that is added to the scores of O, by the number of labels."""
 
 
 def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
@@ -64,7 +64,7 @@ def random_batch(n_labels: int) -> tuple[Potentials, Gold]:
 
 
 def main(turns: int = 15) -> None:
-    """Print how long each loss takes against Sequential."""
+    """Print how long each loss takes, compared with Sequential."""
     print("\n## One step of each loss, relative to Sequential\n")
     print("Value and gradient, 32 sequences of mean length 25: median over turns, and quartiles.\n")
     # A column for each number of labels, with the times of all losses.

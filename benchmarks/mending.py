@@ -1,12 +1,12 @@
-"""Are broken promises mended? A promise on one corpus, and what is missed of texts that are unlike
+"""Are broken promises mended? A promise on one corpus, and the miss rate of texts that are unlike
 it, before and after `guarantee --drawn`.
 
     python benchmarks/mending.py MODEL CALIBRATION TEXTS [--sentences 20] [--drawings 200]
 
-Both corpora are annotated and new to the model. TEXTS are taken as they are, in lower case, in
+Both corpora are annotated and new to the model. TEXTS are taken unchanged, in lower case, in
 capitals, and with 5 % of their characters garbled. `broken` is the promise of CALIBRATION. The
-others are mended with 50, 100 and 200 docs that `estimate --draw` would draw from the texts, again
-and again: the mean miss rate of the docs that were not drawn, marked if it is above the limit by
+others are mended with 50, 100 and 200 docs that `estimate --draw` would draw from the texts,
+repeatedly: the mean miss rate of the docs that were not drawn, marked if it is above the limit by
 more than two standard errors; in brackets the share of drawings with which nothing can be promised,
 whose miss rate is missing; `spans` is the size of the set for each annotated entity.
 """
@@ -48,13 +48,13 @@ class Scored(NamedTuple):
     n_docs: int
 
     def select(self, is_wanted: Array1d) -> "Scored":
-        """Those of some docs. `is_wanted` has a boolean for each doc, (D,)."""
+        """The spans and entities of some docs. `is_wanted` has a boolean for each doc, (D,)."""
         spans = self.spans[is_wanted[self.spans["doc"]]]
         gold = self.gold[is_wanted[self.gold["doc"]]]
         return Scored(spans, gold, n_docs=int(is_wanted.sum()))
 
     def losses(self, doc_weights: Floats1d | None = None) -> conformal.Losses:
-        """What is missed of the docs with entities."""
+        """The misses of the docs with entities."""
         return conformal.miss_losses(self.gold["score"], self.gold["doc"], doc_weights=doc_weights)
 
     def miss_rate(self, threshold: float) -> float:
@@ -75,15 +75,11 @@ def score(nlp: Language, docs: Sequence[Doc]) -> Scored:
 
 
 def mend(texts: Scored, probs: Floats1d, drawn: Ints1d, limit: float) -> float | None:
-    """The threshold that drawn docs give, as in `guarantee --drawn`; None if they are too few.
-
-    texts (Scored): All docs.
-    probs (Floats1d): With which probability each doc is drawn. Shape: (D,)
-    drawn (Ints1d): The drawn docs, as indices. A doc may be drawn several times.
-    limit (float): The highest miss rate.
-    """
+    """The threshold from drawn docs, as in `guarantee --drawn`; None if they are too few. `probs`
+    has the probability with which each of all docs is drawn, with the shape (D,); `drawn` the
+    indices of the drawn docs, in which a doc may occur several times."""
     n_times_drawn = numpy.bincount(drawn, minlength=texts.n_docs)
-    # A drawn doc counts the more, the less probable it was. A weight for each drawing is at most 1,
+    # The less probable a drawn doc was, the more it counts. A weight for each drawing is at most 1,
     # as no doc has a probability below UNIFORM / D. Shape: (D,)
     doc_weights = n_times_drawn * UNIFORM / texts.n_docs / probs
     losses = texts.select(n_times_drawn > 0).losses(doc_weights)
@@ -93,7 +89,7 @@ def mend(texts: Scored, probs: Floats1d, drawn: Ints1d, limit: float) -> float |
 def mended_cells(
     texts: Scored, probs: Floats1d, n: int, limit: float, n_drawings: int
 ) -> list[str]:
-    """The cells of a number of drawn docs: the miss rate of the others, and the size of their
+    """The cells of a number of drawn docs: the miss rate of the other docs, and the size of their
     sets."""
     miss_rates: list[float] = []
     sizes: list[float] = []

@@ -1,11 +1,12 @@
-"""Overlapping entities beside spaCy's spancat: F, CPU seconds of training, tokens a CPU second.
+"""Overlapping entities, compared with spaCy's spancat: F, CPU seconds of training, tokens per CPU
+second.
 
     OMP_NUM_THREADS=1 python benchmarks/overlapping.py genia_nested.jsonl index.tsv 600 [systems]
 
 The corpus is GENIA with its nested terms, as scripts/convert_genia.py writes it, by abstracts: the
-first 600 of training, every other one of development, and those of test. `index.tsv` is
-`sentences.tsv` of that script with another column, which says of each sentence in which part its
-abstract is: train, dev or test. Labels are coarse: DNA, RNA, protein, cell_line, cell_type.
+first 600 of training, every other one of development, and all of test. `index.tsv` is
+`sentences.tsv` of that script with another column, which has the part of the abstract of each
+sentence: train, dev or test. Labels are coarse: DNA, RNA, protein, cell_line, cell_type.
 
 Systems: linear and cnn (ours, a component for each label), flat (ours, one component) and spancat,
 as `spacy init config` writes it, with the span lengths of the training corpus up to the 99th
@@ -39,15 +40,9 @@ Spans = set[tuple[int, int, str]]
 
 
 def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str, list[Doc]]:
-    """Read the abstracts with coarse labels, and save them as .spacy files.
-
-    path (Path): The sentences with their terms.
-    index (Path): A line for each sentence, whose second field is its abstract, and the fourth the
-        part that this is in.
-    n_train (int): How many abstracts of the training part are taken.
-    folder (Path): Where the files are saved.
-    RETURNS (dict[str, list[Doc]]): The docs of each part: abstracts.
-    """
+    """Read the abstracts with coarse labels, and save them in a folder as .spacy files. Returns the
+    docs of each part: abstracts. A line of the index is a sentence: the second field is its
+    abstract, and the fourth the part of the abstract."""
     part_of_abstract: dict[str, str] = {}
     for line in index.read_text("utf8").splitlines():
         _, abstract, _, part, *_ = line.split("\t")
@@ -73,7 +68,7 @@ def read_corpus(path: Path, index: Path, n_train: int, folder: Path) -> dict[str
 
 
 def train_system(name: str, train_docs: list[Doc], folder: Path) -> Path:
-    """Train a system, and return where it is."""
+    """Train a system, and return its path."""
     paths = {part: folder / f"{part}.spacy" for part in ("train", "dev")}
     output = folder / name
     config = folder / f"{name}.cfg"
@@ -114,7 +109,8 @@ def score(gold: Iterable[Spans], predicted: Iterable[Spans]) -> float:
 
 
 def spans_of(docs: Iterable[Doc], *, outermost: bool = False) -> list[Spans]:
-    """The characters and labels of the spans of each doc, or of those that are in no other."""
+    """The characters and labels of the spans of each doc, or only of spans that are in no other
+    span."""
     spans_of_docs: list[Spans] = []
     for doc in docs:
         spans = list(doc.spans[KEY])

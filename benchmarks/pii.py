@@ -3,7 +3,7 @@
     python benchmarks/pii.py CORPUS WORKPLACE [en [sparse.cfg 600]]
 
 The corpus of `scripts/make_pii_corpus.py` or one like it, the language, the config of the linear
-model, the steps of the CNNs. Pipelines in WORKPLACE are not made again. Needs extra `presidio`.
+model, the steps of the CNNs. Pipelines in WORKPLACE are not trained again. Needs extra `presidio`.
 leaks: share of a doc's entities that are not covered, mean over docs and standard error. wrong:
 share of results that touch no entity. exact: share with its extent and label; AUC: area under the
 ROC curve of scores against that. All of the NLP engine's results; the time is of all recognizers.
@@ -32,13 +32,9 @@ ENTITIES = NerModelConfiguration().model_to_presidio_entity_mapping
 
 
 class Tally:
-    """What an analyzer found in the test docs.
-
-    leaks (list[float]): The share of the entities of each doc that are not covered.
-    seconds (list[float]): CPU seconds of each doc.
-    results (list[tuple[float, bool, bool]]): Of each result its score, whether it is exact, and
-        whether it is wrong.
-    """
+    """The results of an analyzer on the test docs: the share of the entities of each doc that are
+    not covered, the CPU seconds of each doc, and for each result its score, whether it is exact,
+    and whether it is wrong."""
 
     def __init__(self, path: Path, engine: type, lang: str, labels: set[str]) -> None:
         entities = {label: ENTITIES.get(label, label) for label in labels}
@@ -90,28 +86,23 @@ class Tally:
 
 
 def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
-    """The area under the ROC curve: the probability that something right scores above something
-    wrong; ties: half. It follows from the ranks of the scores. Shapes: (R,)
+    """The area under the ROC curve: the probability that a right result scores above a wrong one;
+    ties: half. It follows from the ranks of the scores. Shapes: (R,)
 
-    Mann & Whitney (1947), the statistic U.
-    """
+    Mann & Whitney (1947), the statistic U."""
     _, index_of_score, n_equal = numpy.unique(scores, return_inverse=True, return_counts=True)
     # The rank of each score, from 1 for the lowest; equal ones share the mean of their ranks.
     ranks = (numpy.cumsum(n_equal) - (n_equal - 1) / 2)[index_of_score]
     mean_rank = ranks[is_right].mean()
-    # Of the scores below that of something right, so many are of what is wrong, in the mean.
+    # The difference is the mean number of wrong results that score below a right one.
     mean_rank_among_right = (is_right.sum() + 1) / 2
     n_wrong = (~is_right).sum()
     return float((mean_rank - mean_rank_among_right) / n_wrong)
 
 
 def run_once(output: Path, *arguments: object) -> Path:
-    """Run a command of spaCy, unless its output is there from before.
-
-    output (Path): The path of the output, which the command gets as an option.
-    *arguments (object): The name of the command, and its other arguments and options.
-    RETURNS (Path): The path of the output. Nothing is there if a promise can't be made.
-    """
+    """Run a command of spaCy, unless its output exists. The command gets the path of the output as
+    an option. Returns this path. It doesn't exist if a promise can't be made."""
     if output.exists():
         return output
     words = [str(argument) for argument in arguments]
@@ -122,15 +113,8 @@ def run_once(output: Path, *arguments: object) -> Path:
 
 
 def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> dict[str, Path]:
-    """Train, calibrate, promise.
-
-    corpus (Path): The folder of the corpus.
-    work (Path): The folder that the pipelines are in, or get into.
-    lang (str): The language.
-    linear (str): The config of the linear model.
-    steps (str): The steps of the CNNs.
-    RETURNS (dict[str, Path]): The pipelines, by title.
-    """
+    """Train, calibrate, and make promises. Returns the pipelines by title. They are in the folder
+    `work`. `linear` is the config of the linear model, `steps` the number of steps of the CNNs."""
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
     steps_and_paths = [*paths, "--training.max_steps", steps, "--training.eval_frequency", 200]

@@ -3,21 +3,20 @@
     OMP_NUM_THREADS=1 python benchmarks/raw_text.py FOLDER RAW_TEXTS [system ...]
 
 Spanish, GENIA and chunks of experiments/linear.cfg. Three seeds draw 100, 300 and 1,000 single
-sentences of the training part; 0 are all. The raw text is of the training part, without its
+sentences of the training part; 0 means all. The raw text is of the training part, without its
 annotation: some of its sentences, the drawn ones among them, or all. GENIA and chunks also have
-texts from elsewhere, abstracts.txt.xz and news.txt.xz of the folder RAW_TEXTS, tokens separated by
-blanks.
+other texts, abstracts.txt.xz and news.txt.xz of the folder RAW_TEXTS, tokens separated by blanks.
 
 Systems are `fit`, as `costner fit` trains it without a config, `CRFsuite` with the features of
 `windows`, `ner`, spaCy's, as vectors.py trains it, and `ner, accuracy`, the same with the config of
-`spacy init config --optimize accuracy`; both without vectors and with those of the most raw text.
-Seconds are those of CPU for reading and training, and for learning the vectors, without the
+`spacy init config --optimize accuracy`; both without vectors and with the vectors of the most raw
+text. Seconds are CPU seconds of reading and training, and of learning the vectors, without the
 evaluations of `ner`.
 
-FOLDER gets `results.jsonl`, a line for each training. If it is called again, it goes on where it
-stopped. Then it prints the tables and, when all of `fit` is there, draws raw_text.svg there. The
-development and the test part are scored with the same model. Nothing was chosen on the latter: each
-setting has been looked at once.
+FOLDER gets `results.jsonl`, a line for each training. If it is called again, it continues where it
+stopped. Then it prints the tables and, if all results of `fit` exist, draws raw_text.svg in the
+folder. The development and the test part are scored with the same model. Nothing was chosen on the
+test part: each setting was scored on it once.
 """
 
 import lzma
@@ -67,14 +66,14 @@ NONE = "none"
 OWN = "all own"
 OTHER = "other"
 BOTH = "own and other"
-"""Raw texts: none, all of the training part, texts from elsewhere, and both."""
+"""Raw texts: none, all of the training part, other texts, and both."""
 
 TOKENS = {"10,000": 10_000, "30,000": 30_000, "100,000": 100_000}
-"""Raw text of the training part, up to so many tokens."""
+"""Raw text of the training part, by its number of tokens."""
 
 
 class Setting(NamedTuple):
-    """What is trained: a system, on so many sentences of a corpus, which a seed draws, with vectors
+    """A training: a system, on a number of sentences of a corpus, which a seed draws, with vectors
     of this raw text."""
 
     corpus: str
@@ -100,7 +99,7 @@ class Data(NamedTuple):
     lang: str
     sentences: dict[str, Articles]  # by part
     files: dict[str, Path]  # the same, saved
-    other_text: Path | None  # raw text from elsewhere
+    other_text: Path | None  # other raw text
 
 
 Runner: TypeAlias = Callable[[Data, Articles, Setting, Path], Result]
@@ -108,8 +107,8 @@ Runner: TypeAlias = Callable[[Data, Articles, Setting, Path], Result]
 
 
 def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
-    """Read a corpus, and save the parts that are scored. `raw_texts` is the folder of texts from
-    elsewhere."""
+    """Read a corpus, and save the parts that are scored. `raw_texts` is the folder of other
+    texts."""
     sentences = {part: as_sentences(read(corpus, part)) for part in ("train", *PARTS)}
     files = {part: save(sentences[part], folder / f"{corpus}_{part}.spacy") for part in PARTS}
     other_text = None
@@ -119,9 +118,9 @@ def load_data(corpus: str, folder: Path, raw_texts: Path) -> Data:
 
 
 def raw_sentences(data: Data, train: Articles, setting: Setting) -> Iterator[list[str]]:
-    """The words of the raw text of a setting: first those of the sentences to train on, then others
+    """The words of the raw text of a setting: first the sentences to train on, then other sentences
     of the training part, then other texts."""
-    # The sentences to train on are the same objects as those of the training part: see `draw`.
+    # The sentences to train on are the same objects as in the training part: see `draw`.
     drawn = {id(sentence) for (sentence,) in train}
     not_drawn = [article for article in data.sentences["train"] if id(article[0]) not in drawn]
     own_text = [*train, *random.Random(setting.seed).sample(not_drawn, len(not_drawn))]
@@ -209,7 +208,7 @@ RUNNERS: dict[str, Runner] = {
 
 
 def most_text(corpus: str) -> str:
-    """The most raw text that there is for a corpus."""
+    """The most raw text of a corpus."""
     return BOTH if corpus in OTHER_TEXTS else OWN
 
 
@@ -224,7 +223,7 @@ def texts_of(system: str, corpus: str, size: int) -> list[str]:
 
 
 def plan(systems: list[str]) -> Iterator[Setting]:
-    """What is trained, in this order."""
+    """The trainings, in this order."""
     for seed, system, size, corpus in product(SEEDS, systems, SIZES, LANGS):
         if size > 0:
             for raw in texts_of(system, corpus, size):
@@ -289,7 +288,7 @@ def find_point(
 
 
 def main(folder: Path, raw_texts: Path, systems: list[str]) -> None:
-    """Train what has no result yet, and print the tables."""
+    """Run the trainings that have no result yet, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, raw_texts) for corpus in LANGS}

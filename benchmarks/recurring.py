@@ -2,13 +2,13 @@
 
     OMP_NUM_THREADS=1 python benchmarks/recurring.py WORKPLACE [steps of ner]
 
-CoNLL-2002 Spanish, a doc an article (by the datelines), trained on train, counted on testa, from
+CoNLL-2002 Spanish, a doc per article (by the datelines), trained on train, counted on testa, from
 words. One pass is configs/sparse.cfg, two passes configs/sparse_document.cfg, both by `costner
-fit`; spaCy's `ner` is configs/baseline_ner.cfg by `spacy train`, 2,000 steps unless told otherwise.
-Pipelines in WORKPLACE are not trained again.
+fit`; spaCy's `ner` is configs/baseline_ner.cfg by `spacy train`, 2,000 steps by default. Pipelines
+in WORKPLACE are not trained again.
 
 A name recurs if a doc has several entities with its text. A mention is found if entities cover all
-of its tokens, whatever their labels.
+of its tokens, with any labels.
 """
 
 import subprocess

@@ -1,7 +1,7 @@
-"""The results of trainings in a file, a JSON line for each, so that a benchmark goes on where it
+"""The results of trainings in a file, a JSON line for each, so that a benchmark continues where it
 stopped.
 
-A line has the fields of two named tuples: the setting, which says what was trained, and its result.
+A line has the fields of two named tuples: the setting of a training, and its result.
 """
 
 import json
@@ -16,7 +16,7 @@ AnyResult = TypeVar("AnyResult")
 def read_results(
     path: Path, setting_type: Callable[..., AnySetting], result_type: Callable[..., AnyResult]
 ) -> dict[AnySetting, AnyResult]:
-    """Read the results so far, of these types of named tuples. There are none without a file."""
+    """Read the results so far, as these types of named tuples. Empty if the file doesn't exist."""
     results: dict[AnySetting, AnyResult] = {}
     # A named tuple has a type hint for each field.
     if path.exists():

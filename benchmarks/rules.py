@@ -1,13 +1,13 @@
-"""A student of rules: F where what no rule matched is O, and where it is unknown.
+"""A student of rules: F if tokens that no rule matched are O, and if they are unknown.
 
     OMP_NUM_THREADS=1 python benchmarks/rules.py [corpus] [seed ...]
 
-Spanish and GENIA of experiments/linear.cfg. The rules are a list of names, as somebody who knows
-the domain would write it. A seed draws them from the entities of the training part: the more
-frequent a string is, the more probably, and only strings that are an entity of their label in at
-least 7 of 10 places. The student learns from 700 sentences of this part, which the rules have
-annotated. F is that on 400 sentences of the development part, with the best paths, and with a
-threshold that `tune` has chosen on 100 others.
+Spanish and GENIA of experiments/linear.cfg. The rules are a list of names, as an expert of the
+domain would write it. A seed draws them from the entities of the training part: the more frequent a
+string is, the more probably, and only strings that are an entity of their label in at least 7 of 10
+places. The student learns from 700 sentences of this part, which the rules have annotated. F is
+computed on 400 sentences of the development part, with the best paths, and with a threshold that
+`tune` has chosen on 100 others.
 """
 
 import random
@@ -80,7 +80,7 @@ def draw_rules(docs: Sequence[Doc], share: float, seed: int) -> Rules:
 
 
 def annotate(doc: Doc, rules: Rules) -> Task:
-    """A sentence with what rules find in it: at each token the longest string."""
+    """A sentence with the entities that rules find in it: at each token the longest string."""
     words = words_of(doc)
     spans: list[TaskSpan] = []
     begin = 0

@@ -1,4 +1,4 @@
-"""Docs with other words, to see what is left of what was learned."""
+"""Docs with changed words, to measure how much worse a model is on them."""
 
 import random
 

@@ -1,14 +1,14 @@
-"""The size of a linear model, with all weights and slim: see "Size" in docs/linear.md.
+"""The size of a linear model, with all weights and pruned: see "Size" in docs/linear.md.
 
     OMP_NUM_THREADS=1 python benchmarks/size.py [seeds [models ...]]
 
-Spanish, chunks and GENIA of experiments/linear.cfg, a doc an article, by `costner fit`: with
-`keep_all` and without. Bytes, seconds and memory are those of the first seed, F and the calibration
+Spanish, chunks and GENIA of experiments/linear.cfg, a doc per article, by `costner fit`: with
+`keep_all` and without. Bytes, seconds and memory come from the first seed. F and the calibration
 error (ECE), on development data and without calibration, are means over the seeds. So is F after
 ten more epochs of `fit` on the saved model, on the same docs.
 
-A pipeline is loaded in a process of its own, which has loaded it without its component before: by
-how much that process grows, and the least CPU seconds of several times.
+A pipeline is loaded in its own process, which has loaded it without its component before: by how
+much that process grows, and the least CPU seconds of several times.
 """
 
 import gc
@@ -81,7 +81,7 @@ class Scores(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a saved pipeline takes."""
+    """The costs of a saved pipeline."""
 
     n_bytes: dict[str, int]  # by part
     seconds: float  # of CPU, to load it
@@ -112,7 +112,7 @@ def train_on(path: Path, output: Path) -> float:
 
 
 def score(fitted: Fitted) -> Scores:
-    """The scores of a pipeline, and those that it has after more epochs."""
+    """The scores of a pipeline, now and after more epochs."""
     _, dev_corpus = find_corpora(fitted.nlp)
     assert dev_corpus is not None
     (ner,) = fitted.ners
@@ -126,7 +126,7 @@ def score(fitted: Fitted) -> Scores:
     )
 
 
-# What it takes
+# Costs
 
 
 def measure_parts(path: Path) -> dict[str, int]:
@@ -181,7 +181,7 @@ def measure_load(path: str) -> dict[str, float]:
 
 
 def measure_cost(path: Path) -> Cost:
-    """What a saved pipeline takes."""
+    """The costs of a saved pipeline."""
     command = [sys.executable, "-W", "ignore", __file__, "--load", str(path)]
     measured = json.loads(subprocess.check_output(command))
     return Cost(measure_parts(path), measured["seconds"], measured["memory"])
@@ -206,7 +206,7 @@ def measure(model: Model, n_seeds: int, *, keep_all: bool) -> tuple[Cost, Scores
 
 
 def make_rows(cost: Cost, scores: Scores) -> dict[str, str]:
-    """What the table has for a model, by the head of the row."""
+    """The cells of a model, by the head of the row."""
     rows = {f"{part}, kB": f"{n_bytes / KB:,.0f}" for part, n_bytes in cost.n_bytes.items()}
     rows["all, kB"] = f"{sum(cost.n_bytes.values()) / KB:,.0f}"
     rows["seconds to load"] = f"{cost.seconds:.3f}"
@@ -218,7 +218,7 @@ def make_rows(cost: Cost, scores: Scores) -> dict[str, str]:
 
 
 def main(n_seeds: int, titles: Sequence[str]) -> None:
-    """Print the table: a column for each model, with all weights and slim."""
+    """Print the table: a column for each model, with all weights and pruned."""
     columns: list[dict[str, Any]] = []
     for title in titles:
         before = make_rows(*measure(MODELS[title], n_seeds, keep_all=True))

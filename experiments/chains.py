@@ -1,9 +1,10 @@
-"""Linear chains on arrays, for what the paper of the Z-score does without entities: labels of any
-kind, every sequence of which is possible. There are the Z-score in closed form, also with the
-Hamming loss, the margin method and the likelihood; and hidden Markov models to draw sequences from.
+"""Linear chains on arrays, for the experiments without entities in the paper of the Z-score: labels
+of any kind, whose sequences are all possible. The module has the Z-score in closed form, also with
+the Hamming loss, the margin method and the likelihood; and hidden Markov models to draw sequences
+from.
 
 The weights of a chain are one vector, theta, of D numbers: a row of K for each of V features, then
-a row for each tag, its transitions (steps). N is the number of tokens, B that of sequences.
+a row for each tag, its transitions (steps). N is the number of tokens, B the number of sequences.
 """
 
 from collections.abc import Callable
@@ -24,10 +25,10 @@ from spacy_costner.training.lbfgs import Minimum, TotalLoss, has_settled, minimi
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials
 
 MOST_PLANES = 1000
-"""Cutting planes after which the margin's optimum is given up."""
+"""The most cutting planes for the optimum of the margin method."""
 
 NO_SHARE = 1e-9
-"""Cutting planes with no more of a share are dropped."""
+"""Cutting planes with at most this share are dropped."""
 
 # Where conjugate gradient ends: see `solve`. scipy's `cg` ends by the residual alone.
 SETTLED = 1e-5
@@ -45,7 +46,7 @@ class Sequences(NamedTuple):
     lengths (Ints1d): Tokens of each sequence. Shape: (B,)
     steps (Floats2d): The value of each transition as a feature: 1, less where its weight is
         to be penalised more, 0 where it has none. Shape: (K, K)
-    constraints (Constraints): The possible paths; all, if nothing is said.
+    constraints (Constraints): The possible paths; all by default.
     """
 
     features: csr_matrix
@@ -68,7 +69,7 @@ class Sequences(NamedTuple):
         return Gold(tags=self.tags, costs=is_wrong.astype("float64"))
 
     def score(self, vector: Floats1d) -> Potentials:
-        """The scores under some weights: those of the features, then of the steps. Shape: (D,)"""
+        """The scores for a vector of weights: of the features, then of the steps. Shape: (D,)"""
         n_tags = len(self.steps)
         weights = vector.reshape(-1, n_tags)  # (V + K, K)
         feature_weights = weights[:-n_tags]
@@ -83,13 +84,14 @@ class Sequences(NamedTuple):
         return chain.constrain(scores, self.constraints)
 
     def weight_gradient(self, gradient: Potentials) -> Floats1d:
-        """The derivative with respect to scores as one with respect to weights. Shape: (D,)"""
+        """Turn the derivative with respect to scores into the derivative with respect to weights.
+        Shape: (D,)"""
         d_feature_weights = self.features.T @ gradient.emissions
         d_step_weights = self.steps * gradient.transitions
         return numpy.concatenate([d_feature_weights, d_step_weights]).reshape(-1)
 
     def error(self, vector: Floats1d) -> float:
-        """How many tags of the best paths under some weights are wrong, in per cent."""
+        """How many tags of the best paths are wrong with these weights, in percent."""
         predicted = chain.best_path(self.score(vector)).tags
         return 100 * float((predicted != self.tags).mean())
 
@@ -106,7 +108,7 @@ class ComponentSequences:
     paths have scores for start and end, too."""
 
     def __init__(self, ner: CostSensitiveNER, examples: list[Example]) -> None:
-        """Read the examples; all in one batch, as the loss is the Z-score."""
+        """Read the examples, all in one batch, as the loss is the Z-score."""
         self.total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=0.0)
         (batch,) = self.total.batches
         self.targets = batch.targets
@@ -114,7 +116,7 @@ class ComponentSequences:
         self.size = int(numpy.prod(self.total.shape))
 
     def score(self, vector: Floats1d) -> Potentials:
-        """The scores under some weights: see `Sequences.score`."""
+        """The scores for a vector of weights: see `Sequences.score`."""
         scores = next(self.total.score(vector))
         return chain.constrain(scores, self.targets.constraints)
 
@@ -128,7 +130,7 @@ class AllPaths:
     their tags and transitions, which the Z-score needs."""
 
     def __init__(self, legal: Potentials) -> None:
-        """legal (Potentials): Scores that are equal, or minus infinity."""
+        """The scores are equal for all legal paths, and minus infinity for others."""
         self.ones = numpy.ones(len(legal.lengths))
         self.messages = chain.forward_backward(legal)
 
@@ -139,17 +141,15 @@ class AllPaths:
         return backprop(self.ones)
 
     def covariance(self, values: Potentials) -> Potentials:
-        """The covariances of these counts with the value of a path, summed over sequences.
-
-        values (Potentials): What each tag and transition adds to the value of a path.
-        """
+        """The covariances of these counts with the value of a path, summed over sequences. `values`
+        is what each tag and transition adds to the value of a path."""
         # They are the gradient of the expected value.
         _, backprop = self.messages.expectation(values)
         return backprop(self.ones)
 
 
 class SampledPaths:
-    """n legal paths of each sequence, drawn in place of `AllPaths`, with the same methods."""
+    """n legal paths of each sequence, drawn instead of `AllPaths`, with the same methods."""
 
     def __init__(self, legal: Potentials, n: int, rng: Generator) -> None:
         """Draw them, and find their tags and transitions."""
@@ -167,8 +167,8 @@ class SampledPaths:
         self.is_later[self.first] = False
 
         # A cell of the emissions, (N, K), as one number: K times the token + its tag, for each
-        # token of each path, (n, N). A cell of the transitions, (K, K), alike: K times the tag of
-        # the token before + that of the token, (n, later tokens).
+        # token of each path, (n, N). A cell of the transitions, (K, K), alike: K times the
+        # tag of the token before + the tag of the token, (n, later tokens).
         self.emission_cells = self.tags + self.n_tags * numpy.arange(n_tokens)
         pairs = self.n_tags * self.tags[:, :-1] + self.tags[:, 1:]
         self.transition_cells = pairs[:, self.is_later[1:]]
@@ -194,14 +194,15 @@ class SampledPaths:
         return self._count(deviations * (1 / len(self.tags)))
 
     def _count(self, path_weights: Floats2d) -> Potentials:
-        """How often the paths have each tag and transition, if each path counts as much as its
-        weight. Shape of the weights: (n, B)"""
+        """How often the paths have each tag and transition, if each path counts with its weight.
+        Shape of the weights: (n, B)"""
         n_tags = self.n_tags
         n_tokens = self.tags.shape[1]
         token_weights = numpy.repeat(path_weights, self.lengths, axis=1)
 
         def count(cells: Array2d, tokens: Array1d, n_cells: int) -> Floats1d:
-            """The sum of the weights in each cell; `tokens` are those of the columns of `cells`."""
+            """The sum of the weights in each cell. `tokens` are the tokens of the columns of
+            `cells`."""
             weights = token_weights[:, tokens]
             return numpy.bincount(cells.ravel(), weights.ravel(), minlength=n_cells)
 
@@ -220,10 +221,10 @@ class Moments:
 
         (C* + 2 c2 I) theta = b*
 
-    b* is the sum over the sequences of gold's feature counts minus their mean over all legal
-    paths. C* is the sum of the covariances of these counts. Without a penalty the scale of
-    theta doesn't matter. C* is never formed: its product with a vector is the gradient of the
-    expected score of a path, at scores of 0.
+    b* is the sum over the sequences of gold's feature counts minus their mean over all legal paths.
+    C* is the sum of the covariances of these counts. Without a penalty the scale of theta doesn't
+    matter. C* is never formed: its product with a vector is the gradient of the expected score of a
+    path, at scores of 0.
 
     Ricci, De Bie & Cristianini, sections 3 to 5; the penalty is ours.
     """
@@ -240,7 +241,7 @@ class Moments:
 
         sequences (Sequences | ComponentSequences): The sequences.
         c2 (float): Weight of the penalty.
-        n_sampled (int | None): How many paths to draw once for each sequence, in place of all
+        n_sampled (int | None): How many paths to draw once for each sequence, instead of all
             legal paths (section 6). None: all legal paths.
         seed (int): The seed of the draws.
         """
@@ -263,10 +264,10 @@ class Moments:
         return self.covariance(self.sequences.score(vector)) + 2 * self.c2 * vector
 
     def covariance(self, values: Potentials) -> Floats1d:
-        """The covariance of the features with the value of a path: C* theta, for the scores under
-        the weights theta."""
-        # The derivative of scores with respect to weights is the feature counts of a path: so what
-        # holds of the counts of tags and transitions holds of features after `weight_gradient`.
+        """The covariance of the features with the value of a path: C* theta, for the scores of the
+        weights theta."""
+        # The derivative of scores with respect to weights is the feature counts of a path. So
+        # `weight_gradient` turns covariances of tags and transitions into covariances of features.
         covariance_of_counts = self.paths.covariance(zero_forbidden(values))
         return self.sequences.weight_gradient(covariance_of_counts)
 
@@ -310,8 +311,8 @@ def best_z_score(
     n_sampled: int | None = None,
     seed: int = 0,
 ) -> Floats1d:
-    """The weights of the best Z-score, theta, up to their scale: section 5. For the arguments see
-    `Moments`. Shape: (D,)"""
+    """The weights of the best Z-score, theta, up to their scale: section 5. See `Moments` for the
+    arguments. Shape: (D,)"""
     moments = Moments(sequences, c2=c2, n_sampled=n_sampled, seed=seed)
     return solve(moments, moments.right)
 
@@ -321,8 +322,8 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
 
         theta = C*^-1 (alpha b* - c_l),  alpha = max(0, 1 + mu_l + b*'C*^-1 c_l) / b*'C*^-1 b*
 
-    which is the least variance of theta'f(y) + l(y) at which gold leads its mean by 1. (The
-    paper has 1 - mu_l - b*'C*^-1 c_l.)
+    which is the least variance of theta'f(y) + l(y) at which gold leads its mean by 1. (The paper
+    has 1 - mu_l - b*'C*^-1 c_l.)
     """
     moments = Moments(sequences, c2=c2)
     without_constraints = sequences._replace(constraints=Constraints())
@@ -340,8 +341,8 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
 
 
 def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
-    """The weights of the CRF: those of the least negative log-likelihood plus c2 times the sum of
-    their squares. Shape: (D,)"""
+    """The weights of the CRF: the least negative log-likelihood plus c2 times the sum of their
+    squares. Shape: (D,)"""
     total = loss_of_weights(sequences, sequential)
 
     def penalised(vector: Floats1d) -> tuple[float, Floats1d]:
@@ -375,13 +376,12 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
     argument.
 
     Each evaluation gives a plane that the function is nowhere below. The maximum of all planes plus
-    the squares is nowhere above the objective: its minimum is a bound from below, and there the
-    function is evaluated next. At that minimum the planes balance the squares: a plane's share is
-    its part in that, and planes without a share are dropped. It ends when the least value so far is
-    above the bound by less than a share of it, the tolerance.
+    the squares is nowhere above the objective. So its minimum is a lower bound, and the function is
+    evaluated there next. At that minimum, each plane has a share in balancing the squares. Planes
+    without a share are dropped. The search ends when the least value so far is above the bound by
+    less than the tolerance, as a share of the value.
 
-    Teo, Vishwanathan, Smola & Le (2010), algorithm 3.
-    """
+    Teo, Vishwanathan, Smola & Le (2010), algorithm 3."""
     # The planes: w'slope + offset. Shapes: (P, D), (P,), (P,)
     slopes = numpy.zeros((0, size))
     offsets = numpy.zeros(0)
@@ -442,10 +442,10 @@ def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
 
 
 class HMM(NamedTuple):
-    """A hidden Markov model whose first state is any, each as probable as the other.
+    """A hidden Markov model whose first states are equally probable.
 
-    transitions (Floats2d): The probability of each state after each. Shape: (K, K)
-    emissions (Floats2d): That of each symbol in each state. Shape: (K, V)
+    transitions (Floats2d): The probability of each state after each state. Shape: (K, K)
+    emissions (Floats2d): The probability of each symbol in each state. Shape: (K, V)
     """
 
     transitions: Floats2d
@@ -477,8 +477,8 @@ class HMM(NamedTuple):
 
 def draw_columns(probabilities: Floats2d, rng: Generator) -> Ints1d:
     """Draw one of the columns of each row by its probabilities. Shape: (R, C) to (R,)"""
-    # The number of columns whose probabilities add up to less than a number from 0 to 1. The last
-    # column is left out, as rounding may leave the sum of all below 1.
+    # The index is the number of columns whose probabilities sum to less than a number from 0 to 1.
+    # The last column is left out, as rounding may leave the sum of all below 1.
     is_passed = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1))
     return is_passed[:, :-1].sum(axis=1)
 
@@ -498,8 +498,8 @@ def random_hmm(
     transitions (float), emissions (float): The concentration of that distribution: at 1 all
         probabilities are equally likely; the higher, the more even they are, the lower, the fewer
         are probable.
-    balanced (bool): Whether all states have the same probabilities of what comes after, each
-        counted from itself; then they are equally frequent.
+    balanced (bool): Whether the transitions of all states are the same, counted from the state
+        itself. Then all states are equally frequent.
     """
     after_state = rng.dirichlet(numpy.full(n_states, transitions), size=n_states)
     if balanced:

@@ -20,10 +20,10 @@ from .training import BEST_PATH, Block, Stage, filled, linear_block
 
 ARCHITECTURES = ("linear", "CNN", "hybrid")
 SECOND_EPOCHS = 3
-"""One epoch of the second loss for so many of the first one, with a CNN."""
+"""With a CNN, the number of epochs of the first loss for one epoch of the second."""
 
 TAG_ROWS = 500
-"""Rows of the embedding of parts of speech, which configs/cnn.cfg hasn't."""
+"""Rows of the embedding of parts of speech, which configs/cnn.cfg doesn't have."""
 
 SPEC = spec("combinations")
 LEARN_RATES = SPEC["learn_rates"]
@@ -34,7 +34,7 @@ Corpus = Mapping[str, Any]
 def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str, Block]:
     """The blocks of the spec of a kind, "losses" or "decodings", with the cost of a corpus and its
     weight."""
-    alpha = corpus["multiplier"]  # that of the corpus is for linear models only
+    alpha = corpus["multiplier"]  # the value of the corpus is for linear models only
     if architecture == "linear":
         alpha = corpus["alpha"]
     cost = COSTS[corpus["cost"]]
@@ -43,8 +43,8 @@ def blocks(kind: str, corpus: Corpus, architecture: str = "linear") -> dict[str,
 
 
 def methods(architecture: str) -> dict[str, Any]:
-    """The ways of training, by name: their "losses" in turn. Those with Mixed are for linear models
-    only, to save time."""
+    """The methods of training, by name: their "losses", one after another. Methods with Mixed are
+    for linear models only, to save time."""
     if architecture == "linear":
         return dict(SPEC["methods"])
     return {name: method for name, method in SPEC["methods"].items() if "Mixed" not in name}
@@ -128,14 +128,9 @@ def stage(
 def make_trials(
     name: str, size: Mapping[str, Any]
 ) -> tuple[list[Trial], list[list[tuple[str, str]]]]:
-    """Make the trials of a corpus: one for each first loss, architecture and seed, whose stages are
-    the training with this loss, and then each with a loss that comes second to it.
-
-    name (str): The corpus.
-    size (Mapping[str, Any]): How much is run: see combinations.cfg.
-    RETURNS (tuple[list[Trial], list[list[tuple[str, str]]]]): The trials; and the architecture and
-        the method of each stage of each trial.
-    """
+    """Make the trials of a corpus: one for each first loss, architecture and seed. The stages of a
+    trial are the training with this loss, and then with each second loss. Also returns the
+    architecture and the method of each stage of each trial. For the size see combinations.cfg."""
     corpus = CORPORA[name]
     data: dict[str, Any] = {}
     for part in ("train", "dev", "test"):
@@ -167,7 +162,7 @@ def make_trials(
 
 def run_corpus(run: Runner, name: str, size: Mapping[str, Any]) -> list[System]:
     """Run all methods with all architectures and seeds on a corpus. Returns a system for each
-    architecture, method and decoding; "is_new" in its settings says whether none of the papers has
+    architecture, method and decoding. "is_new" in its settings is whether none of the papers has
     it."""
     corpus = CORPORA[name]
     trials, keys_of_trials = make_trials(name, size)
@@ -215,9 +210,10 @@ BEST_HEADER = ("", "our best", "best of the papers", "difference, 95 %", "p")
 
 
 def scores_text(systems: Sequence[System], *scores: Score) -> str:
-    """The scores on the test set; and by each of `scores` the best new system against the best that
-    a paper has, both chosen on the dev set: for each architecture, and then the best of all others
-    against the best linear model of the papers, which have linear models only."""
+    """The scores on the test set; and by each of `scores` the best new system compared with the
+    best system of the papers, both chosen on the dev set: for each architecture, and then the best
+    of all other architectures with the papers' best linear model. The papers only have linear
+    models."""
     new_and_published: list[tuple[list[System], list[System]]] = []
     published_linear: list[System] = []
     all_but_published_linear: list[System] = []
@@ -244,8 +240,8 @@ def scores_text(systems: Sequence[System], *scores: Score) -> str:
 
 
 def score_table(systems: Sequence[System]) -> str:
-    """The mean scores on the test set, and the deviation of the first: for each architecture, the
-    methods that are always shown and those that are best in a column."""
+    """The mean scores on the test set, with the deviation of the first: for each architecture, the
+    methods that are always shown, and the methods that are the best in a column."""
     rows: list[list[str]] = []
     for architecture, group in groupby(systems, lambda system: system.settings["architecture"]):
         # The cells of each method, such as "81.23 ± 0.12", and their means alone, "81.23": as they
@@ -277,8 +273,8 @@ def score_table(systems: Sequence[System]) -> str:
 
 
 def best_row(new: Sequence[System], published: Sequence[System], score: Score) -> list[object]:
-    """The best of the new systems against the best of those that the papers have, both chosen on
-    the dev set and judged on the test set, each doc with what all seeds made of it."""
+    """The best of the new systems compared with the best of the papers' systems. Both are chosen on
+    the dev set and compared on the test set, with the counts of all seeds of a doc."""
     best_new = best_on_dev(new, score)
     best_published = best_on_dev(published, score)
     baseline = best_published.with_seeds_summed()
@@ -291,7 +287,8 @@ def best_row(new: Sequence[System], published: Sequence[System], score: Score) -
 
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """A section for each corpus. The cost decides what is best where it is that of a tree."""
+    """A section for each corpus. If the cost is the cost of a tree, it also decides which system is
+    the best."""
     sections = []
     for name, corpus in CORPORA.items():
         scores = (F, COST) if corpus["cost"] == "tree" else (F,)

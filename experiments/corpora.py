@@ -1,5 +1,5 @@
-"""The corpora of the papers, as docs: one for each sentence or, if a spec says so, for each
-document. GENIA has folds, too.
+"""The corpora of the papers, as docs: one for each sentence or, if the spec has "documents", for
+each document. GENIA has folds, too.
 
 A corpus has parts: "train", "dev" and "test". A group is the article or abstract that a sentence is
 from, by a number or a name.
@@ -27,7 +27,7 @@ GENIA = ROOT / "corpus" / "genia"
 SEED = 0
 N_FOLDS = 10
 HELD_OUT = 4
-"""One in so many sentences or abstracts of the training data is held out for tuning."""
+"""One in this number of sentences or abstracts of the training data is held out for tuning."""
 
 TREE: dict[str, Any] = json.loads((ROOT / "experiments" / "genia_tree.json").read_text())
 """The categories of GENIA 3.0 (Kim et al., 2003), by the names that they have in 3.02."""
@@ -37,7 +37,7 @@ COSTS: dict[str, Mapping[str, Any]] = {
     "tree": {"@misc": "spacy_costner.HierarchicalCost.v1", "tree": TREE},
     "zero_one": {"@misc": "spacy_costner.ZeroOneCost.v1"},
 }
-"""What mistakes cost, by the name that specs have for it."""
+"""The costs of mistakes, by their names in specs."""
 
 
 def parts_of(path: str, limit: int | None = None) -> dict[str, Any]:
@@ -78,10 +78,7 @@ def read(data: str) -> dict[str, list[Doc]]:
 
 
 def join_groups(docs: Sequence[Doc], groups: Sequence[Any]) -> list[Doc]:
-    """Join docs that follow each other and are of the same group.
-
-    groups (Sequence[Any]): The group of each doc.
-    """
+    """Join consecutive docs of the same group. `groups` has the group of each doc."""
     joined: list[Doc] = []
     for _, pairs in groupby(zip(groups, docs), key=lambda pair: pair[0]):
         joined.append(join([doc for _, doc in pairs]))
@@ -108,16 +105,13 @@ def by_abstract(docs: Sequence[Doc], begin: int = 0, end: int | None = None) -> 
 
 
 DOCUMENTS = {None: None, "datelines": by_dateline, "abstracts": by_abstract}
-"""How the document of each sentence of a part is found, by the name in specs."""
+"""Functions that find the document of each sentence of a part, by their names in specs."""
 
 
 def read_columns(path: Path) -> Iterator[list[list[str]]]:
-    """Read a file of the CoNLL shared tasks: a token on each line, columns separated by blanks,
-    an empty line after each sentence.
-
-    RETURNS (Iterator[list[list[str]]]): For each sentence the columns of its tokens.
-    RAISES (FileNotFoundError): If it isn't there.
-    """
+    """Read a file of the CoNLL shared tasks: a token on each line, columns separated by blanks, an
+    empty line after each sentence. Yields the columns of the tokens of each sentence. Raises an
+    error if the file doesn't exist."""
     if not path.exists():
         raise FileNotFoundError(
             f"{path}: expected the corpus; `python -m spacy project assets --extra` fetches what "
@@ -136,8 +130,8 @@ def read_columns(path: Path) -> Iterator[list[list[str]]]:
 def read_docs(
     path: Path, vocab: Vocab, begin: int | None = None, end: int | None = None
 ) -> list[Doc]:
-    """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there
-    are three or more, parts of speech in the second, which become `token.tag_`. An I- tag that
+    """Read annotated sentences: words in the first column, IOB2 tags in the last and, if there are
+    three or more, parts of speech in the second, which become `token.tag_`. An I- tag that
     continues nothing begins an entity, as in conlleval. Begin and end are as in a slice."""
     docs: list[Doc] = []
     for rows in list(read_columns(path))[begin:end]:
@@ -215,7 +209,7 @@ def deal(groups: Sequence[Any], n_folds: int, seed: int = SEED) -> list[list[int
 
 
 def take_out(groups: Sequence[Any], n_folds: int, fold: int) -> tuple[list[int], list[int]]:
-    """The indices of the sentences that are not in a fold, and of those that are: see `deal`."""
+    """The indices of the sentences outside of a fold, and of the sentences in it: see `deal`."""
     folds = deal(groups, n_folds)
     in_fold = folds.pop(fold)
     not_in_fold = sorted(chain.from_iterable(folds))
@@ -231,7 +225,7 @@ def divide(
     by_abstract (bool): Whether the sentences of an abstract stay together.
     limit (int | None): The most sentences.
     fold (int): The fold that is tested.
-    held_out (bool): Whether a part of its training data is taken for development in its place.
+    held_out (bool): Whether a part of the training data is taken for development instead.
     RETURNS (dict[str, list[Doc]]): "train", and "test" or "dev".
     """
     docs, abstracts = read_genia(tokenization)

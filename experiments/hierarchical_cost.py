@@ -31,7 +31,7 @@ FEATURES = {
         "min_count": {kind: OURS["min_count"][kind] for kind in ("prefix", "suffix")},
     },
 }
-"""Ours also have pairs of neighbouring words and shapes. These stand in for the paper's features of
+"""Ours also have pairs of neighbouring words and shapes. These replace the paper's features of
 pairs of tags, which the library doesn't have."""
 
 Tuned = dict[str, list[System]]
@@ -39,7 +39,7 @@ Tuned = dict[str, list[System]]
 
 
 def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Stage:
-    """The training with a value of what is tuned: see `training.fit_online`."""
+    """The training with a value of the tuned setting: see `training.fit_online`."""
     return {
         "fit": "online",
         "loss": filled(method["loss"], **COSTS, value=value),
@@ -49,13 +49,9 @@ def stage(method: Mapping[str, Any], value: float, epochs: Sequence[int]) -> Sta
 
 
 def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, dict[str, System]]:
-    """Tune the methods on a split, and test them. Returns the systems that were tried, and the one
-    of each method with the setting that was chosen, by method.
-
-    run (Runner): What runs the trials.
-    name (str): The split: see hierarchical_cost.cfg.
-    size (Mapping[str, Any]): How much is run: see the same.
-    """
+    """Tune the methods on a split, and test them. Returns the systems that were tried, and the
+    system of each method with the chosen setting. For splits and sizes see
+    hierarchical_cost.cfg."""
     split = SPLITS[name]
     data = {
         "tokenization": split["tokenization"],
@@ -84,12 +80,13 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
 
 
 def best_setting(tuned: Sequence[System]) -> dict[str, Any]:
-    """The value and the number of epochs with the least cost; of several the smallest."""
+    """The value and the number of epochs with the least cost. If several are equally good, the
+    smallest."""
 
     def value_and_epochs(system: System) -> tuple[float, int]:
         return system.settings["value"], system.settings["epochs"]
 
-    # `best_on_dev` takes the first of several.
+    # If several are equally good, `best_on_dev` takes the first.
     smallest_first = sorted(tuned, key=value_and_epochs)
     return dict(best_on_dev(smallest_first, COST).settings)
 
@@ -106,7 +103,8 @@ def cells(system: System) -> Figures:
 
 
 def table_of_levels(outcomes: Outcomes) -> str:
-    """F where categories are replaced by those above them at a level of the tree, 1 on top."""
+    """F at each level of the tree, where categories are replaced by their parents at this level.
+    The root is level 1."""
     rows = []
     for name, systems in outcomes.items():
         for method in PERCEPTRONS:
@@ -119,7 +117,7 @@ def table_of_levels(outcomes: Outcomes) -> str:
 
 
 def table_of_differences(outcomes: Outcomes) -> str:
-    """How far the tree cost is from the others, and whether that may be chance."""
+    """How far the tree cost is from the other costs, and whether this may be chance."""
     rows: list[list[object]] = []
     scores = (AVERAGE_COST, F_SCORE)
     for name, systems in outcomes.items():

@@ -1,7 +1,7 @@
 """Suzuki, McDermott & Isozaki (2006): chunking and entities with ML, MAP, MCE and MCE-F.
 
 A criterion of training is a row of the tables. Its settings, such as the penalty, are chosen on a
-development part; then it is trained on all training data and scored on the test part.
+development part. Then it is trained on all training data and scored on the test part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,23 +17,24 @@ from .scores import WHOLE, F, System, Trial, best_on_dev, compare, test, tune
 from .training import Stage, features_of, in_turn, linear_block
 
 DEVELOPMENT = 2000
-"""Sentences at the end of the training data that settings are chosen on, where there is no
-part for that: footnote 3."""
+"""The number of sentences at the end of the training data on which settings are chosen, if the
+corpus has no development part: footnote 3."""
 
 SPEC = spec("mce_f")
 TASKS = {name: {"scheme": "IOB2", **task} for name, task in SPEC["tasks"].items()}
 ML_ONLINE, BY_F, BY_EXPECTED_F = "ML, online", "MCE-F", "MCE-F, expected counts"
 
 Task = Mapping[str, Any]
-"""Of the paper, or one in its place: see mce_f.cfg."""
+"""A task of the paper, or a replacement: see mce_f.cfg."""
 
 Setting = Mapping[str, Any]
-"""How a criterion is trained: the "title" in the tables, the "fit" with its "settings", and those
-of the "optimizer" if it has one."""
+"""How a criterion is trained: the "title" in the tables, the "fit" with its "settings", and the
+settings of the "optimizer", if it has one."""
 
 Criterion = Mapping[str, Any]
-"""A row of the tables: the "loss"; whether it starts "from_map", or from weights of 0; what is
-"tried" on the development part; the "seeds" for the order of the sentences, for the test part."""
+"""A row of the tables: the "loss"; whether it starts "from_map", or from weights of 0; the settings
+that are "tried" on the development part; the "seeds" for the order of the sentences, for the test
+part."""
 
 
 def batch(n: int | None, max_iter: int | None = None) -> Setting:
@@ -61,8 +62,8 @@ def online(learn_rate: float, epochs: int = 5) -> Setting:
 
 
 def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
-    """The rows of a task, MAP first. `size` is what [full] or [quick] of the spec says of the
-    task."""
+    """The rows of a task, MAP first. `size` has the settings of the task in [full] or [quick] of
+    the spec."""
     settings_of_group = {
         "MAP": [batch(n) for n in size["exponents"]],
         "stopped": [batch(None, 50)],
@@ -85,8 +86,8 @@ def criteria(size: Mapping[str, Any]) -> dict[str, Criterion]:
 
 
 def data_of(task: Task, part: str, limit: int | None) -> dict[str, Any]:
-    """The training data and a part, "dev" or "test": see `corpora.read`. Where a task has no
-    development part, that is the end of the training data. `limit` is the most sentences of each
+    """The training data and a part, "dev" or "test": see `corpora.read`. If a task has no
+    development part, the end of the training data is used. `limit` is the most sentences of each
     file."""
     train_file = task["files"]["train"]
     file_of_part = task["files"].get(part)
@@ -115,15 +116,9 @@ def stage(task: Task, row: Criterion, setting: Setting, seed: int = 0) -> Stage:
 def trials(
     name: str, limit: int | None, part: str, rows: Mapping[str, Criterion], start: Any = ()
 ) -> list[Trial]:
-    """The trials of rows on a part of a task: each setting that a row tries, on the test part with
-    each of its seeds, on the development part with one.
-
-    name (str): The task.
-    limit (int | None): The most sentences of each file. None: all.
-    part (str): "dev" or "test".
-    rows (Mapping[str, Criterion]): The rows.
-    start (Sequence[Stage]): The stages of MAP, for rows that start from it.
-    """
+    """The trials of rows on a part of a task, "dev" or "test": each setting that a row tries, on
+    the test part with each of its seeds, on the development part with one seed. Rows that start
+    from MAP begin with the stages of `start`. The limit is the most sentences of each file."""
     task = TASKS[name]
     data = data_of(task, part, limit)
     all_trials = []
@@ -142,9 +137,10 @@ def trials(
 def systems_of(
     run: Runner, name: str, rows: Mapping[str, Criterion], limit: int | None = None
 ) -> list[System]:
-    """Settings are chosen on the development part, then the models are trained with them on all
-    training data and scored on the test part: a system for each row; "setting" is what was chosen.
-    MAP is the first row, and tries a smaller C first. The arguments are those of `trials`."""
+    """Settings are chosen on the development part. Then the models are trained with them on all
+    training data and scored on the test part. Returns a system for each row. Its "setting" is the
+    chosen one. MAP is the first row, and tries a smaller C first. See `trials` for the
+    arguments."""
 
     def choose(rows: Mapping[str, Criterion], start: Sequence[Stage] = ()) -> dict[str, System]:
         """The system of each row with the setting that is best on the development part."""
@@ -152,7 +148,7 @@ def systems_of(
         return {row: best_on_dev(systems) for row, systems in systems_of_rows.items()}
 
     def stages_of_map(settings_in_turn: Sequence[Setting]) -> list[Stage]:
-        """MAP with one setting after another, each from the weights of the one before."""
+        """MAP with one setting after another, each from the previous weights."""
         first_stage = stage(TASKS[name], map_row, settings_in_turn[0])
         return in_turn(first_stage, [setting["settings"] for setting in settings_in_turn])
 
@@ -173,10 +169,10 @@ def systems_of(
     chosen_rows = dict(rows)
     for criterion, system in best.items():
         chosen_rows[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
-    # From one C to the next, which comes to the same weights in less time.
+    # From one C to the next, which finds the same weights in less time.
     map_stages = stages_of_map(map_settings)
     map_trial, *other_trials = trials(name, limit, "test", chosen_rows, map_stages)
-    # The last of these stages is that of the trial of MAP itself.
+    # The last of these stages is the trial of MAP itself.
     map_trial = map_trial._replace(start=map_stages[:-1])
 
     systems = []
@@ -188,7 +184,7 @@ def systems_of(
 
 
 def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:
-    """The section of a task with its table, or with what is missing for it."""
+    """The section of a task with its table, or with the files that are missing for it."""
     task = TASKS[name]
     missing_files = [file for file in task["files"].values() if not (ROOT / file).exists()]
     if missing_files:
@@ -207,7 +203,7 @@ def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:
 
 
 def against_online(systems: Sequence[System]) -> str:
-    """What MCE-F gains over the likelihood that is trained in the same way."""
+    """The gain of MCE-F over the likelihood that is trained in the same way."""
     system_by_name = {system.name: system for system in systems}
     by_f = [system_by_name[name] for name in (BY_F, BY_EXPECTED_F)]
     (differences,) = compare(by_f, system_by_name[ML_ONLINE])
@@ -248,7 +244,7 @@ def table_row(
 
 
 def interval(difference: Difference) -> str:
-    """A difference, and where 95 % of the samples are."""
+    """A difference with its interval of 95 %."""
     return f"{difference.value:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
 
 

@@ -1,5 +1,5 @@
-"""Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction":
-losses between that of whole paths and that of single tags, on CoNLL-2002 Spanish.
+"""Tsuboi & Kashima, "A New Loss Function with 'Markov Property' for Information Extraction": losses
+between the loss of whole paths and the loss of single tags, on CoNLL-2002 Spanish.
 
 A fit is a way of training, such as L-BFGS ("batch"): see `training.FITS`. "seq" is the loss of
 whole paths, the likelihood.
@@ -36,14 +36,10 @@ def trial(
     settings: Sequence[Mapping[str, Any]],
     fit: str = "batch",
 ) -> Trial:
-    """A loss, trained with one setting of a fit after another, each time from the weights so far.
-
-    name (str): The name of the run, with that of the loss.
-    loss (str): The loss: see mixed_loss.cfg.
-    limit (int | None): The first sentences of the training data that it learns from. None: all.
-    settings (Sequence[Mapping[str, Any]]): The settings of the fit, one after another.
-    fit (str): One of `training.FITS`.
-    """
+    """A loss, trained with one setting of a fit (one of `training.FITS`) after another, each time
+    from the weights so far. The name of the run begins with `name`, followed by the loss: see
+    mixed_loss.cfg. It learns from the first `limit` sentences of the training data, by default from
+    all."""
     stage = {"fit": fit, "loss": LOSSES[loss], "model": linear_block(FEATURES)}
     data = parts_of("assets/conll2002_es/esp", limit)
     return Trial(loss, name, data, in_turn(stage, settings))
@@ -60,8 +56,8 @@ def variance(fit: System) -> str:
 
 
 def table_1(fits: Mapping[str, System]) -> str:
-    """All sentences: the paper's figures and ours, by loss, "seq" among them; and whether F differs
-    from that of "seq" by more than chance."""
+    """All sentences: the paper's figures and ours, by loss, including "seq"; and whether F differs
+    from the F of "seq" by more than chance."""
     # A fit has a single seed, whose score is the only one.
     test_f = [fit.on("test", F)[0] for fit in fits.values()]
     dev_f = [fit.on("dev", F)[0] for fit in fits.values()]
@@ -114,7 +110,7 @@ def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
 
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Both tables. The second one is made first, as it is cheaper. The variances of table 1 that
-    stand together are tried one after another, each from the weights of the one before."""
+    are in one list are tried one after another, each from the previous weights."""
     losses = size["losses"]
     tolerance = size["tolerance"]
     cg_settings = [{"tolerance": tolerance}]

@@ -1,7 +1,7 @@
 """Runs what the spec of an experiment lists, keeps the results, and fills in its page.
 
-A run is a function with arguments; several are called in other processes. Its result is kept in a
-file, and taken from there the next time. A page has places in braces for figures.
+A run is a function with arguments. Several runs are called in other processes. The result is kept
+in a file, and read from there the next time. A page has places in braces for figures.
 """
 
 import platform
@@ -31,7 +31,7 @@ PAGE = ROOT / "docs" / "reproduction.md"
 PACKAGES = ("spacy-costner", "spacy", "thinc", "numpy", "scipy")
 
 Figures = dict[str, Any]
-"""What a page has places for: numbers, words and tables."""
+"""The contents of the places of a page: numbers, words and tables."""
 
 
 class Runner:
@@ -47,7 +47,7 @@ class Runner:
 
         folder (Path): Where results are kept, in files named by the runs.
         make_executor (MakeExecutor | None): See `spacy_costner.workflows.executors.run_all`.
-        figures (Path | None): The folder of pictures; None: that of the results.
+        figures (Path | None): The folder of pictures. None: the folder of the results.
         """
         self.folder = folder
         self.make_executor = make_executor
@@ -59,7 +59,7 @@ class Runner:
         runs.
 
         runs (Sequence[Run]): The runs, with different names.
-        RAISES (ValueError): If any failed, once the others have come to their end.
+        RAISES (ValueError): If any run failed, after the others have ended.
         """
         results: dict[str, Any] = {}
         missing: list[Run] = []
@@ -92,7 +92,7 @@ class Runner:
         name (str): What the names of the runs begin with.
         function (Callable[..., Any]): The function.
         **values (Any): The values of each argument.
-        RETURNS (dict[Any, Any]): What it returned, by the combination, a tuple of values.
+        RETURNS (dict[Any, Any]): The results, by the combination, a tuple of values.
         """
         combinations = list(product(*values.values()))
         runs: list[Run] = []
@@ -114,7 +114,7 @@ def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = N
     name (str): The name of its files in experiments/.
     quick (bool): Whether to run a small part of it only.
     jobs (int): Runs at a time, on this machine.
-    address (str | None): The Ray cluster to run on, in place of this machine.
+    address (str | None): The Ray cluster to run on, instead of this machine.
     """
     folder = OUTPUT / name / "full"
     figures: Path | None = PAGE.parent / "figures"
@@ -130,23 +130,23 @@ def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = N
 
 
 def section(name: str, runner: Runner, quick: bool) -> str:
-    """Run an experiment and fill in its page with what the spec says of its size, what it returns
-    and where that comes from."""
+    """Run an experiment and fill in its page with its size in the spec, its results, and where they
+    come from."""
     size = size_of(spec(name), quick)
     module = import_module(f"experiments.{name}")
     figures = module.experiment(runner, size)
-    # Only now the runner has the seconds of all runs.
+    # The runner has the seconds of all runs only now.
     source = provenance(name, runner.seconds)
     return fill(template(name), {**size, **figures, "provenance": source})
 
 
 def spec(name: str) -> Config:
-    """What an experiment is made of: corpora, settings, methods, grids, published figures."""
+    """The spec of an experiment: corpora, settings, methods, grids, published figures."""
     return load_config(ROOT / "experiments" / f"{name}.cfg", interpolate=True)
 
 
 def size_of(config: Mapping[str, Any], quick: bool) -> dict[str, Any]:
-    """How much is run: the settings in [full] of a spec, of which [quick] replaces some."""
+    """How much is run: the settings in [full] of a spec, some of which [quick] replaces."""
     if not quick:
         return dict(config["full"])
     return {**config["full"], **config["quick"]}
@@ -170,8 +170,8 @@ class _PageFormatter(Formatter):
     """Formats numbers and text as `str.format` does, and lists as "1, 2 or 3"."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """The text in a place of a page. Of a list, the format is what stands before the last
-        item: {sizes: or }."""
+        """The text in a place of a page. The format of a list is the text before the last item:
+        {sizes: or }."""
         if not isinstance(value, list):
             return str(super().format_field(value, format_spec))
         texts: list[str] = []
@@ -187,12 +187,13 @@ class _PageFormatter(Formatter):
 
 
 def fill(text: str, figures: Mapping[str, Any]) -> str:
-    """Fill in a template: write the figures in the places that have their names, in braces."""
+    """Fill in a template: replace each name in braces by its figure."""
     return _PageFormatter().vformat(text, (), figures).strip()
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Put a section on a page in the place of the one of the same name, or at its end."""
+    """Write a section to a page. It replaces the section with the same name, or is added at the
+    end."""
     begin = f"<!-- {name} -->"
     end = f"<!-- end of {name} -->"
     section = f"{begin}\n\n{text}\n\n{end}"

@@ -1,8 +1,8 @@
-"""From runs to scores of systems: settings are tried on the dev part, the chosen ones are trained
-for the test part, and differences are judged.
+"""From runs to scores of systems: settings are tried on the dev part, chosen ones are trained for
+the test part, and differences are tested.
 
-A trial is a training that is to be done; a look is what was counted of its model; a system is the
-looks of models that were trained in the same way. Sums and counts have a column for each of COUNTS.
+A trial is a training that is to be done. A look is the counts of its model. A system is the looks
+of models that were trained in the same way. Sums and counts have a column for each of COUNTS.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +19,17 @@ from .runner import Runner
 from .training import BEST_PATH, Look, Stage, train_and_count
 
 COUNTS = ("right", "wrong", "missed", "cost", "tokens", "whole", "docs")
-"""What is counted in each doc; "whole": no mistake; "docs": 1."""
+"""The counts of each doc; "whole": no mistake; "docs": 1."""
 
 
 class Score(NamedTuple):
     """A score of a system.
 
-    name (str): What it is called.
-    compute (Callable[[FloatsXd], FloatsXd]): Takes sums of COUNTS to the score. Shape:
+    name (str): The name.
+    compute (Callable[[FloatsXd], FloatsXd]): Computes the score from sums of COUNTS. Shape:
         (..., columns) to (...)
-    sign (int): 1 if more is better, -1 if less is.
-    digits (int): Behind the point, in tables.
+    sign (int): 1 if higher is better, -1 if lower is better.
+    digits (int): The digits after the point in tables.
     """
 
     name: str
@@ -38,21 +38,21 @@ class Score(NamedTuple):
     digits: int = 2
 
 
-# The columns of sums are those of COUNTS.
+# The columns of sums are COUNTS.
 F = Score("F", lambda sums: 100 * f_score(sums[..., 0], sums[..., 1], sums[..., 2]))
 COST = Score("average cost", lambda sums: ratio(sums[..., 3], sums[..., 4]), sign=-1, digits=4)
 WHOLE = Score("sentences right", lambda sums: 100 * ratio(sums[..., 5], sums[..., 6]))
 
 
 class System(NamedTuple):
-    """The models that were trained in the same way, one for each seed or fold, by what they get
-    right and wrong.
+    """The models that were trained in the same way, one for each seed or fold, by their right and
+    wrong answers.
 
-    name (str): What it is called.
+    name (str): The name.
     dev (Floats2d): The sums of COUNTS over the dev part, of each seed. Shape: (seeds, columns)
     test (Sequence[Floats2d]): The COUNTS of the test part, of each seed or fold. Shape: each
         (docs, columns)
-    settings (Mapping[str, Any]): What it was trained with, and what else tells it from others.
+    settings (Mapping[str, Any]): Its settings of training, and others that distinguish it.
     """
 
     name: str
@@ -72,7 +72,7 @@ class System(NamedTuple):
         return mean_and_deviation(self.on("test", score), score.digits)
 
     def with_folds_joined(self) -> "System":
-        """The system with the test docs of all folds one after another, as if they were of one."""
+        """The system with the test docs of all folds one after another, as one test set."""
         return self._replace(test=[numpy.concatenate(self.test)])
 
     def with_seeds_summed(self) -> "System":
@@ -83,10 +83,10 @@ class System(NamedTuple):
 def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settings: Any) -> System:
     """Make a system of the counts of its models.
 
-    name (str): What it is called.
+    name (str): The name.
     looks (Sequence[Look]): One for each seed: see `training.train_and_count`.
     decoding (str): The decoding whose counts to take.
-    **settings (Any): What it was trained with.
+    **settings (Any): Its settings of training.
     """
     dev = [numpy.asarray(look["dev"][decoding]) for look in looks if "dev" in look]
     test = [numpy.asarray(look["test"][decoding]) for look in looks if "test" in look]
@@ -96,11 +96,11 @@ def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settin
 class Trial(NamedTuple):
     """A run of `training.train_and_count` that is to be done.
 
-    name (str): What the system is called.
-    key (str): What makes a name for the run, with that of the system.
+    name (str): The name of the system.
+    key (str): Makes the name of the run, together with the name of the system.
     data (Mapping[str, Any]), stages (Sequence[Stage]), start (Sequence[Stage]): Arguments of
         `train_and_count`.
-    settings (Mapping[str, Any]): What tells it from others of its name.
+    settings (Mapping[str, Any]): The settings that distinguish it from others with its name.
     """
 
     name: str
@@ -128,8 +128,8 @@ def train_all(run: Runner, trials: Sequence[Trial], **more: Any) -> list[list[Lo
 
 def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[System]]:
     """Train, to choose between settings. Returns a system for each look, by the name of its trial,
-    with the settings of trial and stage, the epochs that it had and whether weights are averaged.
-    For the arguments see `train_all`."""
+    with the settings of trial and stage, the number of epochs, and whether weights are averaged.
+    See `train_all` for the arguments."""
     systems: dict[str, list[System]] = {trial.name: [] for trial in trials}
     for trial, looks in zip(trials, train_all(run, trials, **more)):
         for look in looks:
@@ -141,9 +141,9 @@ def tune(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, list[Sy
 
 
 def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]:
-    """Train, to report scores. Returns a system for each name, of all trials with it, which have a
-    look each. "levels" of its settings has those of each trial: see `training.count`. For the
-    arguments see `train_all`."""
+    """Train, to report scores. Returns a system for each name, of all trials with this name, which
+    have one look each. "levels" in its settings has the levels of each trial: see `training.count`.
+    See `train_all` for the arguments."""
     looks_by_name: dict[str, list[Look]] = {trial.name: [] for trial in trials}
     settings = {trial.name: trial.settings for trial in trials}
     for trial, (look,) in zip(trials, train_all(run, trials, **more)):
@@ -156,25 +156,26 @@ def test(run: Runner, trials: Sequence[Trial], **more: Any) -> dict[str, System]
 
 
 def best_on_dev(systems: Sequence[System], score: Score = F) -> System:
-    """The system with the best mean score on the dev part; of several the first."""
+    """The system with the best mean score on the dev part. If several are equally good, the
+    first."""
     return max(systems, key=lambda system: score.sign * system.on("dev", score).mean())
 
 
 def compare(
     systems: Sequence[System], baseline: System, scores: Sequence[Score] = (F,), **settings: Any
 ) -> list[list[Difference]]:
-    """How far the mean scores of systems are from those of a baseline on the same sentences, and
-    whether that may be chance: the paired bootstrap.
+    """How far the mean scores of systems are from the scores of a baseline on the same sentences,
+    and whether this may be chance: the paired bootstrap.
 
-    systems (Sequence[System]), baseline (System): The systems. The most seeds of any of them are a
-        multiple of the number of seeds of each other.
+    systems (Sequence[System]), baseline (System): The systems. The highest number of seeds is a
+        multiple of every other number of seeds.
     scores (Sequence[Score]): What to compare.
     **settings (Any): See `paired_differences`.
     RETURNS (list[list[Difference]]): For each score, the difference of each system.
     """
     counts_of_systems = [baseline.test, *(system.test for system in systems)]
     n_seeds = max(len(counts_of_seeds) for counts_of_seeds in counts_of_systems)
-    # Those of systems with fewer seeds are repeated, so that all have as many.
+    # Counts of systems with fewer seeds are repeated, so that all have the same number.
     repeated: list[list[Floats2d]] = []
     for counts_of_seeds in counts_of_systems:
         n_times = n_seeds // len(counts_of_seeds)

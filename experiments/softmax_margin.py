@@ -25,7 +25,7 @@ CORPORA = {
     "CoNLL-2003 English": "assets/conll2003_en/eng",
     "CoNLL-2002 Spanish": "assets/conll2002_es/esp",
 }
-"""Corpora and their files, without ".train" and so on. The first that is there is taken."""
+"""Corpora and their files, without ".train" and so on. The first that exists is used."""
 
 SPEC = spec("softmax_margin")
 METHODS = {name: {**SPEC["defaults"], **method} for name, method in SPEC["methods"].items()}
@@ -36,7 +36,7 @@ Settings = Mapping[str, Any]
 
 
 class Plan:
-    """What is run on a corpus."""
+    """The trainings on a corpus."""
 
     def __init__(self, data: Mapping[str, Any], size: Mapping[str, Any], n_train: int) -> None:
         """Initialize.
@@ -51,14 +51,15 @@ class Plan:
 
     def penalty(self, c: float | None) -> float:
         """The L2 of a step with which the steps of an epoch have the penalty C ||w||^2."""
-        # Each step adds L2 w to the gradient, and that of C ||w||^2 is 2 C w.
+        # Each step adds L2 w to the gradient. The gradient of C ||w||^2 is 2 C w.
         return 2 * (c or 0.0) / self.n_batches
 
     def optimizer(self, name: str, c: float | None, m: float | None) -> Block:
         """The settings of AdaGrad for a method, with its C and m.
 
-        Steps of a fixed size are AdaGrad with an eps beside which the sum of the squared gradients
-        is nothing. Risk, eq 5, times m: steps that are m times as long, with a penalty that isn't.
+        Steps of a fixed size are AdaGrad with an eps so large that the sum of the squared gradients
+        doesn't matter. Risk, eq 5, times m: steps that are m times as long, with a penalty that
+        isn't.
         """
         method = METHODS[name]
         if method["optimizer"] == "AdaGrad":
@@ -75,7 +76,7 @@ class Plan:
 
     def stage(self, name: str, settings: Settings, seed: int) -> Stage:
         """The training by a method: see `training.fit_online`. "epochs" and "averaged" may be
-        several."""
+        lists."""
         method = METHODS[name]
         c = settings["c"]
         m = settings["m"]
@@ -97,12 +98,8 @@ class Plan:
     def tune(
         self, run: Runner, names: Sequence[str], crf: System | None = None
     ) -> dict[str, list[System]]:
-        """Try the grids of some methods: of each the systems of all settings.
-
-        run (Runner): What runs the trials.
-        names (Sequence[str]): The methods.
-        crf (System | None): The likelihood to start from; None for weights of 0.
-        """
+        """Try the grids of some methods. Returns the systems of all settings, by method. Methods
+        that start from the likelihood start from `crf`, other methods from weights of 0."""
         seed = self.size["seeds"][0]
         start: list[Stage] = []
         if crf is not None:
@@ -143,10 +140,7 @@ def as_list(setting: Any) -> list[Any]:
 
 
 def find_corpus() -> str:
-    """The first corpus that is there.
-
-    RAISES (FileNotFoundError): If there is none.
-    """
+    """The first corpus that exists. Raises an error if none exists."""
     for name, path in CORPORA.items():
         if (ROOT / f"{path}.train").exists():
             return name
@@ -154,8 +148,8 @@ def find_corpus() -> str:
 
 
 def survey(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A run: what there is in a corpus: the sentences of each part, the entities of the test part,
-    the features of the training data, and how many of them a token has in the mean."""
+    """A run: the facts of a corpus: the sentences of each part, the entities of the test part, the
+    features of the training data, and their mean number per token."""
     docs = read(json.dumps(data))
     ner = make_ner(as_examples(docs["train"]), model=linear_block(FEATURES))
     features, _ = linear_part(ner.model)
@@ -181,7 +175,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def results(systems: Mapping[str, System], n_samples: int) -> Figures:
-    """Of each method the cells of table 1 that are ours."""
+    """The cells of table 1 with our results, by method."""
     differences_from = {}
     for baseline in BASELINES:
         (differences,) = compare([*systems.values()], systems[baseline], n_samples=n_samples)

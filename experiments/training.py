@@ -1,10 +1,9 @@
-"""The run that all experiments with entities are made of: train in stages, look on the way.
+"""The run of all experiments with entities: train in stages, and score the model between them.
 
 A stage is a dict that JSON can hold: the "model" and "loss" blocks of the component, its "scheme",
-"outside" and the "seed"; the name of a way of training ("fit", one of FITS), its "settings", and
-after which stage it goes on ("after", the number of one; if there is none it begins with the
-weights that the run starts from, or with 0). A look is what is counted then in the dev and the test
-part.
+"outside" and the "seed"; the name of a training method ("fit", one of FITS), its "settings", and
+the number of the stage that it continues ("after"; without it, the stage begins with the weights
+that the run starts from, or with 0). A look is the counts of a model on the dev and the test part.
 """
 
 import json
@@ -42,10 +41,10 @@ Stage = Mapping[str, Any]
 """A training: see the module."""
 
 Look = dict[str, Any]
-"""What is counted at a look: see `train_and_count`."""
+"""The counts of a look: see `train_and_count`."""
 
 OnLook = Callable[..., None]
-"""Takes what a way of training tells, such as the number of epochs, whenever one may look."""
+"""Called for each look, with facts of the training method such as the number of epochs."""
 
 BEST_PATH = "best path"
 VITERBI: Mapping[str, Block] = {BEST_PATH: {"@misc": "spacy_costner.ViterbiDecoding.v1"}}
@@ -54,7 +53,7 @@ DROPOUT = 0.2
 
 
 def features_of(experiment: str) -> dict[str, Any]:
-    """What the config of an experiment, in configs/papers, says of features."""
+    """The settings of features in the config of an experiment, in configs/papers."""
     config = load_config(ROOT / "configs" / "papers" / f"{experiment}.cfg")
     return dict(config["components"]["ner"]["model"]["features"])
 
@@ -65,8 +64,7 @@ def loss_block(name: str, **settings: Any) -> Block:
 
 
 def filled(block: Block, **values: Any) -> Block:
-    """A block of a spec with values in the places for them, such as that of alpha in the place of
-    "<alpha>"."""
+    """A block of a spec whose placeholders, such as "<alpha>", are replaced by values."""
     value_of_place = {f"<{name}>": value for name, value in values.items()}
     filled_block: dict[str, Any] = {}
     for name, setting in block.items():
@@ -90,7 +88,7 @@ def linear_block(features: Block, **settings: Any) -> Block:
 
 
 def in_turn(stage: Stage, settings_in_turn: Sequence[Mapping[str, Any]]) -> list[Stage]:
-    """A stage with one setting of its fit after another, each from the weights so far."""
+    """A stage with one setting of its fit after another, each from the previous weights."""
     stages: list[Stage] = []
     for i, settings in enumerate(settings_in_turn):
         stage_before = i - 1 if i > 0 else None
@@ -110,12 +108,12 @@ def train_and_count(
 
     data (Mapping[str, Any]): See `corpora.read`.
     stages (Sequence[Stage]): The stages.
-    start (Sequence[Stage]): Stages before these, at which nobody looks. Their weights are kept
-        for the next run in this process that starts from them.
+    start (Sequence[Stage]): Stages before these, without looks. Their weights are kept for the
+        next run in this process that starts from them.
     decodings (Mapping[str, Block]): The ways to predict, by name.
-    cost (Block): What mistakes cost.
-    RETURNS (list[Look]): What was seen: the number of the "stage", what its fit tells, and for
-        each decoding the sums of COUNTS over "dev", the COUNTS of each sentence of "test".
+    cost (Block): The cost of mistakes.
+    RETURNS (list[Look]): The looks: the number of the "stage", the facts of its fit, and for each
+        decoding the sums of COUNTS over "dev", and the COUNTS of each sentence of "test".
     """
     docs = read(json.dumps(data))
     first_weights = None
@@ -132,8 +130,8 @@ def train_and_count(
 
 @lru_cache(maxsize=1)
 def start_weights(data: str, stages: str) -> list[FloatsXd]:
-    """The weights after stages at which nobody looks. Data and stages are in JSON, so that they can
-    be the key of the cache: the next run often starts from the same weights."""
+    """The weights after stages without looks. Data and stages are in JSON, so that they can be the
+    key of the cache: the next run often starts from the same weights."""
     examples = as_examples(read(data)["train"])
     return run_stages(examples, json.loads(stages), None, look=lambda ner, **facts: None)
 
@@ -148,8 +146,8 @@ def run_stages(
 
     examples (Sequence[Example]): The training examples.
     stages (Sequence[Stage]): See the module.
-    first_weights (list[FloatsXd] | None): The weights to start from; None: those of a new model.
-    look (Callable): Takes the component and what a fit tells, whenever one may look.
+    first_weights (list[FloatsXd] | None): The weights to start from. None: new weights.
+    look (Callable): Called for each look, with the component and the facts of the fit.
     """
     # The weights after each stage, by its number. A stage without "after" starts from the first.
     weights_after: dict[int | None, Any] = {None: first_weights}
@@ -177,8 +175,8 @@ def make_ner(
     scheme: str = "IOB2",
     outside: str = "single",
 ) -> CostSensitiveNER:
-    """Make a component that hasn't learned anything. Those made of the same examples and model
-    have weights that mean the same.
+    """Make an untrained component. The weights of components with the same examples and model mean
+    the same.
 
     examples (Sequence[Example]): What its features and labels are found in. Their docs have
         to have the vocab of a pipeline, such as `spacy.blank("xx").vocab`: in a bare `Vocab`
@@ -193,8 +191,8 @@ def make_ner(
 
 
 def weights_of(ner: CostSensitiveNER) -> list[FloatsXd]:
-    """The arrays of all weights, to read and to write; those of the linear part, if there is one,
-    first."""
+    """The arrays of all weights, to read and to write. The weights of the linear part, if the model
+    has one, come first."""
     arrays: list[FloatsXd] = []
     has_linear_part = "build_vocab" in ner.model.attrs
     if has_linear_part:
@@ -216,7 +214,8 @@ def read_weights(ner: CostSensitiveNER, averages: dict[Any, Any] | None = None) 
 
 
 def write_weights(ner: CostSensitiveNER, values: Sequence[FloatsXd]) -> None:
-    """Set all weights to what `read_weights` returned, of this or of another component."""
+    """Set all weights to the values that `read_weights` returned, for this or for another
+    component."""
     for weights, value in zip(weights_of(ner), values):
         weights[...] = value
 
@@ -230,8 +229,8 @@ def fit_batch(
     max_iter: int | None = None,
     tolerance: float = 1e-5,
 ) -> None:
-    """Train a linear model by L-BFGS from the weights that it has: see
-    `minimise_by_lbfgs`. A Gaussian prior of variance v is c2 = 1 / (2 v)."""
+    """Train a linear model by L-BFGS from the weights that it has: see `minimise_by_lbfgs`. A
+    Gaussian prior of variance v is c2 = 1 / (2 v)."""
     total = TotalLoss(ner.model, ner.objective, ner.chain_tags, examples, c2=c2)
     minimum = minimise_by_lbfgs(total, total.read_weights(), max_iter=max_iter, tolerance=tolerance)
     total.write_weights(minimum.vector)
@@ -270,10 +269,10 @@ def fit_online(
 ) -> None:
     """Train a linear model by AdaGrad in small batches.
 
-    epochs (Sequence[int]): After how many epochs to look at it, ascending; the last one ends it.
+    epochs (Sequence[int]): After how many epochs to look at it, ascending. The last one ends it.
     batch_size (int): Sentences in a step.
-    averaged (Sequence[bool]): Whether to look at the averages of the weights over all steps, or
-        at the last ones, or both; it keeps what it is looked at with last.
+    averaged (Sequence[bool]): Whether to look at the averages of the weights over all steps, at the
+        last weights, or both. The weights of the last look are kept.
     """
     shuffled = random.sample(list(examples), len(examples))
     batches = [shuffled[i : i + batch_size] for i in range(0, len(shuffled), batch_size)]
@@ -317,9 +316,9 @@ def fit_neural(
     """Train a model with a CNN by Adam in small batches. At the end its weights are their averages
     over all steps.
 
-    epochs (int): How often it goes through the examples, each time in another order.
-    words (int): Tokens in a batch, about.
-    learn_rate (float): Of Adam; sparse features have AdaGrad's.
+    epochs (int): The number of passes over the examples, each in another order.
+    words (int): About how many tokens a batch has.
+    learn_rate (float): The learning rate of Adam. Sparse features have AdaGrad's.
     """
     optimizer = Adam(learn_rate, L2=0.01, L2_is_weight_decay=True, grad_clip=1.0, use_averages=True)
     for _ in range(epochs):
@@ -344,16 +343,17 @@ def count(
     decodings: Mapping[str, Block] = VITERBI,
     cost: Block = HAMMING,
 ) -> Look:
-    """Count what is right and wrong in the parts of a corpus but "train": see `train_and_count`.
-    If the cost has a tree, "levels" are F in per cent on each level of it, where categories are
-    replaced by those above them, 1 on top, in "test", by the best path."""
+    """Count the right and wrong answers in all parts of a corpus except "train": see
+    `train_and_count`. If the cost has a tree, "levels" has the F in "test" by the best path, in
+    percent, at each level of the tree: categories are replaced by their parents at this level. The
+    root is level 1."""
     look: Look = {}
     for part in docs.keys() - {"train"}:
         predicted = predict(ner, docs[part], decodings)
         look[part] = {}
         for decoding, examples in predicted.items():
             counts = counts_of(examples, ner, cost)
-            # The test is of differences between docs, so those of "test" are not summed.
+            # The significance test compares docs, so the counts of "test" are not summed.
             if part == "dev":
                 counts = counts.sum(axis=0)
             look[part][decoding] = counts.tolist()
@@ -368,7 +368,7 @@ def count(
 def counts_of(
     examples: Sequence[Example], ner: CostSensitiveNER, cost: Block = HAMMING
 ) -> Floats2d:
-    """What is right and wrong in each doc: see `scores.COUNTS`. Shape: (docs, columns)"""
+    """The right and wrong answers in each doc: see `scores.COUNTS`. Shape: (docs, columns)"""
     make_table = registry.resolve({"cost": dict(cost)})["cost"]
     counts = count_docs(examples, make_table, labels=ner.labels, scheme=ner.cfg["scheme"])
     has_no_mistake = (counts.fp + counts.fn) == 0
@@ -381,7 +381,7 @@ def counts_of(
 def predict(
     ner: CostSensitiveNER, docs: Sequence[Doc], decodings: Mapping[str, Block] = VITERBI
 ) -> dict[str, list[Example]]:
-    """Examples of what is predicted and of the gold, for each decoding. The model is asked once."""
+    """Examples of predictions and gold, for each decoding. The model runs once."""
     examples: dict[str, list[Example]] = {name: [] for name in decodings}
     for batch in minibatch(docs, 256):
         posterior = ner.posterior(batch)

@@ -1,7 +1,7 @@
 """The Z-score (Ricci et al.): hidden Markov models in figure 1 and table 1, CoNLL-2002 Spanish in
 table 2 and the times of training.
 
-Errors are the share of wrong tags in per cent, times are seconds of the processor.
+Errors are the share of wrong tags in percent, times are CPU seconds.
 """
 
 import random
@@ -55,7 +55,7 @@ PAPER_1 = {int(n_symbols): figures for n_symbols, figures in SPEC["paper_1"].ite
 FEATURES = {name: {**features_of("z_score"), **more} for name, more in SPEC["features"].items()}
 TRAINED_BY = {Z: best_z_score, Z_H: best_hamming_z_score, CRF: most_likely}
 COLOURS = {TRUE: MUTED, Z: ACCENT, Z_H: "#6ea8dc", MM_H: ALERT, CRF: SECOND}
-"""What figure 1 shows."""
+"""The methods of figure 1, with their colours."""
 
 N_FOLDS = 5
 MOST_DRAWN = 20_000
@@ -67,8 +67,8 @@ Measured = dict[str, list[float]]
 
 
 def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> Measured:
-    """Train by each method, by sampled paths, too, if asked for. Penalties aren't chosen: they are
-    those of the spec."""
+    """Train by each method, and by sampled paths if `sampled`. Penalties aren't chosen: the spec
+    has them."""
     c2 = FULL["c2"]
     methods: dict[str, Callable[[], Floats1d]] = {
         TRUE: lambda: hmm.weights,
@@ -87,14 +87,14 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> M
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """What a function returns, and the seconds of the processor that it takes."""
+    """The result of a function, and its CPU seconds."""
     began = time.process_time()
     value = function()
     return value, time.process_time() - began
 
 
 def mean_of(measurements: Sequence[Measured]) -> Measured:
-    """The means of what was measured several times, at least once."""
+    """The means of several measurements, at least one."""
     means: Measured = {}
     for name in measurements[0]:
         rows = [measurement[name] for measurement in measurements]
@@ -103,8 +103,8 @@ def mean_of(measurements: Sequence[Measured]) -> Measured:
 
 
 def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
-    """Figure 1: sequences of 10 tokens, so many for training, of HMMs of 3 states and 4 symbols,
-    another one in each run: the means of "methods"."""
+    """Figure 1: sequences of 10 tokens, `size` of them for training, of HMMs with 3 states and 4
+    symbols. Each run has another HMM. Returns the means of "methods"."""
     measurements: list[Measured] = []
     for run in range(n_runs):
         rng = default_rng([1, run])
@@ -116,13 +116,9 @@ def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
 
 
 def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[str, Any]:
-    """Table 1: sequences of 100 tokens, of HMMs of 2 states that are as hard as the paper's.
-
-    n_symbols (int), kind (str): Symbols, and the kind of HMMs: see [kinds] in the spec.
-    n_hmms (int), n_runs (int): How many, and how often each is trained.
-    RETURNS (dict[str, Any]): The means of "methods", and those "of_each" HMM; how many were
-        "drawn".
-    """
+    """Table 1: sequences of 100 tokens, of HMMs with 2 states that are as hard as the paper's. For
+    the kinds of HMMs see [kinds] in the spec. Each HMM is trained `n_runs` times. Returns the means
+    of "methods", the results "of_each" HMM, and the number of HMMs that were "drawn"."""
     paper_error, _ = PAPER_1[n_symbols][MM_H]
     hmms, n_drawn = hmms_as_hard(paper_error, n_symbols, n_hmms, **SPEC["kinds"][kind])
     length = FULL["long"]
@@ -139,14 +135,14 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[
 
 
 def hmms_as_hard(error: float, n_symbols: int, n: int, **settings: Any) -> tuple[list[HMM], int]:
-    """Draw HMMs of 2 states until there are so many whose own error is as wanted.
+    """Draw HMMs of 2 states until n of them have the wanted error.
 
     error (float): The error of the best path under the true probabilities, in per cent, with
         the tolerance "near" of the spec.
     n_symbols (int), **settings (Any): See `random_hmm`.
-    n (int): How many.
+    n (int): How many HMMs to find.
     RETURNS (tuple[list[HMM], int]): The HMMs, and how many were drawn.
-    RAISES (ValueError): If there are fewer among the first `MOST_DRAWN`.
+    RAISES (ValueError): If the first `MOST_DRAWN` have fewer.
     """
     tolerance = FULL["near"]
     n_judging = FULL["n_judging"]
@@ -204,13 +200,9 @@ def vary(
     o_after_o: bool = True,
     legal: bool = False,
 ) -> Sequences:
-    """The same sequences with other transitions.
-
-    step (float): The value of a transition as a feature; its penalty is c2 / step^2 then, and at
-        0 it has no weight.
-    o_after_o (bool): Whether the transition from O to O has a weight.
-    legal (bool): Whether only legal paths are possible.
-    """
+    """The same sequences with other transitions. With the value `step` of a transition as a
+    feature, its penalty is c2 / step^2. At 0 it has no weight. `o_after_o` is whether the
+    transition from O to O has a weight, `legal` whether only legal paths are possible."""
     steps = numpy.full_like(sequences.steps, step)
     if not o_after_o:
         steps[0, 0] = 0.0
@@ -221,18 +213,14 @@ def vary(
 def chosen_error(
     ner: CostSensitiveNER, parts: Sequence[Sequences], method: Mapping[str, Any]
 ) -> list[Any]:
-    """Choose the setting of a method, its penalty c2 and value of transitions, and test it.
-
-    ner (CostSensitiveNER): The component that the sequences have their features of.
-    parts (Sequence[Sequences]): What is trained on and what is scored on, to choose; then the same
-        two, to test.
-    method (Mapping[str, Any]): The method: see [methods] in the spec.
-    RETURNS (list[Any]): The error in per cent, and the setting.
-    """
+    """Choose the setting of a method (see [methods] in the spec), its penalty c2 and value of
+    transitions, and test it. `parts` has the sequences for training and scoring to choose the
+    setting, then the same two for the test. They have the features of the component. Returns the
+    error in percent, and the setting."""
     train, held_out, all_train, test = parts
     grid = {"c2": [0.0], "step": [1.0], **method}
     settings = [{"c2": c2, "step": step} for c2, step in product(grid["c2"], grid["step"])]
-    # What isn't chosen: other arguments of `vary`.
+    # Settings that aren't chosen: other arguments of `vary`.
     fixed = {name: value for name, value in method.items() if name not in ("by", "c2", "step")}
 
     def error(setting: Mapping[str, float], train: Sequences, test: Sequences) -> float:
@@ -247,13 +235,10 @@ def chosen_error(
 
 
 def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
-    """Table 2: train on all folds but one by each method, and count its errors on that one. What
-    there is to choose is chosen by training on three of the four and counting on the fourth.
-
-    source (str), features (str), fold (int): See the spec, and which fold is the test set.
-    RETURNS (dict[str, Any]): How many "tokens" there are; of each of the "methods" its error in per
-        cent and the chosen setting; and of the first of them the "largest" weights.
-    """
+    """Table 2: train on all folds but one by each method, and count its errors on this fold.
+    Settings are chosen by training on three of the four folds and counting on the fourth. Returns
+    the number of "tokens"; for each of the "methods" its error in percent and the chosen setting;
+    and the "largest" weights of the first of them."""
     docs_of_folds = folds(source)
     held_out_fold = (fold + 1) % N_FOLDS
     test = docs_of_folds[fold]
@@ -268,7 +253,7 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
     train_sequences = sequences[2]
     test_tags = sequences[3].tags
 
-    # The error of each method, and its setting, if there is one to choose.
+    # The error of each method, and its setting, if it has one to choose.
     results = {name: chosen_error(ner, sequences, method) for name, method in METHODS.items()}
     results[ALL_O] = [100 * float((test_tags != 0).mean()), None]
     by_margin = predict(fitted_margin(train, features), test)
@@ -283,7 +268,7 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
 
 
 def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
-    """The margin method with the Hamming loss as the library has it: by online training."""
+    """The margin method with the Hamming loss as in the library: by online training."""
     examples = as_examples(train)
     loss = loss_block("MaxMargin", cost=HAMMING)
     ner = make_ner(examples, model=linear_block(FEATURES[features]), loss=loss)
@@ -292,7 +277,7 @@ def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
 
 
 def token_error(examples: Iterable[Example]) -> float:
-    """How many tags are wrong, in per cent."""
+    """How many tags are wrong, in percent."""
     n_tokens = 0
     n_wrong = 0
     for eg in examples:
@@ -304,9 +289,9 @@ def token_error(examples: Iterable[Example]) -> float:
 
 
 def training_times(features: str) -> dict[str, Any]:
-    """How long training a component takes, on four of the shuffled folds: the Z-score by
-    `best_z_score`, with all paths and with sampled ones, and the margin. Of each of the
-    "methods" the error on the fifth fold and the seconds."""
+    """The time of training a component on four of the shuffled folds: the Z-score by
+    `best_z_score`, with all paths and with sampled ones, and the margin. For each of the "methods"
+    it has the error on the fifth fold and the seconds."""
     test, *other_folds = folds("shuffled")
     train = list(chain.from_iterable(other_folds))
     examples = as_examples(train)
@@ -333,7 +318,7 @@ def fit_z_score(ner: CostSensitiveNER, examples: Any, n_sampled: int | None) -> 
 
 
 def draw(measured_by_size: Mapping[int, Measured]) -> Any:
-    """Draw figure 1: by the number of sequences, of each method the error and the seconds."""
+    """Draw figure 1: the error and the seconds of each method against the number of sequences."""
     sizes = list(measured_by_size)
     with drawing() as figure_class:
         figure = figure_class(figsize=(6.4, 2.7), layout="constrained")
@@ -397,7 +382,7 @@ def table_1(run: Runner, size: Mapping[str, Any]) -> Figures:
 
 
 def paper_row(published: Mapping[str, Sequence[float]]) -> list[object]:
-    """What the paper has in a row of table 1, from the third column on: errors, and seconds in
+    """The paper's figures in a row of table 1, from the third column on: errors, and seconds in
     brackets. `published` has both, by method."""
     cells: list[str] = []
     for name in (Z, Z_100, MM_H):
@@ -407,8 +392,8 @@ def paper_row(published: Mapping[str, Sequence[float]]) -> list[object]:
 
 
 def our_row(result: Mapping[str, Any]) -> list[object]:
-    """What we have in a row of table 1, from the third column on: of Z also the least and the
-    largest error of an HMM. `result` is what `long_sequences` returned."""
+    """Our figures in a row of table 1, from the third column on: for Z also the least and the
+    largest error of an HMM. `result` is the result of `long_sequences`."""
     means: Measured = result["methods"]
     true_error, _ = means[TRUE]
     row: list[object] = [true_error]
@@ -430,7 +415,7 @@ def ratio_of_seconds(measured: Mapping[str, Sequence[float]]) -> str:
 
 
 def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
-    """Table 2, for each way to have sentences and folds; and what was chosen for it."""
+    """Table 2, for each way to choose sentences and folds; and the settings that were chosen."""
     sources = size["sources_used"]
     n_folds = size["tested"]
     grid = {"features": [*FEATURES], "source": sources, "fold": range(n_folds)}
@@ -469,13 +454,13 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
 
 
 def expected_step(parts: Sequence[Sequence[Doc]]) -> float:
-    """The weight that O after O has beyond those of its tags, were nothing else to be learned:
+    """The weight of O after O, in addition to the weights of its tags, if nothing else were
+    learned:
 
         K^2 p(O, O) - 2 K p(O) + 1
 
-    with the shares of transitions that are from O to O, and of their tags that are O. `parts` has
-    the docs of each fold.
-    """
+    with the shares of transitions from O to O, and of tags that are O. `parts` has the docs of each
+    fold."""
     distinct_tags: set[str] = set()
     transitions: list[tuple[str, str]] = []
     for doc in chain.from_iterable(parts):
@@ -498,7 +483,7 @@ def pooled(results: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def chosen(results: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The settings that were chosen for a method, and in how many folds each was."""
+    """The settings that were chosen for a method, and the number of folds with each."""
     n_folds: Counter[tuple[float, float]] = Counter()
     for result in results:
         _, setting = result["methods"][name]

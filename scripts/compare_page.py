@@ -20,7 +20,7 @@ from spacy.tokens import Doc
 from spacy_costner.export.model import make_web_model
 from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.readers import read_docs
-from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.readers.offsets import utf16_length
 from spacy_costner.workflows.components import find_components
 from spacy_costner.workflows.config.loading import load_pipeline
 
@@ -46,8 +46,8 @@ class Comparison(NamedTuple):
 
 
 def predict_in_python(nlp: Language, docs: Sequence[Doc]) -> list[list[dict[str, Any]]]:
-    """The entities of docs with their probabilities, as a page returns them, and all others of at
-    least `FLOOR`, which are marked as not predicted."""
+    """The entities of docs with their probabilities, as a page returns them. All other entities
+    with at least the probability `FLOOR` are marked as not predicted."""
     (ner,) = find_components(nlp).values()
     ner.set_confidence(Confidence(alternatives=FLOOR))
     results: list[list[dict[str, Any]]] = []
@@ -82,9 +82,9 @@ def utf16_tokens(doc: Doc) -> list[tuple[int, int]]:
 
 
 def predict_in_node(model: bytes, docs: Sequence[Doc], *, give_tokens: bool) -> dict[str, Any]:
-    """Predict the texts of docs in Node, with Python's tokens if these are given. Returns what
-    predict.mjs writes: the "results" of the texts, their "words", the CPU "seconds" of predicting
-    and those of loading, "load"."""
+    """Predict the texts of docs in Node, with Python's tokens if these are given. Returns the
+    output of predict.mjs: the "results" of the texts, their "words", the CPU "seconds" of
+    predicting, and of loading as "load"."""
     texts: list[dict[str, Any]] = []
     for doc in docs:
         texts.append({"text": doc.text})
@@ -104,8 +104,8 @@ def compare(
     in_python: Sequence[Sequence[dict[str, Any]]],
     in_node: Sequence[dict[str, Any]],
 ) -> Comparison:
-    """Compare the entities of docs and the probabilities of all possible ones. One that only one of
-    the two has counts by the difference of its probability from `FLOOR`."""
+    """Compare the entities of docs and the probabilities of all possible ones. An entity that only
+    one of the two finds counts by the difference of its probability from `FLOOR`."""
     other_entities: list[str] = []
     largest_difference = 0.0
     n_entities = 0
@@ -130,7 +130,8 @@ def key_of(span: dict[str, Any]) -> Entity:
 
 def read_texts(nlp: Language, path: str, n_texts: int, n_per_text: int) -> list[Doc]:
     """The first texts of a corpus, as the tokenizer of a pipeline reads them. `n_per_text` docs of
-    the corpus make a text, with line breaks between them; a last text of fewer is left out."""
+    the corpus make a text, with line breaks between them. Remaining docs at the end are left
+    out."""
     texts: list[str] = []
     lines: list[str] = []
     for doc in read_docs(nlp, path):

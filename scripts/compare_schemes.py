@@ -1,7 +1,7 @@
 """Compare how tags are read with seqeval in strict mode, and with the rules of conlleval.
 
 For each scheme, random entities are written as tags. The scheme has to be found from these, and the
-entities have to be the same as those that were written, and as those that seqeval finds. Then
+entities have to be the same as the entities that were written and that seqeval finds. Then
 random tags of the scheme, most of them against its rules, have to be read as conlleval reads them.
 
     pip install seqeval
@@ -50,7 +50,8 @@ SINGLE = {"BILUO": "U", "IOBES": "S", "BMES": "S"}
 
 
 def draw_entities(rng: random.Random, n_tokens: int, *, touching: bool) -> list[Entity]:
-    """Draw the entities of a sentence. Those of one label touch only if the scheme can say so."""
+    """Draw the entities of a sentence. Entities of one label touch only if the scheme can express
+    it."""
     entities: list[Entity] = []
     start = rng.randrange(3)
     while start < n_tokens:
@@ -89,8 +90,8 @@ def with_prefix_behind(tags: Sequence[str]) -> list[str]:
 
 
 def entities_by_conlleval(tags: Sequence[str]) -> list[Entity]:
-    """The entities of a sentence by the rules of conlleval.pl, which has B, I, E and O. S and U are
-    B and E at once, L is E, M is I."""
+    """The entities of a sentence by the rules of conlleval.pl, which has B, I, E and O. S and U
+    mean both B and E, L means E, M means I."""
     entities: list[Entity] = []
     begin: int | None = None
     before, label_before = "O", ""
@@ -131,7 +132,7 @@ def read_entities(decoded: DecodedTags, lengths: Sequence[int]) -> list[list[Ent
 
 
 def read(sentences: Sequence[Sequence[str]], name: str | None) -> tuple[str, list[list[Entity]]]:
-    """Read tags as a reader does. RETURNS: The scheme, and the entities of each sentence."""
+    """Read tags as a reader does. Returns the scheme, and the entities of each sentence."""
     tags = [tag for sentence in sentences for tag in sentence]
     starts = [i == 0 for sentence in sentences for i in range(len(sentence))]
     counts = TagCounts()

@@ -1,11 +1,11 @@
-"""The GENIA corpus, as published in XML, to columns: a word and an IOB2 tag on each line; and with
-all of its nested terms to JSONL.
+"""Convert the GENIA corpus from its published XML to columns, with a word and an IOB2 tag on each
+line, and to JSONL with all of its nested terms.
 
     python scripts/convert_genia.py assets/genia/GENIAcorpus3.02.tgz corpus/genia
 
 A term may be nested in another one; in columns an entity is an outermost term. A coordination ("CD4
-and CD8 cells") is one entity if all that it joins is of one category. If not, the terms inside of
-it count. Positions are characters of the sentence, from and to.
+and CD8 cells") is one entity if all of its parts have one category. If not, the terms inside of it
+count. Positions are characters of the sentence, from and to.
 """
 
 import json
@@ -34,11 +34,11 @@ PLAIN_TOKEN = re.compile(rf"\d+(?:[.,]\d+)+(?!{RUN})|{RUN}|\S")
 """A number such as 3,000 or 1.5, a run of letters and digits, or any other character by itself."""
 
 JOINED_TOKEN = re.compile(rf"{RUN}(?:(?:[-'.]|(?<=\d),(?=\d)){RUN})*|\S")
-"""The same, but hyphens, apostrophes and full stops between letters or digits join them, and so do
-commas between digits."""
+"""The same, but letters or digits with a hyphen, apostrophe or full stop between them are one
+token, and so are digits with a comma between them."""
 
 Span = tuple[int, int]
-"""The first character and the one behind the last."""
+"""The first character and the character after the last."""
 
 
 class Entity(NamedTuple):
@@ -60,8 +60,8 @@ class Sentence(NamedTuple):
 
 
 def read_sentences(archive: Path) -> Iterator[Sentence]:
-    """Read the sentences of the corpus from the published .tgz, those of the title before those of
-    the abstract. Of abstracts that are in it twice, the first counts."""
+    """Read the sentences of the corpus from the published .tgz, first the title of an abstract,
+    then its text. If an abstract is in it twice, the first one counts."""
     read_abstracts = set()
     with tarfile.open(archive) as files:
         name = next(name for name in files.getnames() if name.endswith(".xml"))
@@ -108,8 +108,8 @@ def read_terms(
 
 
 def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ()) -> list[Span]:
-    """Cut a text into tokens: what matches a pattern, and is cut again before the characters
-    `borders` that are inside of it."""
+    """Cut a text into tokens: matches of a pattern, which are cut again before the characters in
+    `borders`."""
     sorted_borders = sorted(set(borders))
     tokens: list[Span] = []
     for match in pattern.finditer(text):
@@ -121,7 +121,7 @@ def tokenize(text: str, pattern: "re.Pattern[str]", borders: Iterable[int] = ())
 
 def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
     """Write entities, in their order, as the IOB2 tags of tokens. An entity that begins or ends
-    within a token gets the whole token; of two in the same token, the first gets it."""
+    within a token gets the whole token. If two entities share a token, the first one gets it."""
     tags = ["O"] * len(tokens)
     for entity in entities:
         prefix = "B"
@@ -134,8 +134,9 @@ def encode(tokens: Sequence[Span], entities: Sequence[Entity]) -> list[str]:
 
 
 def tag(sentence: Sentence, tokenization: str) -> tuple[list[str], list[str]]:
-    """The words of a sentence and their tags. PLAIN tokens are those of its text; GOLD ones are cut
-    where entities begin and end, as in the papers, which gives away a part of the answer."""
+    """The words of a sentence and their tags. PLAIN tokens come from the text alone. GOLD tokens
+    are also cut where entities begin and end, as in the papers, which reveals a part of the
+    answer."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
     if tokenization == GOLD:
         borders: list[int] = []
@@ -148,7 +149,7 @@ def tag(sentence: Sentence, tokenization: str) -> tuple[list[str], list[str]]:
 
 def nested_task(sentence: Sentence) -> dict[str, Any]:
     """A sentence with all of its terms, for JSONL. A term that begins or ends within a PLAIN token
-    has the whole of it."""
+    gets the whole token."""
     tokens = tokenize(sentence.text, PLAIN_TOKEN)
     # Two terms may have the same tokens.
     spans: set[tuple[int, int, str]] = set()
@@ -177,7 +178,7 @@ def convert(archive: Path, output: Path) -> dict[str, Counter]:
     archive (Path): The .tgz as published.
     output (Path): The folder of genia.iob2, genia_gold_tokens.iob2, genia_nested.jsonl and
         sentences.tsv.
-    RETURNS (dict[str, Counter]): For each tokenization what there is: "sentences", "tokens",
+    RETURNS (dict[str, Counter]): The counts of each tokenization: "sentences", "tokens",
         "entities", and "marked", the entities of the XML, of which a few share all of their tokens
         with another one.
     """

@@ -1,15 +1,16 @@
 """What mkdocs.yml adds to docs/: pages that are made from the code, and links out of docs/.
 
-mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions
-make the pages.
+mkdocs calls the functions `on_…`, griffe calls `ListParameters`. The other functions make the
+pages.
 """
 
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
-from inspect import getdoc, isclass, signature
+from inspect import getdoc, isclass, signature, unwrap
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ PARSERS: dict[str, Any] = typer.main.get_command(costner).commands  # type: igno
 ROOT = Path(__file__).parent.parent
 COPIED = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "benchmarks.md"}
 LINKS = {**COPIED, "configs": "reference/config.md"}
-"""Where links lead that leave docs/."""
+"""The pages of the site for links out of docs/."""
 
 GROUPS = {
     "spacy_factories": "The component",
@@ -77,11 +78,11 @@ API_MEMBERS = {
     "serve.session": ["AnnotationSession"],
     "serve.store": ["AnnotationStore"],
 }
-"""What users call in modules that have more than that."""
+"""The members that users call, in modules that also have others."""
 
 THEME_WIDTHS = {"76.25em": "68.75em", "76.234375em": "68.734375em"}
-"""Narrow windows have a button for the navigation. The theme shows it from 1,220 pixels on, and we
-from 1,100 on: the widths in its style sheets and scripts, and ours."""
+"""Narrow windows have a button instead of the navigation. The theme shows the navigation from 1,220
+pixels on, and our site from 1,100 on: the widths in its style sheets and scripts, and ours."""
 
 LIVE_PAGE = "live.html"
 LIVE_PLACE = "<!-- live page -->"
@@ -102,11 +103,11 @@ python {ROOT}/scripts/make_demo_corpus.py more --seed 1
 python -m spacy costner fit --train train.spacy --dev dev.spacy --calibrate --output fitted
 python -m spacy costner guarantee fitted/model-best more/test.spacy --miss 0.05 --output model
 """
-"""The commands that make the pipeline of the live page: those of the demo, but for the limit of the
-miss rate."""
+"""The commands that make the pipeline of the live page: the commands of the demo, with another
+limit of the miss rate."""
 
-ABOUT_PAPERS = """The losses are those of Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki
-et al. and Tsuboi & Kashima. Their experiments are [run again](reproduction.md). Each paper is named
+ABOUT_PAPERS = """The losses come from Gimpel & Smith, Higashiyama et al., Ricci et al., Suzuki et
+al. and Tsuboi & Kashima. We have [repeated](reproduction.md) their experiments. Each paper is named
 with the page that refers to it."""
 
 
@@ -139,7 +140,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def live_page() -> str:
-    """The page of a pipeline that is trained on the demo corpus, whose texts nobody has written."""
+    """The page of a pipeline that is trained on the demo corpus, whose texts are made up."""
     with TemporaryDirectory() as folder:
         page = ["page", "model", "--output", "page.html"]
         for text in LIVE_TEXTS:
@@ -152,12 +153,12 @@ def live_page() -> str:
 
 
 def papers() -> str:
-    """The page of the papers: those that the other pages list, each with the pages that refer to
-    it, by the surname of the first author."""
+    """The page of all papers that other pages list, with links to these pages. Papers are sorted by
+    the surname of the first author."""
     links_of_paper: dict[str, list[str]] = {}
     for path in sorted((ROOT / "docs").glob("*.md")):
         _, _, list_of_papers = path.read_text("utf8").partition("\n## Papers\n")
-        # An entry goes on on lines that begin with two spaces.
+        # The other lines of an entry begin with two spaces.
         for entry in re.findall(r"^- (.*(?:\n  .*)*)", list_of_papers, flags=re.MULTILINE):
             paper = " ".join(entry.split())
             links_of_paper.setdefault(paper, []).append(f"[{path.stem}]({path.name})")
@@ -190,10 +191,7 @@ def config_reference() -> Iterator[str]:
 
 def block(group: str, entry: EntryPoint) -> str:
     """The lines by which a config names a registered function, with the settings that have a
-    default.
-
-    group (str): The group of the entry point: spacy_ or thinc_ and the name of the registry.
-    """
+    default. The group of the entry point is spacy_ or thinc_ and the name of the registry."""
     _, registry_name = group.split("_")
     key = f"@{registry_name}"
     if registry_name == "factories":
@@ -207,7 +205,7 @@ def block(group: str, entry: EntryPoint) -> str:
 
 
 def command_reference() -> Iterator[str]:
-    """Every command with its arguments and options, by use."""
+    """Every command with its arguments and options, in groups by use."""
     yield "# Commands\n"
     # The third field of a row of COMMANDS is what the command is for, the first its name.
     for group, commands in groupby(COMMANDS, key=lambda command: command[2]):
@@ -230,7 +228,7 @@ def command_reference() -> Iterator[str]:
 
 
 def default(parameter: Any) -> str:
-    """The cell of an argument or option that says what it is if it isn't given."""
+    """The default of an argument or option, as a cell of the table."""
     if parameter.required:
         return "required"
     if isinstance(parameter.show_default, str):
@@ -271,7 +269,8 @@ def summary(function: Callable) -> str:
 
 
 def room_page(room: str) -> Iterator[str]:
-    """A page of the Python API: the public functions of a room, and the types of their results."""
+    """A page of the Python API: the public functions of a room, and the types of their options and
+    results."""
     functions = functions_of(room)
     names = ", ".join(function.__name__ for function in functions)
     yield f"# {ROOMS[room]}\n"
@@ -279,6 +278,9 @@ def room_page(room: str) -> Iterator[str]:
     for function in functions:
         yield f"::: {place(function)}"
         yield f"    options: {{{SHOWN}, heading_level: 2}}\n"
+        for options_type in options_types(function):
+            yield f"::: {place(options_type)}"
+            yield f"    options: {{{SHOWN}, members: false}}\n"
         for result_type in result_types(function):
             yield f"::: {place(result_type)}"
             yield f"    options: {{{SHOWN}}}\n"
@@ -291,6 +293,19 @@ SHOWN = "show_root_heading: true, show_root_toc_entry: true, show_root_full_path
 def place(function_or_type: Any) -> str:
     """The path of a function or class, by which mkdocstrings finds it, and its anchor."""
     return f"{function_or_type.__module__}.{function_or_type.__name__}"
+
+
+def options_types(function: Callable) -> list[type]:
+    """The dataclasses whose fields a function takes as its arguments, such as `InitOptions` for
+    `init`: see `takes_fields_of`, which wraps a function of the dataclass."""
+    wrapped = unwrap(function)
+    if wrapped is function:
+        return []
+    types: list[type] = []
+    for parameter in signature(wrapped).parameters.values():
+        if isclass(parameter.annotation) and is_dataclass(parameter.annotation):
+            types.append(parameter.annotation)
+    return types
 
 
 def result_types(function: Callable) -> list[type]:

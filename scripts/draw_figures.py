@@ -1,7 +1,7 @@
 """Draw the pictures of README and site, in Chromium, for light and for dark pages: entities with
 confidences; a part of a report.
 
-The paper is the background around what a picture shows. It is cut off.
+The paper is the background around the content of a picture. It is cut off.
 """
 
 import subprocess
@@ -82,7 +82,7 @@ def draw(html: str, output: Path, name: str, browser: str, *, width: int) -> Non
             subprocess.run(command, check=True)
 
             image = Image.open(picture).convert("RGBA")
-            # Crop it to what is not of the colour of the first pixel, and add a border.
+            # Crop the background, which has the colour of the first pixel, and add a border.
             paper: Any = image.getpixel((0, 0))
             empty_image = Image.new("RGBA", image.size, paper)
             difference = ImageChops.difference(image, empty_image)

@@ -1,9 +1,9 @@
 """Write the demo corpus: made-up news sentences with entities, from a small grammar.
 
-A sentence pattern has slots. A slot with a label, such as {city}, or with several, of which one is
-drawn, such as {doctor|politician}, becomes an entity, any other one plain words. Two things make it
-less than trivial: the same names serve several labels ("Lincoln", "Jordan"), and a part of every
-word list is kept out of the training sentences, so that the context has to tell.
+A sentence pattern has slots. A slot with a label, such as {city}, or with several labels of which
+one is drawn, such as {doctor|politician}, becomes an entity. Any other slot becomes plain words.
+The corpus is not trivial: the same names have several labels ("Lincoln", "Jordan"), and a part of
+every word list is kept out of the training sentences, so that a model needs the context.
 """
 
 import json
@@ -30,7 +30,7 @@ Entity = tuple[int, int, str]
 
 
 class Grammar(NamedTuple):
-    """What sentences are made of; every pattern is a text with slots."""
+    """The parts that sentences are made of. Every pattern is a text with slots."""
 
     entities: dict[str, list[str]]  # the patterns of each label's names
     words: dict[str, list[str]]  # lists of plain words
@@ -83,10 +83,7 @@ def make_sentence(grammar: Grammar, rng: random.Random) -> tuple[str, list[Entit
 
 
 def make_doc(nlp: Language, text: str, entities: list[Entity]) -> Doc:
-    """Make an annotated doc.
-
-    RAISES (ValueError): If an entity does not begin and end with a token.
-    """
+    """Make an annotated doc. Raises an error if an entity does not begin and end with a token."""
     doc = nlp.make_doc(text)
     spans = [doc.char_span(start, end, label=label) for start, end, label in entities]
     doc.ents = [span for span in spans if span is not None]

@@ -19,7 +19,7 @@ from spacy.training import Example
 from thinc.api import Optimizer
 
 from spacy_costner.export.model import make_web_model
-from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.readers.offsets import utf16_length
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "javascript" / "golden.json"
 N_SENTENCES = 60

@@ -1,8 +1,8 @@
 """Write a made-up corpus of letters with personal data: names, places, organisations and ids.
 
-Each doc is a letter of several sentences, from a grammar like that of the demo corpus, with its
-words. Names serve several labels, the same names and numbers are personal data or not, and some
-sentences have no capitals. A part of every word list is kept out of the training letters.
+Each doc is a letter of several sentences, from a grammar like the demo corpus, with its words.
+Names have several labels, the same names and numbers are personal data or not, and some sentences
+have no capitals. A part of every word list is kept out of the training letters.
 """
 
 import random

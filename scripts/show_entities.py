@@ -12,7 +12,7 @@ MISS = 5.0
 """What a miss costs in the example; a false alarm costs 1."""
 
 N_TEXTS = 200
-"""The first texts of the corpus, of which some are shown."""
+"""How many texts of the corpus are read. Some of them are shown."""
 
 
 def least_confidence(doc: Doc) -> float:
@@ -21,14 +21,14 @@ def least_confidence(doc: Doc) -> float:
 
 
 def main(model: Path, corpus: Path, limit: int = 6) -> None:
-    """Show what MODEL, calibrated and with a guarantee, predicts in the texts of which it is least
-    sure, among the first of CORPUS."""
+    """Show what MODEL, calibrated and with a guarantee, predicts in the first texts of CORPUS: in
+    the LIMIT texts of which it is least sure."""
     nlp = spacy.load(model)
     gold_docs = islice(DocBin().from_disk(corpus).get_docs(nlp.vocab), N_TEXTS)
     docs = sorted(nlp.pipe([gold.text for gold in gold_docs]), key=least_confidence)
     ner: Any = nlp.get_pipe("ner")
 
-    # At this probability, to look in vain costs as much as the misses that looking saves.
+    # At this probability, checking an entity in vain costs as much as the misses that it avoids.
     worth_a_look = 1 / (1 + MISS)
     for doc in docs[:limit]:
         typer.secho(doc.text, bold=True)

@@ -20,8 +20,8 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
     """Set the potentials of forbidden tags and transitions to minus infinity, so that no path has
     them.
 
-    potentials (Potentials): The potentials.
-    constraints (Constraints): What is allowed. None in it allows all.
+    potentials (Potentials): The scores of the batch.
+    constraints (Constraints): The allowed tags and transitions. A field that is None allows all.
     RETURNS (Potentials): The constrained potentials. The gradient with respect to them is also the
         gradient with respect to `potentials`: it is 0 wherever something is forbidden.
     """
@@ -46,7 +46,7 @@ def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
 def restrict(potentials: Potentials, allowed: Array2d | None) -> Potentials:
     """Forbid tags at single tokens.
 
-    potentials (Potentials): The potentials.
+    potentials (Potentials): The scores of the batch.
     allowed (Array2d | None): True for the tags that are allowed at each token. None: all are.
         Shape: (N, K)
     RETURNS (Potentials): The constrained potentials.

@@ -1,8 +1,8 @@
 """Support for arrays on a GPU. They are copied to the host, where the chain runs, and its results
 are copied back.
 
-The scores of a batch are small, so that copying takes less time than to run the recursions on the
-GPU would, as many small kernels.
+The scores of a batch are small, so that copying takes less time than the many small kernels of the
+recursions on a GPU.
 """
 
 from collections.abc import Callable

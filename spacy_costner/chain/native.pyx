@@ -18,7 +18,7 @@ from ..types import Potentials
 np.import_array()
 
 
-# A thread is started only if it gets at least so many products of a message and a transition.
+# A thread is started only if it gets at least this many products of a message and a transition.
 cdef int64_t MIN_PRODUCTS_OF_THREAD = 300_000
 cdef int max_threads = 1
 
@@ -250,7 +250,7 @@ cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
 
 
 cdef _Query _entities_query(_Batch batch, entities, entity_tags, is_space):
-    """Entities, as begin, end and label, beside what `_entity_tags_query` has. Shapes: (E,)"""
+    """Entities, as begin, end and label, in addition to what `_entity_tags_query` has. Shapes: (E,)"""
     begin, end, label = entities
     begin = _array("entities.", "begin", begin, INTEGERS, np.NPY_INT64, (-1,))
     end = _array("entities.", "end", end, INTEGERS, np.NPY_INT64, begin.shape)

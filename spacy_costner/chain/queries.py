@@ -5,8 +5,8 @@ Messages are what the forward and backward recursions compute for each token and
 answered from them. `ForwardBackward` and `MaxMessages` compute the messages of a batch once and
 have a method for each query. If you need only one query, call the function of the same name with
 potentials, such as `log_partition`. Values and scores are in float64, gradients in the type of the
-potentials. If arrays don't have the shapes and types that are described, or have tags that there
-aren't, a ValueError is raised.
+potentials. If arrays don't have the shapes and types that are described, or have tags that don't
+exist, a ValueError is raised.
 
 In shapes, B is the number of sequences, N of the tokens in all of them, K of tags, S of segments
 and E of entities. In formulas, s(y) is the score of the path y.
@@ -43,8 +43,8 @@ class Segments(NamedTuple):
 
     begin (Ints1d): The first token of each segment. Shape: (S,)
     end (Ints1d): The token after the last one of each segment. Shape: (S,)
-    tags (Ints1d): The tags of the tokens of the first segment, then those of the second one, and so
-        on. Shape: (tokens of all segments,)
+    tags (Ints1d): The tags of the tokens of the first segment, then the tags of the second one, and
+        so on. Shape: (tokens of all segments,)
     after (Array2d | None): For each segment, True for the tags that the next token may have, if the
         sequence has one. None: it may have any tag. Shape: (S, K)
     """
@@ -113,9 +113,9 @@ class ForwardBackward:
         return self._messages.marginals()
 
     def log_marginals(self, allowed: Allowed) -> ValuesWithVjp:
-        """Compute, for each token, the log of the probability that its tag is one of those allowed
-        there: one number for each token, not for each tag. It is minus infinity where no possible
-        path has such a tag. Shape: (N,)
+        """Compute, for each token, the log of the probability that its tag is one of the tags
+        allowed there: one number for each token, not for each tag. It is minus infinity where no
+        possible path has such a tag. Shape: (N,)
 
             log p(y_t in allowed_t)
 
@@ -156,7 +156,8 @@ class ForwardBackward:
 
         entities (Spans): The entities. They may overlap.
         entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for tokens of white space. None: there are none. Shape: (N,)
+        is_space (Array1d | None): True for tokens of white space. None: no token is white space.
+            Shape: (N,)
         RETURNS (Floats1d): The probabilities. Shape: (E,)
         """
         return self._messages.entity_probs(entities, entity_tags, is_space)
@@ -173,7 +174,8 @@ class ForwardBackward:
 
         floor (float): The least probability, above 0.
         entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for tokens of white space. None: there are none. Shape: (N,)
+        is_space (Array1d | None): True for tokens of white space. None: no token is white space.
+            Shape: (N,)
         RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): Begin, end, label and probability of each
             entity. They are ordered by begin, then by end, then by probability, the highest first.
             Shapes: (E,)
@@ -227,7 +229,8 @@ class ForwardBackward:
         *vjps (VjpWithDerivative): The callback of each query, and the derivative with respect to
             its values. There is at least one.
         RETURNS (Potentials): The gradient with respect to the potentials.
-        RAISES (ValueError): If there is none, or if a callback is from a query of other messages.
+        RAISES (ValueError): If no callback is given, or if a callback is from a query of other
+            messages.
         """
         if not vjps:
             raise ValueError("vjps: expected at least one callback with its derivative, got none")
@@ -252,23 +255,24 @@ class MaxMessages:
         return self._messages.max_marginals()
 
     def segment_max_scores(self, segments: Segments) -> ValuesWithVjp:
-        """Compute, for each segment, the score of the best path with it (first row), and that of
-        the best path without it (second row). A score is minus infinity if there is no such path.
-        Its gradient is the number of times that the path uses each potential. Shape: (2, S)"""
+        """Compute, for each segment, the score of the best path with it (first row), and the score
+        of the best path without it (second row). A score is minus infinity if there is no such
+        path. Its gradient is the number of times that the path uses each potential.
+        Shape: (2, S)"""
         return self._messages.segment_max_scores(segments)
 
     def best_of_tied(self, log_probs: Floats2d, tolerance: float) -> Ints1d:
-        """Find the most probable path among those whose scores are about as good as that of the
-        best path. "About as good" is meant for each tag: its regret is at most a tolerance.
+        """Find the most probable path among the paths whose scores are about as good as the score
+        of the best path. "About as good" is meant for each tag: its regret is at most a tolerance.
 
             gamma_t[i] = max_j transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j]
             regret_t[i, j] = gamma_t[i] - (transitions[i, j] + emissions[t+1, j] + gamma_{t+1}[j])
             argmax_y sum_t log p(y_t)    where regret_t[y_t, y_{t+1}] <= tolerance for all t
 
         gamma_t[i] is the score of the best continuation after tag i at token t. regret_t[i, j] says
-        how much worse the continuation gets if tag j comes next. The score of a path is that of the
-        best path minus the sum of its regrets. So in a sequence of T tokens, the score of the
-        result is at most T times the tolerance below that of the best path.
+        how much worse the continuation gets if tag j comes next. The score of a path is the score
+        of the best path minus the sum of its regrets. So in a sequence of T tokens, the score of
+        the result is at most T times the tolerance below the score of the best path.
 
         log_probs (Floats2d): log p(y_t) of each tag at each token. Shape: (N, K)
         tolerance (float): The highest regret that counts as about as good.
@@ -297,12 +301,7 @@ def _make_function(
     method: Callable[Concatenate[MessagesT, Arguments], ResultT],
 ) -> Callable[Concatenate[Potentials, Arguments], ResultT]:
     """Make a function of potentials from a query, which is a method of messages. It is for callers
-    who need only one query.
-
-    messages (Callable): Computes the messages of potentials.
-    method (Callable): The query.
-    RETURNS (Callable): The function. Its other arguments are those of the method.
-    """
+    who need only one query."""
 
     @wraps(method)
     def function(
@@ -398,10 +397,8 @@ def _is_number(argument: Any) -> bool:
 
 
 def _check_count(name: str, count: Any) -> None:
-    """Check that a number of paths is a whole number above 0.
+    """Check that the argument `name`, a number of paths, is a whole number above 0.
 
-    name (str): The name of the argument, for the message.
-    count (Any): The number.
     RAISES (ValueError): If it isn't.
     """
     is_integer = isinstance(count, (int, numpy.integer)) and not isinstance(count, bool)

@@ -99,7 +99,7 @@ def annotation_text(summary: Summary) -> str:
         files = f"{path} and {len(others):,} others" if others else path
         lines.append(
             f"note: lines of {files} don't end as sentences do, and each line is a doc: if lines "
-            "are wrapped, use --whole-files, which makes a doc of each file"
+            "are wrapped, use --whole-files, which reads each file as a doc"
         )
     return "\n".join(lines)
 

@@ -67,7 +67,7 @@ def check_text(checked: Check, n_places: int) -> str:
 
 
 def with_noun(number: int, noun: str) -> str:
-    """Write a number with the thing that it counts: "no errors", "1 error", "2 errors"."""
+    """Write a number with the noun that it counts: "no errors", "1 error", "2 errors"."""
     if number == 1:
         return f"1 {noun}"
     return f"{number or 'no'} {noun}s"

@@ -97,7 +97,7 @@ def command(
 
 
 def reads_corpora(body: Command) -> Command:
-    """Give a command the options for reading files of columns. The body gets them as its
+    """Give a command the options for reading corpora. The body gets them as its
     keyword-only parameter `reading`."""
     parameters = [
         parameter
@@ -135,8 +135,8 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
             "--token-column",
             parser=as_column,
             metavar="COLUMN",
-            help="Files of columns: column of the tokens, from 1, or from -1 at the end, or its "
-            "name",
+            help="Files with columns: number of the column of the tokens, from 1, or from -1 at "
+            "the end; or its name",
             show_default="the first that doesn't number tokens",
         ),
     ),
@@ -147,7 +147,7 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
             "--tag-column",
             parser=as_column,
             metavar="COLUMN",
-            help="Files of columns: column of the tags, given in the same way, or a key of MISC",
+            help="Files with columns: column of the tags, given in the same way, or a key of MISC",
             show_default="the last",
         ),
     ),
@@ -174,7 +174,7 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
         str | None,
         Option(
             "--conflicts",
-            help=f"Make one doc of docs with the same text: {', '.join(CONFLICTS)}",
+            help=f"How to merge docs with the same text: {', '.join(CONFLICTS)}",
             show_default="all are kept",
         ),
     ),

@@ -99,14 +99,11 @@ def compare_cli(
 
 
 def read_seeds(text: str) -> list[int]:
-    """Read the text of the option --seeds: whole numbers, separated by commas.
-
-    RAISES (ValueError): If they are something else.
-    """
+    """Read the text of the option --seeds: whole numbers, separated by commas."""
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
-        message = f"--seeds: expected whole numbers with commas between, got {text!r}"
+        message = f"--seeds: expected whole numbers, separated by commas, got {text!r}"
         raise ValueError(message) from None
 
 

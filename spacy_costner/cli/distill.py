@@ -29,8 +29,9 @@ from .tables import text_table
     options={
         "soft": Option(help="Train on the probabilities of the teachers, not on their entities"),
         "incomplete": Option(
-            help="The teachers find only some of the entities, as rules do. Another token is O "
-            "only if its word is surely outside of entities. Otherwise its annotation is missing"
+            help="The teachers find only some of the entities, as rules do. A token outside of "
+            "these is O only if its word is surely outside of entities. Otherwise its annotation "
+            "is missing"
         ),
         "noise": Option(
             help="channel: learn from --gold how each teacher errs, and train on the probabilities "
@@ -39,8 +40,8 @@ from .tables import text_table
         ),
         "min_confidence": Option(
             "--min-confidence",
-            help="Where the teachers are less certain that there is an entity, or that there is no "
-            "entity, annotation is missing",
+            help="Minimum confidence of the teachers. Where they are less certain, of an entity or "
+            "of no entity, annotation is missing",
             min=0,
             max=1,
         ),
@@ -127,7 +128,7 @@ def distilled_text(distilled: Distilled) -> str:
     """Write what the student was trained on, and a table of the scores of teachers and student."""
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
-        text += f"; {distilled.n_missing:,} are missing, being uncertain"
+        text += f"; {distilled.n_missing:,} uncertain ones are missing annotation"
     if distilled.n_unknown:
         text += f"; {distilled.n_unknown:,} tokens are unknown"
     lines = [text]

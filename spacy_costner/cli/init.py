@@ -30,7 +30,7 @@ COST = Option(show_default="1, or 0 with --tree or --cost")
         "train_path": Option("--train", exists=True),
         "dev_path": Option("--dev", exists=True),
         "aim": Option(
-            "--aim", "-a", show_default="cost if you say what mistakes cost, otherwise f"
+            "--aim", "-a", show_default="cost if you give costs of mistakes, otherwise f"
         ),
         "miss": COST,
         "false_alarm": COST,

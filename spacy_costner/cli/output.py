@@ -1,4 +1,4 @@
-"""How commands print their results, warnings and errors, and how they stop."""
+"""Print the results, warnings and errors of commands, and stop them."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def errors_shown(
     without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
     Each warning is printed once, on one line. If stderr isn't a terminal, so is each phase.
 
-    go_on (str): The text that is printed after Ctrl-C. It says how to continue.
+    go_on (str): The text that is printed after Ctrl-C: how to continue.
     language_setting (str): What chooses the language of the tokenizer.
     with_phases (bool): Whether phases, such as training, have lines on stderr: see `progress`.
     """

@@ -31,7 +31,7 @@ from .promises import promise_text
 
 MODEL_FILE = "model.bin"
 LICENSE = "LICENSE"
-"""The licence of the modules, with the copyright of spaCy, from which some are ported."""
+"""The licence of the modules, with the copyright of spaCy, as some modules are ported from it."""
 
 TYPES = "ner.d.ts"
 """The types of the module for TypeScript."""

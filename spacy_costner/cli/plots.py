@@ -131,7 +131,7 @@ def drawing() -> Iterator[Any]:
     from matplotlib.figure import Figure
 
     with rc_context(SETTINGS), catch_warnings():
-        # The font of matplotlib may lack characters of a label. Browsers have other fonts.
+        # The font of matplotlib may not have all characters of a label. Browsers have other fonts.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield Figure
 
@@ -500,8 +500,7 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 def draw_estimates(result: Estimate) -> Any:
     """Plot the estimates of each label with their intervals: at the left the number of entities, in
     percent of the estimate, at the right F. A cross shows the estimate of the model alone. Below it
-    is the interval of the annotated docs alone. Labels without an estimate have no
-    row.
+    is the interval of the annotated docs alone. Labels without an estimate have no row.
 
     result (Estimate): The estimates.
     """

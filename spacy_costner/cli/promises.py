@@ -4,9 +4,9 @@ from ..pipeline.promises import Promise
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """What divides a promise into parts, each with its own threshold. It is ["group"],
-    ["label"], or ["group", "label"] if each pair of both is a part. It is empty if there is one
-    threshold for all entities."""
+    """The fields that divide a promise into parts with their own thresholds: ["group"], ["label"],
+    or ["group", "label"] if each pair of both is a part. Empty for a single threshold of all
+    entities."""
     names = []
     if promise.by_group:
         names.append("group")

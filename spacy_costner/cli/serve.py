@@ -1,7 +1,8 @@
 """Serve an annotation session: people annotate texts on a page in the browser, while a model is
 trained on their answers and chooses the next text.
 
-Some texts *measure* the model: it isn't trained on their answers, except in `train_final`."""
+Some texts are *evaluation texts*: the model isn't trained on their answers, except in
+`train_final`."""
 
 import socket
 from contextlib import closing
@@ -84,8 +85,9 @@ def serve_cli(
     """
     Annotate texts in the browser, with active learning. A linear model is trained on your answers
     in the background, suggests entities, and chooses the next text. Some texts are drawn at random
-    to measure the model, and are not trained on. At the end, train on all answers with --final.
-    Each answer is saved at once: press Ctrl-C to stop, and run the command again to continue.
+    to evaluate the model, which is not trained on them. At the end, train on all answers with
+    --final. Each answer is saved at once: press Ctrl-C to stop, and run the command again to
+    continue.
     """
     with errors_shown(GO_ON, with_phases=False):
         check_host(host, token)
@@ -200,7 +202,8 @@ def train_final(session: AnnotationSession, path: Path) -> None:
     trained = session.train_on_all()
     save_pipeline(path, trained.nlp)
     typer.echo(
-        f"trained on all {trained.point.n_texts:,} annotated texts: nothing measures this pipeline"
+        f"trained on all {trained.point.n_texts:,} annotated texts: none is left to evaluate this "
+        "pipeline"
     )
     typer.secho(f"Written to {path}", fg="green")
 

@@ -29,7 +29,7 @@ N_PRINTED = 10
     options={
         "n": Option("--n", "-n", help="Number of docs to choose, or all if there are fewer", min=1),
         "by": Option(help="How to measure the uncertainty of the model"),
-        "per": Option(help="What a doc costs you: something per token, or the same for all docs"),
+        "per": Option(help="Cost of annotating a doc: by its tokens, or the same for all docs"),
         "diverse": Option(
             help="Whether a doc counts less if the model is uncertain about the same words as in "
             "docs chosen before it"
@@ -68,7 +68,7 @@ def suggest_cli(
         Path | None,
         Option(
             "--start",
-            help="Without a pipeline: docs to choose from, so that they have many different words",
+            help="Without a pipeline: docs to choose from. Chosen docs have many different words",
             exists=True,
         ),
     ] = None,

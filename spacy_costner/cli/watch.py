@@ -17,7 +17,7 @@ from typer import Argument, Option
 from ..files.saving import check_file
 from ..metrics.shift import ENOUGH
 from ..progress import progress
-from ..readers.texts import divide, read_rows
+from ..readers.file_parts import divide, read_rows
 from ..workflows.apply.batches import annotate_rows, load_annotator
 from ..workflows.apply.inputs import find_sources
 from ..workflows.apply.records import describe_error
@@ -91,7 +91,7 @@ def watch_cli(
         watched = run(ner, predict_docs(), in_order=plot_path is not None)
         watched = watched._replace(n_failed=len(errors))
         if not watched.n_docs:
-            message = "watch: expected texts, could read none"
+            message = "watch: expected texts, got none that can be read"
             if errors:
                 message += f": {describe_error(errors[0])}"
             raise ValueError(message)
@@ -137,7 +137,7 @@ def watch_text(watched: WatchResult) -> str:
     title = "expected"
     if watched.is_alarm:
         # On such texts the model is usually too sure, so the real scores will be lower.
-        title = "expected, an upper guess"
+        title = "expected, optimistic"
     return "\n".join([*lines, "", expected_text(watched.shift.expected, title)])
 
 

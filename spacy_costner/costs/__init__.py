@@ -1,1 +1,1 @@
-"""What mistakes cost: tables, the label tree, the matrix of the user."""
+"""The costs of mistakes: tables, the label tree, and cost matrices."""

@@ -85,7 +85,7 @@ def make_matrix(source: MatrixSource, where: str) -> Matrix:
 
 
 def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
-    """Read the costs of a CSV file, `[gold][predicted]`. For an empty cell there is no cost.
+    """Read the costs of a CSV file, `[gold][predicted]`. An empty cell has no cost.
 
     RAISES (ValueError): If the file can't be read, a row has too few or too many cells, a cost is
         not a number, or a label comes twice.

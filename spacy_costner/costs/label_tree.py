@@ -123,15 +123,14 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
 
 def _walk_lineages(nodes: Any, above: tuple[str, ...], where: str) -> Iterator[tuple[str, ...]]:
-    """Yield the lineage of each node of a tree, those of parents before those of their children.
+    """Yield the lineage of each node of a tree: first parents, then their children. `nodes` should
+    map nodes with the same parent to their children, and `above` is the lineage of this parent,
+    which is empty at the top. `where` is the name of the tree in error messages.
 
-    nodes (Any): Nodes with the same parent. It should be a mapping from each node to its children.
-    above (tuple[str, ...]): The lineage of their parent. It is empty at the top.
-    where (str): The name of the tree in error messages.
     RAISES (ValueError): If it is not a tree of strings.
     """
     if not isinstance(nodes, Mapping):
-        place = "on top"
+        place = "at the top"
         if above:
             place = f"under {above[-1]!r}"
         raise ValueError(f"{where}: expected a mapping of nodes {place}, got {nodes!r}")

@@ -28,7 +28,7 @@ HAMMING = {"@misc": "spacy_costner.HammingCost.v1"}
 """The block of the default cost."""
 
 EMPTY_BLOCK: dict[str, Any] = SimpleFrozenDict()
-"""The default of an optional block of the config. It is frozen, so that nobody changes it by
+"""The default of an optional block of the config. It is frozen, so that it can't be changed by
 mistake."""
 
 
@@ -122,7 +122,7 @@ def make_precision_recall_cost(
     wrong_label (float): The cost of an entity with another label than gold.
     wrong_boundary (float): The cost of the correct label with another prefix.
     labels (dict[str, dict[str, float]]): The same settings for single labels. A false alarm has the
-        cost of the predicted label, other mistakes that of the gold label.
+        cost of the predicted label, other mistakes have the cost of the gold label.
     RAISES (ValueError): If a setting is unknown, negative, not finite or too large for float32, or
         a config can't have a label as a name.
     """
@@ -133,7 +133,7 @@ def make_precision_recall_cost(
     per_label: dict[str, tuple[float, ...]] = {}
     for label, costs in labels.items():
         _check_kinds(costs, f"{where}: labels.{label}:")
-        # If a label has no cost of a kind, the overall cost counts. The order is the one of
+        # If a label has no cost of a kind, the overall cost counts. Kinds are in the order of
         # `MISTAKE_KINDS`.
         costs_of_label = {**overall, **costs}
         per_label[label] = tuple(costs_of_label.values())
@@ -141,10 +141,9 @@ def make_precision_recall_cost(
 
 
 def _check_kinds(costs: Mapping[str, float], where: str) -> None:
-    """Check costs of kinds of mistakes.
+    """Check the cost of each kind of mistake, by the name of the kind. `where` is the beginning of
+    error messages.
 
-    costs (Mapping[str, float]): The cost of each kind, by its name.
-    where (str): The beginning of error messages.
     RAISES (ValueError): If a name is not in `MISTAKE_KINDS`, or a cost is wrong: see `check_cost`.
     """
     for kind, cost in costs.items():
@@ -156,14 +155,12 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
 def precision_recall_cost(
     tags: TagSet, *, overall: Sequence[float], per_label: Mapping[str, Sequence[float]]
 ) -> CostTable:
-    """Each kind of mistake has its cost, which may depend on the label x.
+    """Each kind of mistake has its cost, which may depend on the label x. The costs of the kinds
+    are in the order of `MISTAKE_KINDS`: `overall` for all labels, `per_label` for single labels.
 
         cost[O, x] = false_alarm(x)       cost[x, x'] = wrong_label(x)
         cost[x, O] = miss(x)              cost[B-x, I-x] = wrong_boundary(x)
 
-    tags (TagSet): The tags.
-    overall (Sequence[float]): The cost of each kind of mistake, in the order of `MISTAKE_KINDS`.
-    per_label (Mapping[str, Sequence[float]]): The same for single labels.
     RAISES (ValueError): If there are costs of a label that the tag set doesn't have.
     """
     unknown_labels = sorted(set(per_label) - set(tags.labels))
@@ -210,8 +207,8 @@ def matrix_cost(tags: TagSet, *, matrix: Matrix, wrong_boundary: float) -> CostT
         cost[i, j] = matrix[label(i)][label(j)]        labels differ
         cost[B-x, I-x] = wrong_boundary
 
-    RAISES (ValueError): If the matrix lacks the cost of two labels, or its file can't be read or
-        has a wrong cost.
+    RAISES (ValueError): If the matrix doesn't have the cost of two labels, or its file can't be
+        read or has a wrong cost.
     """
     labels = [*tags.labels, OUTSIDE]
     rows = []
@@ -261,11 +258,11 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
 
 def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTable:
-    """Each mistake costs the weighted sum of several costs.
+    """Each mistake costs the weighted sum of several costs. `terms` has the weight of each cost,
+    and the cost.
 
         cost[i, j] = sum_n w_n cost_n[i, j]
 
-    terms (Sequence[tuple[float, Cost]]): The weight of each cost, and the cost.
     RAISES (ValueError): If float32 can't hold a sum, or as one of the costs does.
     """
     # A sum that is too large becomes infinity. The check below reports it, so NumPy need not warn.
@@ -279,7 +276,7 @@ def weighted_sum(tags: TagSet, *, terms: Sequence[tuple[float, Cost]]) -> CostTa
 def _expand_to_tags(table: Floats2d, tags: TagSet) -> CostTable:
     """Expand a table over labels and O, which comes last, to a table over tags. Two tags have the
     cost of their labels. Two tags of the same label, such as B-x and I-x, thus have the cost on the
-    diagonal, which is that of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
+    diagonal, the cost of a wrong boundary. Shape: (labels + 1, labels + 1) to (K, K)"""
     # The label of O is -1, which as an index is the last row and column.
     costs = table[numpy.ix_(tags.label_of, tags.label_of)].astype("float32")
     numpy.fill_diagonal(costs, 0)

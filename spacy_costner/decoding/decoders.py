@@ -1,7 +1,7 @@
-"""Viterbi and threshold decoding, and what all decodings share.
+"""Viterbi and threshold decoding, and the parts that all decodings share.
 
 A decoding chooses the entities of a batch, from the posterior. It has settings, such as a
-threshold, and exceptions of them for single labels. You can change them without training. In
+threshold, and values of the settings for single labels. You can change them without training. In
 shapes, E is the number of entities.
 """
 
@@ -21,7 +21,7 @@ from ..tags import Entities, Tags
 from ..validation import check_config_names, number
 from .posterior import Posterior
 
-Settings = dict[str, Any]
+DecodingSettings = dict[str, Any]
 """The settings of a decoding, as JSON. You can change them on a trained component."""
 
 
@@ -31,7 +31,7 @@ class DecodedSpans(NamedTuple):
     entities (Entities): The entities, in order and without overlap.
     labels (tuple[str, ...]): The names that the numbers in `entities.label` stand for.
     covers (Array2d | None): For each of these labels, True at the labels of the chain that it
-        covers, as a node of a label tree does. None: they are the labels of the chain.
+        covers, as a node of a label tree does. None: the labels are the labels of the chain.
         Shape: (labels, labels of the chain)
     """
 
@@ -44,19 +44,19 @@ class DecodedSpans(NamedTuple):
 class Decoding:
     """A decoding, as the config names it.
 
-    decode (Callable[[Posterior, Settings], DecodedSpans]): Decodes a batch.
-    check (Callable[[Tags, Settings], Any]): Raises a ValueError if a setting is out of its
+    decode (Callable[[Posterior, DecodingSettings], DecodedSpans]): Decodes a batch.
+    check (Callable[[Tags, DecodingSettings], Any]): Raises a ValueError if a setting is out of its
         range or doesn't fit the labels. It is called before training and when a model is loaded.
-    settings (Settings): The settings that a component starts with. You can change them in its
-        `cfg["decoding"]`. They are saved with it.
-    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved with the
-        settings. None: there is nothing.
+    settings (DecodingSettings): The settings that a component starts with. You can change them in
+        its `cfg["decoding"]`. They are saved with it.
+    tables (Callable[[Tags], Any] | None): Returns, as JSON, what has to be saved with the settings.
+        None: nothing has to be saved.
     restore (Callable[[Any], None] | None): Takes that JSON when a saved model is loaded.
     """
 
-    decode: Callable[[Posterior, Settings], DecodedSpans]
-    check: Callable[[Tags, Settings], Any]
-    settings: Settings = field(default_factory=dict)
+    decode: Callable[[Posterior, DecodingSettings], DecodedSpans]
+    check: Callable[[Tags, DecodingSettings], Any]
+    settings: DecodingSettings = field(default_factory=dict)
     tables: Callable[[Tags], Any] | None = None
     restore: Callable[[Any], None] | None = None
 
@@ -81,7 +81,7 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
     return Decoding(viterbi, check, settings)
 
 
-def viterbi(posterior: Posterior, settings: Settings) -> DecodedSpans:
+def viterbi(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
     """Predict the entities of the best path. The settings are those of `make_viterbi`.
 
         argmax_y s(y) + sum_t bias[label(y_t)]
@@ -124,12 +124,12 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
     return Decoding(decode_threshold, check, settings)
 
 
-def decode_threshold(posterior: Posterior, settings: Settings) -> DecodedSpans:
+def decode_threshold(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
     """Predict all entities whose probability is at least the threshold. The settings are those of
     `make_threshold`.
 
-    If the threshold is 0.5 or less, such entities may overlap. Then those are chosen that make the
-    sum of the gains as large as possible. The gain of an entity is its probability minus the
+    If the threshold is 0.5 or less, such entities may overlap. Then the decoding chooses the
+    entities with the largest sum of gains. The gain of an entity is its probability minus the
     threshold of its label.
 
         argmax sum_e (p(e) - threshold[label(e)]),  over sets of entities without overlap
@@ -179,8 +179,8 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
         is_in_best.append(gain_with >= gain_without)
         best_gains.append(max(gain_with, gain_without))
 
-    # Go back from the last candidate. After one that is chosen, go on with those that end before it
-    # begins.
+    # Go back from the last candidate. After one that is chosen, go on with the candidates that end
+    # before it begins.
     chosen_indices: list[int] = []
     n_left = len(is_in_best)
     while n_left > 0:
@@ -194,13 +194,13 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
     return candidates.select(numpy.asarray(chosen_indices, dtype="int64"))
 
 
-def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
+def by_label(name: str, tags: Tags, settings: DecodingSettings) -> Floats1d:
     """Return the value of a setting for each label of a chain.
 
     name (str): The name of the setting, such as "bias".
     tags (Tags): The tags of the chain.
-    settings (Settings): The settings. Under "labels" are the values of single labels; other labels
-        have the value under `name`.
+    settings (DecodingSettings): The settings. Under "labels" are the values of single labels; other
+        labels have the value under `name`.
     RETURNS (Floats1d): The values. Shape: (labels,)
     RAISES (ValueError): If the settings have a label that the chain doesn't have.
     """
@@ -215,16 +215,18 @@ def by_label(name: str, tags: Tags, settings: Settings) -> Floats1d:
 
 
 def _check_numbers(
-    name: str, decoding: str, tags: Tags | None, settings: Settings, *, least: float, most: float
+    name: str,
+    decoding: str,
+    tags: Tags | None,
+    settings: DecodingSettings,
+    *,
+    least: float,
+    most: float,
 ) -> None:
-    """Check that a setting and its exceptions for labels are finite numbers in a range, and that
-    the chain has these labels.
+    """Check that a setting, such as "bias", and its exceptions for labels are finite numbers from
+    `least` to `most`, and that the chain has these labels. Without `tags` the labels are not known
+    yet, and not checked. `decoding` is the name of the decoding, for messages.
 
-    name (str): The name of the setting, such as "bias".
-    decoding (str): The name of the decoding, for messages.
-    tags (Tags | None): The tags of the chain. None: they are not known yet, and not checked.
-    settings (Settings): The settings, with the exceptions under "labels".
-    least (float), most (float): The range.
     RAISES (ValueError): If something is wrong.
     """
     where = f"spacy_costner.{decoding}"

@@ -1,10 +1,10 @@
 """Minimum-expected-cost decoding, with inner nodes of the label tree.
 
-If there is a tree, a node above several labels can be predicted in their place, such as "person"
+If there is a tree, a node above several labels can be predicted instead of them, such as "person"
 above "doctor" and "patient". A node has tags, as a label has: B-person, I-person and so on.
 
 In shapes, N is the number of tokens, K of tags of the chain, and A of all tags that can be
-predicted: first the K tags of the chain, then those of nodes.
+predicted: first the K tags of the chain, then the tags of nodes.
 """
 
 import json
@@ -20,7 +20,7 @@ from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..tags import Tags
 from ..types import Cost, CostTable, Potentials
 from ..validation import resolved_as_json
-from .decoders import DecodedSpans, Decoding, Settings
+from .decoders import DecodedSpans, Decoding, DecodingSettings
 from .posterior import Posterior
 
 TIE_TOLERANCE = 1e-6
@@ -93,7 +93,7 @@ class MinCost:
         self._choices: dict[tuple[str, ...], Choices] = {}
         self._saved: dict[str, Any] = {}
 
-    def __call__(self, posterior: Posterior, settings: Settings) -> DecodedSpans:
+    def __call__(self, posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
         """Decode a batch. There are no settings."""
         choices = self.choices(posterior.tags.collapsed)
         tags = Tags(choices.labels, posterior.tags.scheme.name)
@@ -112,12 +112,9 @@ class MinCost:
         return -scores.emissions[numpy.arange(len(path)), path]
 
     def _choose_path(self, posterior: Posterior) -> tuple[Ints1d, Potentials]:
-        """Choose the path with the lowest expected cost.
-
-        RETURNS (tuple[Ints1d, Potentials]): The predicted tags; and the scores of all A tags, which
-            are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or minus infinity
-            where a tag isn't allowed. Shapes: (N,), (N, A)
-        """
+        """Choose the path with the lowest expected cost. Returns the predicted tags; and the scores
+        of all A tags, which are minus their expected costs, s(a) = - sum_t E_p[cost[y_t, a_t]], or
+        minus infinity where a tag isn't allowed. Shapes: (N,), (N, A)"""
         chain_tags = posterior.tags.collapsed
         choices = self.choices(chain_tags)
         tags = Tags(choices.labels, chain_tags.scheme.name)
@@ -156,8 +153,8 @@ class MinCost:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Take what `save` returned from a saved pipeline. It is used if the cost or the tree can't
-        be built because a file is missing."""
+        """Take the choices that `save` returned. They are used if the cost or the tree can't be
+        built because a file is missing."""
         self._saved = saved
 
     @property
@@ -165,12 +162,12 @@ class MinCost:
         """The cost and the tree as the config has them, as a text."""
         return json.dumps(resolved_as_json((self.cost, self.tree)))
 
-    def choices(self, tags: Tags, settings: Settings | None = None) -> Choices:
+    def choices(self, tags: Tags, settings: DecodingSettings | None = None) -> Choices:
         """Return the choices for the tags of a chain. They are made once for each tag set.
 
         tags (Tags): The tags, with a single O.
-        settings (Settings | None): Not used, as this decoding has no settings. It is there because
-            `Decoding.check` is called with them.
+        settings (DecodingSettings | None): Not used, as this decoding has no settings. It is there
+            because `Decoding.check` is called with them.
         RETURNS (Choices): The choices.
         RAISES (ValueError): If a label has no cost or is not in the tree.
         """
@@ -211,7 +208,7 @@ def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
     a label below the node: B-person stands for B-doctor and B-patient.
 
     choices (Choices): What can be predicted.
-    tags (Tags): All tags that can be predicted, those of nodes at the end.
+    tags (Tags): All tags that can be predicted, with the tags of nodes at the end.
     chain_tags (Tags): The tags of the chain.
     RETURNS (list[Array1d]): For each tag of a node, True at the tags of the chain that it stands
         for. Shapes: (K,)
@@ -228,19 +225,14 @@ def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
 
 def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d) -> Floats2d:
     """Compute what decides between tied paths: the path with the highest sum of these numbers wins.
-    They are the log-probabilities of tags. Those of nodes are lowered so far that a single node
-    costs more than all labels of the longest sequence can. So a path with fewer nodes wins.
-
-    marginals (Floats2d): The probabilities of the tags of the chain. Shape: (N, K)
-    masks (Sequence[Array1d]): For each tag of a node the tags that it stands for: see `node_masks`.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    RETURNS (Floats2d): The numbers. Shape: (N, A)
-    """
+    They are the log-probabilities of tags. The numbers of nodes are lowered so far that a single
+    node costs more than all labels of the longest sequence can. So a path with fewer nodes wins.
+    For the masks see `node_masks`. Shapes: (N, K), (B,) to (N, A)"""
     # The probability of a tag of a node is the sum over the tags that it stands for.
     probs = with_nodes(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
     # No number of a tag of the chain is below `lowest`, so no path of them is below `lowest` times
-    # its length. The tags of nodes are in the columns after those of the chain.
+    # its length. The tags of nodes are in the columns after the tags of the chain.
     lowest = numpy.log(LEAST_PROB_IN_TIE)
     longest_length = int(lengths.max(initial=0))
     n_chain_tags = marginals.shape[1]
@@ -250,24 +242,16 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
 
 def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]) -> Array2d:
     """Add columns for the tags of nodes to a table with a column for each tag of the chain.
-
-    table (Array2d): The table. Shape: (N, K)
-    masks (Sequence[Array1d]): For each tag of a node, True at the tags of the chain that it stands
-        for, as `node_masks` finds them. Shapes: (K,)
-    reduce (Callable): Makes one column of these: `numpy.sum`, for example.
-    RETURNS (Array2d): The table with the new columns. Shape: (N, A)
-    """
+    `reduce`, such as `numpy.sum`, makes one column of the columns that a tag of a node stands for:
+    see `node_masks`. Shapes: (N, K) to (N, A)"""
     node_columns = [reduce(table[:, mask], axis=1) for mask in masks]
     return numpy.column_stack([table, *node_columns])
 
 
 def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
-    """Read the choices that `MinCost.save` returned.
+    """Read the choices that `MinCost.save` returned: under "answers" the labels of the chain, then
+    the nodes; under "covers" and "table" the masks and the costs of `Choices`.
 
-    saved (dict[str, Any]): What was saved: under "answers" the labels of the chain, then the nodes;
-        under "covers" and "table" the masks and the costs of `Choices`.
-    tags (Tags): The tags of the chain.
-    RETURNS (Choices): The choices.
     RAISES (ValueError): If the choices don't fit these tags.
     """
     labels_and_nodes = tuple(saved["answers"])
@@ -287,12 +271,9 @@ def _read_choices(saved: dict[str, Any], tags: Tags) -> Choices:
 def find_inner_nodes(tree: Tree, labels: Sequence[str]) -> dict[str, list[str]]:
     """Find the nodes that can be predicted instead of a label: each node that is the lowest common
     ancestor of two labels, and not a label itself. (Other nodes above labels are not needed: they
-    have the same labels below them as one of these nodes, or only one label.)
+    have the same labels below them as one of these nodes, or only one label.) Returns the labels
+    below each node, in the order of the nodes in the tree.
 
-    tree (Tree): The label tree.
-    labels (Sequence[str]): The labels of the chain.
-    RETURNS (dict[str, list[str]]): The labels below each node. The nodes are in the order of the
-        tree.
     RAISES (ValueError): If the file of the tree can't be read, or a label is not in the tree.
     """
     # The lineage of a label is the list of nodes from the top of the tree down to it.

@@ -25,7 +25,8 @@ from ..types import Potentials, map_scores
 
 LEAST_PROB = 0.01
 """The least probability of entities that are searched for. The possible entities that contain the
-same token exclude each other, so a token is in at most 1 / `LEAST_PROB` of those that are found."""
+same token exclude each other, so a token is in at most 1 / `LEAST_PROB` of the entities that are
+found."""
 
 LEAST_PROB_OF_SETS = 0.001
 """The least probability of entities that are searched for to make guaranteed sets. Such a set
@@ -77,8 +78,8 @@ class Posterior:
         tags of `tags.collapsed`, with a single O.
     temperature (Temperature): The temperature that scores are divided by.
     is_space (Array1d | None): True for tokens of white space. They can't end an entity: if the tags
-        of an entity go on into the white space after it, it is still the same entity. None: there
-        is no white space. Shape: (N,)
+        of an entity go on into the white space after it, it is still the same entity. None: no
+        token is white space. Shape: (N,)
     doc_of_sequence (Ints1d | None): The doc of each sequence, as its number in the batch. Each doc
         has at least one sequence. None: each sequence is a doc. Shape: (B,)
     """
@@ -129,8 +130,8 @@ class Posterior:
 
     @cached_property
     def marginals(self) -> Floats2d:
-        """The probability of each tag at each token, where all tags of O count as one. Shape: (N,
-        tags of `tags.collapsed`)"""
+        """The probability of each tag at each token, where all tags of O count as one.
+        Shape: (N, tags of `tags.collapsed`)"""
         return self.tags.collapse(self.chain_marginals)
 
     @cached_property
@@ -165,7 +166,7 @@ class Posterior:
         # one of the sequence. Shape: (k, B)
         ranks = numpy.zeros(log_probs.shape, dtype="int64")
         doc_log_probs = numpy.empty((k, n_docs))
-        # The sequences of a doc stand side by side: those of doc i begin at bounds[i], and end
+        # The sequences of a doc are adjacent: the sequences of doc i begin at bounds[i], and end
         # before bounds[i + 1].
         bounds = numpy.searchsorted(self.doc_of_sequence, numpy.arange(n_docs + 1))
         for doc, (first_sequence, next_sequence) in enumerate(pairwise(bounds.tolist())):
@@ -196,7 +197,7 @@ class Posterior:
         RETURNS (Floats1d): The probabilities, in float64. They are 0 for an entity with tokens of
             two sequences. Shape: (E,)
         """
-        if not len(entities.label):  # don't compute messages that nobody needs
+        if not len(entities.label):  # without entities no messages are needed
             return numpy.zeros(0)
         entity_tags = self.tags.entity_tags
         if covers is None:
@@ -213,7 +214,7 @@ class Posterior:
     def outside_probs(self, begin: Ints1d, end: Ints1d) -> Floats1d:
         """Compute the probability that all tokens of a stretch are O.
 
-        The chain may have several tags for O: tag 0, and those for an O directly before an entity.
+        The chain may have several tags for O: tag 0, and tags for an O directly before an entity.
         So all tokens but the last have tag 0, and the last one has any tag of O. With a stretch
         from b to e - 1:
 
@@ -247,7 +248,7 @@ class Posterior:
         numpy.multiply.at(probs, pieces.stretch, piece_probs)
         return probs
 
-    def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "Pieces":
+    def _cut_stretches(self, begin: Ints1d, end: Ints1d) -> "StretchPieces":
         """Cut stretches of tokens where a sequence ends, so that each piece is within a sequence.
         `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
         first_sequence, last_sequence = self._find_sequences(begin, end)
@@ -256,7 +257,7 @@ class Posterior:
         piece_begin = numpy.maximum(begin[stretch], self._sequence_bounds[sequence])
         piece_end = numpy.minimum(end[stretch], self._sequence_bounds[sequence + 1])
         has_tokens = piece_begin < piece_end  # not so for sequences without tokens
-        return Pieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
+        return StretchPieces(stretch[has_tokens], piece_begin[has_tokens], piece_end[has_tokens])
 
     def crosses_border(self, entities: Entities) -> Array1d:
         """Find the entities with tokens of two or more sequences. Their probability is 0. Returns
@@ -271,8 +272,9 @@ class Posterior:
         return numpy.append(0, numpy.cumsum(self.scores.lengths))
 
     def _find_sequences(self, begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
-        """Find the sequence of the first token of each stretch of tokens, and that of its last
-        token. `begin` has the first tokens, `end` the tokens after the last ones. Shapes: (E,)"""
+        """Find the sequence of the first token of each stretch of tokens, and the sequence of its
+        last token. `begin` has the first tokens, `end` the tokens after the last ones.
+        Shapes: (E,)"""
         # A token is in the last sequence that begins at or before it.
         first_sequence = numpy.searchsorted(self._sequence_bounds, begin, side="right") - 1
         last_sequence = numpy.searchsorted(self._sequence_bounds, end - 1, side="right") - 1
@@ -288,8 +290,8 @@ class Posterior:
 
         entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
         RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
-            its entity; and the callback from the derivative with respect to the log-probabilities
-            to that with respect to `potentials`. Shapes: (S,), (S,)
+            its entity; and the callback that takes the derivative with respect to the
+            log-probabilities to the derivative with respect to `potentials`. Shapes: (S,), (S,)
         """
         tags = self.tags
         # At first each entity has one segment. `entity_number` is the entity of each segment.
@@ -309,7 +311,7 @@ class Posterior:
             next_tags = ~continues_label
 
         # Make the tags of all segments, one segment after another: encode them as if they were
-        # entities that stand side by side in one text.
+        # adjacent entities of one text.
         sizes = segments.end - segments.begin
         ends = numpy.cumsum(sizes)
         side_by_side = Entities(begin=ends - sizes, end=ends, label=segments.label)
@@ -321,15 +323,11 @@ class Posterior:
     def _extend_into_space(
         self, entity_number: Ints1d, segments: Entities
     ) -> tuple[Ints1d, Entities]:
-        """Find all segments of entities that white space follows. Besides the segment that ends
-        with the entity, there is one that goes on through the first token of white space, one
-        through the first two tokens, and so on.
-
-        entity_number (Ints1d): The number of each entity. Shape: (E,)
-        segments (Entities): The segment of each entity that ends with the entity. Shape: (E,)
-        RETURNS (tuple[Ints1d, Entities]): For each segment the number of its entity; and the
-            segments, those of one entity after those of another. Shape: (S,)
-        """
+        """Find all segments of entities that white space follows. One segment ends with the entity.
+        Another one goes on through the first token of white space, another one through the first
+        two tokens, and so on. `segments` has the first of these segments for each entity. Returns
+        the number of the entity of each segment; and the segments, entity after entity.
+        Shapes: (E,), (E,) to (S,), (S,)"""
         # A segment ends before the next word or with the sequence, whichever comes first. The end
         # of the batch counts as a word.
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))
@@ -348,9 +346,9 @@ class Posterior:
     ) -> tuple[Entities, Floats1d]:
         """Find all entities with at least a certain probability. They may overlap.
 
-        It takes memory for the answer only. Entities that contain the same token exclude each
-        other, so those of the answer have at most N / floor tokens in all. For example, in 10,000
-        tokens, the floor .01 finds at most a million entities of 32 bytes each.
+        It takes memory for the result only. Entities that contain the same token exclude each
+        other, so the entities of the result have at most N / floor tokens in all. For example, in
+        10,000 tokens, the floor .01 finds at most a million entities of 32 bytes each.
 
         floor (float): The probability.
         least (float): The lowest floor. A lower `floor` is raised to it, as memory has a limit.
@@ -363,7 +361,7 @@ class Posterior:
         return Entities(begin, end, label), probs
 
 
-class Pieces(NamedTuple):
+class StretchPieces(NamedTuple):
     """Pieces of stretches of tokens. Each piece is within one sequence. P is their number.
 
     stretch (Ints1d): The number of the stretch that each piece is cut from. Shape: (P,)
@@ -378,15 +376,14 @@ class Pieces(NamedTuple):
 
 def best_sums(terms: Floats2d) -> tuple[Ints2d, Floats1d]:
     """Find the k largest sums that have one term from each column. A column has the
-    log-probabilities of the paths of a sequence, so that sums are those of the paths of a doc.
+    log-probabilities of the paths of a sequence, so that the sums are the log-probabilities of the
+    paths of a doc.
 
     The columns are added one after another, and only the k largest sums so far are kept. No other
-    sum can lead to one of the k largest in the end.
-
-    terms (Floats2d): For each of the B sequences of a doc its k terms, in descending order.
-        Shape: (k, B)
-    RETURNS (tuple[Ints2d, Floats1d]): For each sum the rank of its term in each column, where 0 is
-        the largest; and the sums, in descending order. Shapes: (k, B), (k,)
+    sum can lead to one of the k largest in the end. `terms` has, for each of the B sequences of a
+    doc, its k terms in descending order. Returns, for each sum, the rank of its term in each
+    column, where 0 is the largest; and the sums, in descending order.
+    Shapes: (k, B) to (k, B), (k,)
     """
     k, n_sequences = terms.shape
     # For each sum up to column b, what it was made of: the rank of the sum up to column b - 1, and

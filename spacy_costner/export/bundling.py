@@ -13,8 +13,8 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re
 """The word `export`, with the name of the function, class or constant after it."""
 
 COMMENT = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
-"""Comments that describe functions and classes, /** ... */. A page doesn't need them. Those of
-licences, /*! ... */, stay."""
+"""Comments that describe functions and classes, /** ... */. A page doesn't need them. Comments
+with licences, /*! ... */, stay."""
 
 
 def module_names(entry: str) -> list[str]:

@@ -31,11 +31,10 @@ from ..features.static_vectors import VectorColumn
 from ..features.words import FLAGS, WordColumn
 
 Description = dict[str, Any]
-"""What the header of a model file says of a column. Under "arrays" it has the names of arrays of
-the file."""
+"""A column in the header of a model file. Under "arrays" it has the names of arrays of the file."""
 
 WORD_ATTRIBUTES = ("ORTH", "LOWER", "SHAPE", "PREFIX", "SUFFIX")
-"""The attributes of spaCy that a page finds by itself: those in `ATTRIBUTES` of words.js."""
+"""The attributes of spaCy that a page finds by itself: `ATTRIBUTES` of words.js."""
 
 PAGE_FLAGS = (
     "IS_ALPHA",
@@ -52,7 +51,7 @@ PAGE_FLAGS = (
     "ends_with_period",
     "is_first_upper",
 )
-"""The flags that a page finds by itself: those in `FLAGS` of words.js."""
+"""The flags that a page finds by itself: `FLAGS` of words.js."""
 
 WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
 """The columns whose values are whole words."""
@@ -112,15 +111,10 @@ def symbols_of_spacy() -> dict[str, int]:
 
 
 def describe_column(column: Column, arrays: dict[str, ArrayXd]) -> Description:
-    """Describe a column of features for the header of the model file that a web page reads. The
-    functions for the single classes of columns, below, take and return the same.
-
-    column (Column): The column.
-    arrays (dict[str, ArrayXd]): The arrays of the column are added to it.
-    RETURNS (Description): The description. Its "kind" says which function of features.js finds the
-        values.
-    RAISES (ValueError): If a page can't have such a column.
-    """
+    """Describe a column of features for the header of the model file that a web page reads, and add
+    the arrays of the column to `arrays`. The "kind" of the description is the function of
+    features.js that finds the values. The functions for the single classes of columns, below, take
+    and return the same. Columns that a page can't have are refused."""
     for column_type, describe in DESCRIBE_BY_CLASS.items():
         if isinstance(column, column_type):
             return describe(column, arrays)
@@ -263,16 +257,12 @@ def find_private_rows(features: Features) -> Array1d:
 def _private_values(
     column: Column, counts: dict[int, int], is_private_value: dict[str, Array1d]
 ) -> Array1d:
-    """Find the values of a column whose rows `find_private_rows` finds.
-
-    column (Column): The column.
-    counts (dict[int, int]): How often words were in the training data: see `_count_words`.
-    is_private_value (dict[str, Array1d]): The results for the columns before this one, by name.
-    RETURNS (Array1d): True for these values. Shape: (n_values,)
-    """
+    """Find the values of a column whose rows `find_private_rows` finds, from the counts of words
+    (see `_count_words`), and from the results for the columns before this one, by name. Returns
+    True for these values, with the shape (n_values,)."""
     if isinstance(column, MemoryColumn):
         return numpy.ones(column.n_values, dtype=bool)
-    if isinstance(column, ElsewhereColumn):  # its values are those of another column
+    if isinstance(column, ElsewhereColumn):  # it has the values of another column
         return is_private_value[column.base.name]
     if isinstance(column, PairColumn):
         left, right = column.pairs
@@ -288,11 +278,9 @@ def _private_values(
 
 
 def _count_words(columns: Iterable[Column]) -> dict[int, int]:
-    """Read from label memory how often words were in the training data.
-
-    RETURNS (dict[int, int]): The counts by the key of the word in lower case: see `key_of`. Words
-        that label memory doesn't have are missing.
-    """
+    """Read from label memory how often words were in the training data. Returns the counts by the
+    key of the word in lower case: see `key_of`. Words that label memory doesn't have are
+    missing."""
     counts: dict[int, int] = {}
     for column in columns:
         if isinstance(column, MemoryColumn) and column.attribute == "LOWER":
@@ -307,41 +295,30 @@ def key_of(word: str) -> int:
 
 
 def _word_attribute(name: str) -> str:
-    """Return the name of an attribute, after a check that a page can compute it from the word.
-
-    RAISES (ValueError): If a page can't.
-    """
+    """Return the name of an attribute, after a check that a page can compute it from the word."""
     if name not in WORD_ATTRIBUTES:
         raise refusal(f"the attribute {name} of tokens")
     return name
 
 
 def _add_table(name: str, keys: Array1d, ids: ArrayXd, arrays: dict[str, ArrayXd]) -> None:
-    """Add a table to the arrays of a column: "keys", in ascending order, and "table", which has the
-    row of each key.
-
-    name (str): The name of the column, for the error.
-    keys (Array1d): The hashes of words. Shape: (n,)
-    ids (ArrayXd): The row of ids of each word. Shape: (n, ids of a word)
-    arrays (dict[str, ArrayXd]): The arrays of the column, which are changed.
-    """
+    """Add a table to the arrays of a column: "keys", the hashes of words in ascending order, and
+    "table", which has the row of ids of each key. The name of the column is for the error. Shapes:
+    (n,) and (n, ids of a word)"""
     order = numpy.argsort(keys)
     arrays["keys"] = keys[order].astype("uint32")
     arrays["table"] = ids[order].astype("int32")
 
 
 def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
-    """Check that the attributes of words that columns see are those of spaCy, not of a language or
-    a user.
-
-    RAISES (ValueError): If one is computed by another function. The message names it.
-    """
+    """Check that the attributes of words that columns see are spaCy's own, and not computed by a
+    function of a language or a user."""
     getters: dict[int, Any] = vocab.lex_attr_getters  # type: ignore[attr-defined]
-    # Whatever the columns see, the page needs IS_SPACE, as it removes white space from the ends of
+    # With any columns, the page needs IS_SPACE, as it removes white space from the ends of
     # entities, and LOWER for texts that are all in one case.
     names = ["IS_SPACE", "LOWER"]
-    # `attributes` are those of tokens, `lexeme_attributes` those of words in the vocab. There is no
-    # extension attribute among them: `describe_column` has refused these.
+    # `attributes` belong to tokens, `lexeme_attributes` to words in the vocab. Extension attributes
+    # are not among them: `describe_column` has refused these.
     for column in columns:
         names.extend(column.attributes)
         names.extend(column.lexeme_attributes)

@@ -1,7 +1,7 @@
 """A trained pipeline as a model file for a page or a JavaScript module, which needs no Python.
 
 The file has all that `javascript/recognizer.js` reads. What a page can't do is refused by name,
-before anything is written. V is the number of features, K that of tags.
+before anything is written. V is the number of features, K the number of tags.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from .model_file import pack_file
 from .tokenizer import describe_tokenizer
 
 HARMLESS = frozenset(["attribute_ruler", "doc_cleaner"])
-"""Factories of components that don't say what they set, and change nothing that a page does."""
+"""Factories of components that don't declare what they set, and change nothing that a page does."""
 
 CHANGES_ENTITIES = frozenset(["doc.ents", "token.ent_iob", "token.ent_type"])
 """What a component `assigns`, as spaCy calls it, if it changes entities."""
@@ -93,8 +93,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
         "decoding": decoding,
         "temperature": _describe_temperature(ner),
         "promise": info["promise"],
-        # Of the boundaries that True stands for, sentence starts and line breaks, a page has the
-        # latter.
+        # True means sentence starts and line breaks. A page only has line breaks.
         "cuts_at_lines": ner.annotation.sentence_boundaries is True,
         "impossible_tags": _untrained_tags(ner),
         # Labels that the component learns but doesn't write
@@ -114,12 +113,8 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
     """Collect what a page shows of its pipeline, as JSON: its name, language and version; the
-    labels; the settings of prediction; the promise, if there is one.
-
-    nlp (Language): The pipeline.
-    ner (CostSensitiveNER): Its component.
-    RAISES (ValueError): If the decoding is not one of this package.
-    """
+    labels; the settings of prediction; the promise, if the pipeline has one. A decoding that is not
+    one of this package is refused."""
     settings = ner.cfg["decoding"]
     return {
         "name": nlp.meta["name"],
@@ -140,10 +135,8 @@ def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def kind_of_decoding(ner: CostSensitiveNER) -> str:
-    """Name the decoding of a component as the parameter `decoding` of `init` does.
-
-    RAISES (ValueError): If it is not a decoding of this package.
-    """
+    """Name the decoding of a component as the parameter `decoding` of `init` does. Other decodings
+    are refused."""
     decode = ner.decoding.decode
     if isinstance(decode, MinCost):
         return "min-cost"
@@ -158,11 +151,8 @@ def kind_of_decoding(ner: CostSensitiveNER) -> str:
 
 
 def _find_component(nlp: Language) -> CostSensitiveNER:
-    """Return the component of a pipeline, after a check that a page can have it.
-
-    RAISES (ValueError): If there are none or several, it isn't trained, or a page can't have its
-        model.
-    """
+    """Return the component of a pipeline. Refuses a pipeline without a component or with several, a
+    component that isn't trained, and a model that a page can't have."""
     components = find_components(nlp)
     if not components:
         raise ValueError(
@@ -185,10 +175,8 @@ def _find_component(nlp: Language) -> CostSensitiveNER:
 
 def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
     """Check that the other components of a pipeline change neither tokens nor entities, nor the
-    sentence starts at which texts are cut. A page only has our component.
-
-    RAISES (ValueError): If one of them does, or doesn't say what it sets.
-    """
+    sentence starts at which texts are cut. A page only has our component. Refuses a component that
+    changes them, or that doesn't declare what it sets."""
     for name in nlp.pipe_names:
         if name == ner.name:
             continue
@@ -205,11 +193,8 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
 
 
 def _component_refusal(ner_name: str, component: str) -> ValueError:
-    """Make the error for a component that changes what ours predicts, or its tokens.
-
-    ner_name (str): The name of our component.
-    component (str): The name of the other one, and what it does.
-    """
+    """Make the error for a component that changes what ours predicts, or its tokens. `component` is
+    the name of the other component, and what it does."""
     return ValueError(
         f"page: expected no component next to {ner_name} that changes tokens, entities or sentence "
         f"starts, got {component}"
@@ -217,10 +202,7 @@ def _component_refusal(ner_name: str, component: str) -> ValueError:
 
 
 def _check_finite(ner_name: str, weights_of_passes: list[SparseWeights]) -> None:
-    """Check that no weight is infinite or not a number.
-
-    RAISES (ValueError): If one is.
-    """
+    """Check that no weight is infinite or not a number."""
     for number, weights in enumerate(weights_of_passes, start=1):
         rows = weights.rows
         non_finite_weights = rows[~numpy.isfinite(rows)]
@@ -254,7 +236,7 @@ def _select_used(
     emissions_of_passes: list[Floats2d] = []
     for weights in weights_of_passes:
         # `select` keeps a value at all offsets of its column if it has weights at one of them. At
-        # the other offsets its weights are 0 here, also those that are left out.
+        # the other offsets its weights are 0 here, even weights that are left out.
         is_kept = has_weights[rows]
         emissions_of_passes.append(numpy.where(is_kept[:, None], weights.emissions[rows], 0))
     return selected_features, emissions_of_passes
@@ -268,21 +250,14 @@ def _describe_pass(
     arrays: dict[str, ArrayXd],
 ) -> dict[str, Any]:
     """Make the header of one of the passes of a model, and add its weights to the arrays of the
-    file. A model has one pass, or two: see `FirstPass`.
+    file. A model has one pass, or two: see `FirstPass`. The names of the arrays begin with the name
+    of the pass. The class `Pass` in recognizer.js reads the header.
 
     Weights become whole numbers, which are small in the file: a weight is number * 2 ** exponent.
     Rows in which all numbers are 0 are left out. Many of the other features have the same row. So
     the file has each distinct row once, and for each of these features the number of its row. The
-    weights of the chain are all in the file.
-
-    name (str): The name of the pass, with which the names of its arrays begin.
-    weights (SparseWeights): The weights of the pass, of which only those of transitions, start and
-        end are used here.
-    emissions (Floats2d): The weights of features. Shape: (V, K)
-    tags (Tags): The tags of the chain.
-    arrays (dict[str, ArrayXd]): The arrays of the file, which are changed.
-    RETURNS (dict[str, Any]): The header. The class `Pass` in recognizer.js reads it.
-    """
+    weights of features are `emissions`, with the shape (V, K). Of `weights` only the weights of
+    transitions, start and end are used. They are all in the file."""
     # Shape: (K + 2, K)
     chain_rows = numpy.concatenate([weights.transitions, weights.start[None], weights.end[None]])
     numbers, exponent = to_whole_numbers(emissions)
@@ -303,7 +278,7 @@ def _describe_pass(
 
 def describe_tags(tags: Tags) -> dict[str, Any]:
     """Describe the tags of a chain as JSON: what each tag means, and which paths are possible. The
-    typedef `Tags` in chain.js says what the keys are."""
+    typedef `Tags` in chain.js describes the keys."""
     constraints = tags.constraints
     assert constraints.transitions is not None  # every scheme forbids some
     entity_tags = tags.entity_tags
@@ -328,20 +303,16 @@ def _true_places(mask: Array1d) -> list[int]:
 
 
 def _describe_decoding(ner: CostSensitiveNER, arrays: dict[str, ArrayXd]) -> dict[str, Any]:
-    """Describe the decoding of a component as JSON.
-
-    ner (CostSensitiveNER): The component.
-    arrays (dict[str, ArrayXd]): The costs of mistakes are added to it, if the decoding has some.
-    RETURNS (dict[str, Any]): The "kind" of the decoding, and its settings or, if it minimises
-        expected costs, its "choices": the typedef `Choices` of min_cost.js.
-    """
+    """Describe the decoding of a component as JSON: its "kind" and its settings or, if it minimises
+    expected costs, its "choices" (the typedef `Choices` of min_cost.js). Costs of mistakes are
+    added to the arrays of the file."""
     kind = kind_of_decoding(ner)
     decode = ner.decoding.decode
     if not isinstance(decode, MinCost):
         return {"kind": kind, **ner.cfg["decoding"]}
     leaf_tags = ner.tags  # with a single O, as decodings have them, unlike `ner.chain_tags`
     choices = decode.choices(leaf_tags)
-    # The tags that can be predicted: if there is a label tree, those of its inner nodes, too
+    # The tags that can be predicted: if there is a label tree, also the tags of its inner nodes
     tags = Tags(choices.labels, leaf_tags.scheme.name)
     masks = node_masks(choices, tags, leaf_tags)
     arrays["costs"] = choices.costs

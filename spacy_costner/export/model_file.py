@@ -5,13 +5,13 @@ It is compressed by gzip. Below that it has
     8 bytes     "costner" and a line break
     4 bytes     the version of this form
     4 bytes     the length of the header
-    the header  JSON in UTF-8, with what it says of each array under "arrays"
+    the header  JSON in UTF-8, which describes each array under "arrays"
     the arrays  one after another
     4 bytes     the CRC-32 of all bytes before it
 
-All numbers have their lowest byte first. Whole numbers stand byte by byte, first the lowest byte of
-all of them, and so on, as the high bytes of small numbers are alike. Where that is shorter, the
-differences of neighbouring numbers stand in their place, and the header says so by "differences".
+All numbers have their lowest byte first. Whole numbers are written byte by byte, first the lowest
+byte of all of them, and so on, as the high bytes of small numbers are alike. Where that is shorter,
+the differences of neighbouring numbers are written instead. The header then has "differences".
 """
 
 import gzip
@@ -65,13 +65,9 @@ def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes
 
 
 def _pack_array(array: ArrayXd) -> tuple[bytes, bool]:
-    """Turn an array into bytes.
-
-    RETURNS (tuple[bytes, bool]): The bytes; and whether they are those of the differences of
-        neighbouring numbers. These are used where they take less space, as for ascending numbers,
-        but only for whole numbers in one dimension.
-    RAISES (ValueError): If the type is not one of `DTYPES`.
-    """
+    """Turn an array into bytes. Also returns whether the bytes have the differences of neighbouring
+    numbers. These are used where they take less space, as for ascending numbers, but only for whole
+    numbers in one dimension. Refuses a type that is not one of `DTYPES`."""
     if array.dtype.name not in DTYPES:
         raise ValueError(f"expected an array of {' or '.join(DTYPES)}, got {array.dtype}")
     if array.dtype.kind == "f":

@@ -47,7 +47,7 @@ QUANTIFIERS = {
 """The source of how often something is repeated, by the least and the most times."""
 
 SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
-"""Characters that are escaped within a set. `-` is no syntax outside of one."""
+"""Characters that are escaped within a set. Outside of a set `-` is not syntax."""
 
 
 def to_javascript(pattern: re.Pattern[str]) -> str:
@@ -76,10 +76,8 @@ def _write_items(tree: Iterable[tuple[Any, Any]], flags: int) -> str:
 
 
 def _write_item(kind: Any, value: Any, flags: int) -> str:
-    """Write an item of a syntax tree by the function for its kind.
-
-    RAISES (ValueError): If JavaScript has no such items.
-    """
+    """Write an item of a syntax tree by the function for its kind. Refuses kinds that JavaScript
+    doesn't have."""
     write = WRITERS.get(kind)
     if write is None:
         raise ValueError(
@@ -107,12 +105,8 @@ def _write_dot(_: None, flags: int) -> str:
 
 
 def _write_set(items: list[tuple[Any, Any]], flags: int) -> str:
-    """Write a set of characters, such as [^a-z\\d].
-
-    items (list[tuple[Any, Any]]): Its items: characters, ranges, and classes such as `\\d`. If the
-        set is negated, the first one is `sre.NEGATE`.
-    flags (int): The flags of Python.
-    """
+    """Write a set of characters, such as [^a-z\\d]. Its items are characters, ranges, and classes
+    such as `\\d`. If the set is negated, the first item is `sre.NEGATE`."""
     is_negated = items[0][0] is sre.NEGATE
     if is_negated:
         items = items[1:]
@@ -137,11 +131,8 @@ def _write_set(items: list[tuple[Any, Any]], flags: int) -> str:
 
 @lru_cache
 def _ranges_of_class(escape: str, ascii_flag: int) -> Ranges:
-    """Find the characters of a class such as `\\w`, as this Python knows them.
-
-    escape (str): The class.
-    ascii_flag (int): `re.ASCII`, or 0.
-    """
+    """Find the characters of a class such as `\\w`, as this Python knows them. The flag is
+    `re.ASCII`, or 0."""
     # The index of a character in this string is its code point. So where a run of characters of the
     # class begins and ends is a range of code points.
     all_characters = "".join(map(chr, range(LAST + 1)))
@@ -150,13 +141,9 @@ def _ranges_of_class(escape: str, ascii_flag: int) -> Ranges:
 
 
 def _add_other_case(ranges: Ranges, regex: re.Pattern[str]) -> Ranges:
-    """Add the characters to a set that Python finds in it if case is ignored: the result for
-    (97, 97), which is "a", is (65, 65), (97, 97).
-
-    ranges (Ranges): The set.
-    regex (re.Pattern[str]): The same set as a regular expression of Python, which ignores case.
-    RETURNS (Ranges): The larger set.
-    """
+    """Add the characters to a set that Python finds in it if case is ignored: the result for (97,
+    97), which is "a", is (65, 65), (97, 97). `regex` is the same set as a regular expression of
+    Python, which ignores case."""
     cased_characters = _characters_with_case()
     matched_characters = set(regex.findall(cased_characters))
     # A byte for each code point: 1 if the character is in the set, else 0.
@@ -179,8 +166,8 @@ def _characters_with_case() -> str:
 
 
 def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Order ranges, and join those that overlap or touch: (5, 9), (1, 2), (3, 3) become (1, 3),
-    (5, 9). The last number of a range belongs to it."""
+    """Sort ranges, and join ranges that overlap or touch: (5, 9), (1, 2), (3, 3) become (1, 3), (5,
+    9). The last number of a range belongs to it."""
     merged_ranges: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if not merged_ranges:
@@ -208,13 +195,10 @@ def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
 
 
 def _write_code(code: int, outside: bool = False) -> str:
-    """Write a character of a regular expression, with a backslash if it is syntax. All but letters,
-    numbers, punctuation and symbols are written by their number.
-
-    code (int): The code point of the character.
-    outside (bool): Whether the character stands outside of a set, [...]. A hyphen is no syntax
-        there, and JavaScript's flag "u" forbids to escape what is no syntax.
-    """
+    """Write a character of a regular expression, given as its code point, with a backslash if it is
+    syntax. All but letters, numbers, punctuation and symbols are written by their number. If the
+    character is outside of a set, [...], a hyphen is not syntax, and JavaScript's flag "u" forbids
+    escaping what is not syntax."""
     char = chr(code)
     if char in SYNTAX and not (outside and char == "-"):
         return f"\\{char}"
@@ -240,13 +224,9 @@ def _write_group(value: tuple[int | None, int, int, Any], flags: int) -> str:
 
 
 def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> str:
-    """Write what is repeated, with its quantifier, such as (?:a)*.
-
-    value (tuple[int, int, Any]): How often it is repeated at least and at most, and its items.
-    flags (int): The flags of Python.
-    after (str): What stands after the quantifier: "?" to repeat as seldom as possible.
-    RAISES (ValueError): If JavaScript would repeat it differently.
-    """
+    """Write what is repeated, with its quantifier, such as (?:a)*. The value is how often it is
+    repeated at least and at most, and its items. `after` follows the quantifier: "?" to repeat as
+    few times as possible. Refuses what JavaScript would repeat differently."""
     least, most, tree = value
     narrowest, widest = tree.getwidth()
     # What is there at most once, or is always empty, matches the same in both languages.
@@ -266,24 +246,21 @@ def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> s
 
 
 def _write_lazy_repeat(value: tuple[int, int, Any], flags: int) -> str:
-    """Write what is repeated as seldom as possible, such as (?:a)*?."""
+    """Write what is repeated as few times as possible, such as (?:a)*?."""
     return _write_repeat(value, flags, after="?")
 
 
 def _write_look_around(value: tuple[int, Any], flags: int, sign: str = "=") -> str:
-    """Write what has to stand before or after a position, such as (?=a) or (?<=a).
-
-    value (tuple[int, Any]): The direction, which is below 0 for what stands before; and the items.
-    flags (int): The flags of Python.
-    sign (str): "=", or "!" for what must not stand there.
-    """
+    """Write what has to match before or after a position, such as (?=a) or (?<=a). The value is the
+    direction, which is below 0 for before, and the items. The sign is "=", or "!" for what must not
+    match there."""
     direction, tree = value
     sign_of_direction = "<" if direction < 0 else ""
     return f"(?{sign_of_direction}{sign}{_write_items(tree, flags)})"
 
 
 def _write_negative_look_around(value: tuple[int, Any], flags: int) -> str:
-    """Write what must not stand before or after a position, such as (?!a)."""
+    """Write what must not match before or after a position, such as (?!a)."""
     return _write_look_around(value, flags, sign="!")
 
 

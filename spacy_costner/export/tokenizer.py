@@ -32,7 +32,7 @@ def describe_tokenizer(nlp: Language) -> dict[str, Any]:
         have.
     """
     tokenizer = nlp.tokenizer
-    # A class that derives from it may do something else. (`isinstance` tells mypy the type.)
+    # A subclass may do something else. (`isinstance` tells mypy the type.)
     if not isinstance(tokenizer, Tokenizer) or type(tokenizer) is not Tokenizer:
         kind = type(tokenizer)
         raise ValueError(
@@ -51,12 +51,9 @@ def describe_tokenizer(nlp: Language) -> dict[str, Any]:
 
 
 def _pattern_of(tokenizer: Tokenizer, setting: str) -> re.Pattern[str] | None:
-    """Find the regular expression of a setting of the tokenizer. None if it isn't set.
-
-    tokenizer (Tokenizer): The tokenizer.
-    setting (str): The setting: see `METHODS`. Its value is a method of a regular expression.
-    RAISES (ValueError): If its value is another function.
-    """
+    """Find the regular expression of a setting of the tokenizer: see `METHODS`. None if it isn't
+    set. The value of a setting is a method of a regular expression. Any other function is
+    refused."""
     function = getattr(tokenizer, setting)
     if function is None:
         return None
@@ -71,12 +68,8 @@ def _pattern_of(tokenizer: Tokenizer, setting: str) -> re.Pattern[str] | None:
 
 
 def _translate(setting: str, pattern: re.Pattern[str]) -> str:
-    """Translate the regular expression of a setting to JavaScript.
-
-    setting (str): The setting, for the error.
-    pattern (re.Pattern[str]): The regular expression.
-    RAISES (ValueError): If JavaScript can't have it.
-    """
+    """Translate the regular expression of a setting to JavaScript. Refuses what JavaScript can't
+    have, with an error that names the setting."""
     try:
         return to_javascript(pattern)
     except ValueError as error:

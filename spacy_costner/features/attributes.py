@@ -18,9 +18,8 @@ from .tokens import HashOf, TokenBatch
 
 
 class KeyColumn(StringColumn, BatchColumn):
-    """A column whose values `TokenReader` reads, as one hash for each token. They stand in
-    `Tokens.keys` under the name of the column. The classes that derive from this one say what is
-    read."""
+    """A column whose values `TokenReader` reads, as one hash for each token. They are in
+    `Tokens.keys` under the name of the column. Subclasses define what is read."""
 
     def set_values(self, values: list[str]) -> None:
         """Set the values, and make the map from their hashes to their ids."""

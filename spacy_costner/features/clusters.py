@@ -21,14 +21,14 @@ from spacy.vocab import Vocab
 from thinc.api import to_numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
-from .column import BatchColumn, Saved, Selection, StringColumn, Window
+from .column import BatchColumn, SavedColumns, Selection, StringColumn, Window
 from .counts import TrainingCounts
 from .ids import LOWEST_32_BITS, id_map, most_numbers, pack, pack_hashes, unpack, unpack_hashes
 from .tokens import TokenBatch
 
 PREFIXES = (20, 10, 6, 4)
-"""A Brown cluster is a path of bits in a binary tree. Its first so many bits are coarser clusters,
-which become features, too (Ratinov & Roth, 2009)."""
+"""A Brown cluster is a path of bits in a binary tree. Its prefixes of these lengths are coarser
+clusters, which become features, too (Ratinov & Roth, 2009)."""
 
 N_SHOWN = 4
 """The number of words that are shown as examples of a cluster."""
@@ -47,9 +47,9 @@ CHUNK = 1 << 14
 
 
 class ClusterColumn(StringColumn, BatchColumn):
-    """The column of the clusters of words. A word has the clusters of its text or, if that has
-    none, of its text in lower case. The model saves all words that have clusters. The classes that
-    derive from this one say where the clusters come from."""
+    """The column of the clusters of words. A word has the clusters of its text or, if its text has
+    none, of its text in lower case. The model saves all words that have clusters. Subclasses define
+    where the clusters come from."""
 
     attributes = ("LOWER",)
 
@@ -59,12 +59,8 @@ class ClusterColumn(StringColumn, BatchColumn):
         self._set_words(no_words, numpy.full((0, 1), -1, dtype="int32"))
 
     def _set_words(self, word_keys: Array1d, cluster_ids: Ints2d) -> None:
-        """Set the words that have clusters.
-
-        word_keys (Array1d): The word key of each word. Shape: (D,)
-        cluster_ids (Ints2d): The ids of the clusters of each word, -1 for none. `select` may leave
-            -1 between other ids. Shape: (D, width)
-        """
+        """Set the words that have clusters. `cluster_ids` has the ids of the clusters of each word,
+        -1 for none. `select` may leave -1 between other ids. Shapes: (D,), (D, width)"""
         self._word_keys = word_keys
         self._word_ids = id_map(word_keys)
         # A row of -1 is added for unknown words, which have the id -1. Shape: (D + 1, width)
@@ -74,7 +70,7 @@ class ClusterColumn(StringColumn, BatchColumn):
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
         """Get the words that have clusters.
 
-        counts (TrainingCounts): What was counted in the training docs.
+        counts (TrainingCounts): The counts of the training docs.
         RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the
             word.
         RAISES (ValueError): If the file can't be read, or there are no vectors.
@@ -118,7 +114,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         column._set_words(self._word_keys, new_ids[cluster_ids])
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the values and, for each word, its hash and the ids of its clusters."""
         super().save(saved)
         # The row for unknown words is left out. The array is saved column after column, so that
@@ -130,7 +126,7 @@ class ClusterColumn(StringColumn, BatchColumn):
             "numbers": pack(cluster_ids),
         }
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read what `save` wrote, and check it."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]
@@ -157,8 +153,8 @@ class ClusterColumn(StringColumn, BatchColumn):
         return self._cluster_ids.shape[1]
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
-        """Write the clusters of each token's word to `value_ids`: those of its text or, if that has
-        none, of its text in lower case."""
+        """Write the clusters of each token's word to `value_ids`: the clusters of its text or, if
+        its text has none, of its text in lower case."""
         ids_of_text = self._find_words(batch.tokens.orth)
         ids_of_lower = self._find_words(batch.tokens.keys["LOWER"])
         word_ids = numpy.where(ids_of_text < 0, ids_of_lower, ids_of_text)
@@ -171,7 +167,8 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
         """The first few words of each cluster, by the id of the cluster. The column knows only the
-        hashes of words, so the words come from a string store, such as that of the pipeline."""
+        hashes of words, so the words come from a string store, such as the string store of the
+        pipeline."""
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
         for word, row in self._rows_of_words(strings):
             for cluster_id in self._cluster_ids[row].tolist():
@@ -222,7 +219,7 @@ class VectorClusterColumn(ClusterColumn):
         self.sizes = sizes
 
     def read_words(self, counts: TrainingCounts) -> dict[int, list[str]]:
-        """Divide all words with a vector into clusters. The vectors are those of the vocab of the
+        """Divide all words with a vector into clusters. The vectors come from the vocab of the
         first training doc."""
         if not counts.word_counts:
             return {}  # there may be no docs, and so no vocab
@@ -231,8 +228,8 @@ class VectorClusterColumn(ClusterColumn):
 
 def count_clusters(clusters_of_word: dict[int, list[str]], counts: TrainingCounts) -> Counter[str]:
     """Count how often words of each cluster occur in the training docs. As in
-    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if that has none, of
-    its text in lower case."""
+    `ClusterColumn.write_value_ids`, a word has the clusters of its text or, if its text has none,
+    of its text in lower case."""
     cluster_counts: Counter[str] = Counter()
     for word_key, word_count in counts.word_counts.items():
         lexeme = counts.lexemes[word_key]
@@ -249,12 +246,12 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
     - JSON: an object whose keys are words. The value of a word is the number of its cluster, the
       path of its Brown cluster, or a list with the names of its clusters.
-    - Lines, as programs for Brown clustering write them: the path of bits, a TAB, the word, and
-      whatever else follows.
+    - Lines, as programs for Brown clustering write them: the path of bits, a TAB and the word. The
+      rest of a line is ignored.
 
     path (str | Path): The file, in UTF-8.
     RETURNS (dict[str, list[str]]): The names of the clusters of each word: see `cluster_names`.
-    RAISES (ValueError): If the file can't be read, or has something else.
+    RAISES (ValueError): If the file can't be read, or has another form.
     """
     try:
         text = Path(path).read_text(encoding="utf8")
@@ -283,12 +280,9 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
 
 
 def cluster_names(cluster: Any) -> list[str]:
-    """Name the clusters of a word.
-
-    cluster (Any): What a file has for the word: a list of names, a number, or a path of bits.
-    RETURNS (list[str]): The names. For a path of bits these are its first bits, as many as
-        `PREFIXES` says, the longest first. Empty: the file has something else.
-    """
+    """Name the clusters of a word, from the entry of the word in a file: a list of names, a number,
+    or a path of bits. The names of a path of bits are its first bits, as many as `PREFIXES` lists,
+    the longest first. If the file has anything else, no names are returned."""
     if isinstance(cluster, list):
         if all(isinstance(name, str) and name for name in cluster):
             return cluster
@@ -323,7 +317,7 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
     if not rows or not vocab.vectors.size:  # no rows, or rows of 0 numbers
         raise ValueError(
             "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
-            "as initialize.vectors has, there are none"
+            "as initialize.vectors sets them, found none"
         )
 
     # A point for each of D words, in the order of `clusters_of_word`. Shape: (D, W)
@@ -337,12 +331,8 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
 
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     """Divide points into clusters by the angles between them (spherical k-means). The first centres
-    are random points.
-
-    points (Floats2d): The points, of unit length. Shape: (D, W)
-    n_clusters (int): The number of clusters.
-    seed (int): The seed of the random points.
-    RETURNS (Ints1d): The number of the cluster of each point. Shape: (D,)
+    are random points. Points have unit length. `seed` is the seed of these random points. Returns
+    the number of the cluster of each point. Shapes: (D, W) to (D,)
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """
@@ -366,11 +356,7 @@ def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
 def nearest_centres(points: Floats2d, centres: Floats2d) -> Ints1d:
     """Find the centre that is nearest to each point: the one with the largest cosine, or the first
     of several. Points and centres have unit length, so that a cosine is a scalar product.
-
-    points (Floats2d): The points. Shape: (D, W)
-    centres (Floats2d): The centres. Shape: (number of clusters, W)
-    RETURNS (Ints1d): The number of the centre for each point. Shape: (D,)
-    """
+    Shapes: (D, W), (number of clusters, W) to (D,)"""
     nearest = []
     # The cosines of all points at once would take too much memory.
     for start in range(0, len(points), CHUNK):

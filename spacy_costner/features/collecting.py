@@ -10,7 +10,7 @@ from spacy.strings import StringStore
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from .column import Column, Saved, reader_of
+from .column import Column, SavedColumns, reader_of
 from .counts import TrainingCounts
 from .label_counts import LabelCounts
 from .template import Template
@@ -20,20 +20,19 @@ N_DOCS = 256
 """The number of docs that are read at once."""
 
 ALWAYS_SAVED = ("values", "pairs", "phrases")
-"""The parts of what is saved of columns that are always there: see `Saved`."""
+"""The parts of saved columns that are always present: see `SavedColumns`."""
 
 SAVED_IF_ANY = ("memory", "clusters", "labels", "static_vectors")
-"""The parts that are left out if no column has saved anything there."""
+"""The parts that are left out if no column has saved anything in them."""
 
 
 def collect_columns(docs: Iterable[Doc], template: Template) -> list[Column]:
     """Make the columns of a template, and collect their values.
 
     docs (Iterable[Doc]): The training docs with their entities. They are read once, and not kept.
-    template (Template): The template.
     RETURNS (list[Column]): The columns.
-    RAISES (ValueError): If a file of the template can't be read, or there are no vectors, or no
-        extension attribute, that it needs.
+    RAISES (ValueError): If a file of the template can't be read, or if it needs static vectors or
+        an extension attribute that are missing.
     """
     columns = template.make_columns()
     for column in columns:
@@ -71,7 +70,7 @@ def recount_labels(
     docs: Sequence[Doc], template: Template, columns: Sequence[Column]
 ) -> list[Column]:
     """Make columns whose label memory (see `label_counts`) has counted only some of the training
-    docs. A model that is trained on these must not know the labels of the others.
+    docs. A model that is trained on these docs must not know the labels of the other docs.
 
     docs (Sequence[Doc]): The docs that are counted.
     template (Template): The template of the columns.
@@ -86,9 +85,9 @@ def recount_labels(
     return [column.recount(labels) for column in columns]
 
 
-def save_columns(columns: Sequence[Column]) -> Saved:
-    """Collect what is saved of columns: see `Saved`."""
-    saved: Saved = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
+def save_columns(columns: Sequence[Column]) -> SavedColumns:
+    """Collect the saved data of columns: see `SavedColumns`."""
+    saved: SavedColumns = {part: {} for part in (*ALWAYS_SAVED, *SAVED_IF_ANY)}
     for column in columns:
         column.save(saved)
     for part in SAVED_IF_ANY:
@@ -97,7 +96,7 @@ def save_columns(columns: Sequence[Column]) -> Saved:
     return saved
 
 
-def load_columns(saved: Saved, template: Template) -> list[Column]:
+def load_columns(saved: SavedColumns, template: Template) -> list[Column]:
     """Make the columns of a template, with the values that were saved.
 
     RAISES (Exception): If the values are damaged: an error of any kind.

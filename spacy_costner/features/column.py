@@ -1,4 +1,4 @@
-"""The base classes of columns. They say what every kind of feature has to define.
+"""The base classes of columns. They declare what every kind of feature has to define.
 
 A *column* is a kind of value of tokens, such as the word in lower case. Each of its values has an
 id. A value at an offset is a feature, such as "of" at the token before, and has a row of weights. A
@@ -20,10 +20,10 @@ from .counts import TrainingCounts
 from .label_counts import LabelCounts
 from .tokens import HashOf, ReadDocs, TokenBatch, TokenReader
 
-Saved = dict[str, Any]
-"""What is saved of all columns of a model. It has several parts, such as "values" and "clusters".
-A part is a dictionary, from the names of columns to what they have saved in this part. But "labels"
-is a list that columns share, and "memory" has what `LabelMemory.save` writes."""
+SavedColumns = dict[str, Any]
+"""The saved data of all columns of a model. It has several parts, such as "values" and "clusters".
+A part is a dictionary, from the names of columns to the data that they saved in this part. But
+"labels" is a list that columns share, and "memory" has what `LabelMemory.save` writes."""
 
 
 class Selection(NamedTuple):
@@ -32,8 +32,8 @@ class Selection(NamedTuple):
     is_needed (dict[str, Array1d]): Whether each value is needed: it has a weight, or a needed value
         of another column is made of it. Shapes: (n_values,)
     ids (dict[str, Ints1d]): The ids of the values that are kept, ascending.
-    columns (dict[str, Column]): The new columns, with the kept values only. Columns get in one
-        after another, so a column finds those before it here.
+    columns (dict[str, Column]): The new columns, with the kept values only. They are added one
+        after another, so a column finds the columns before it here.
     """
 
     is_needed: "dict[str, Array1d]"
@@ -61,8 +61,8 @@ class Column(ABC):
     share it. The ids of values count from 0, in the order of `value_names`. A token has up to
     `width` values.
 
-    `Lookup` finds the values of a `WordColumn` once for each word, those of a `BatchColumn` for
-    each batch, and those of a `LabelColumn` after a first pass.
+    `Lookup` finds the values of a `WordColumn` once for each word, the values of a `BatchColumn`
+    for each batch, and the values of a `LabelColumn` after a first pass.
 
     name (str): The name, with which the names of its features begin.
     window (Window): The offsets of its features, and how frequent values have to be.
@@ -103,7 +103,7 @@ class Column(ABC):
         """Read the values of the tokens of docs. Columns that set `reads_docs` define it:
         `TokenReader` calls it, and puts the result into `Tokens.keys[name]`.
 
-        docs (Sequence[Doc]): The docs.
+        docs (Sequence[Doc]): The docs, at least tokenized.
         hash_of (HashOf): Hashes a value.
         RETURNS (Array1d): The hash of each token's value; 0 for none. Shape: (N,)
         """
@@ -111,11 +111,11 @@ class Column(ABC):
 
     @abstractmethod
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the values from what was counted in the training docs."""
+        """Take the values from the counts of the training docs."""
 
     def recount(self, labels: LabelCounts) -> "Column":
-        """The column for a model that is trained on some of the training docs: one that has counted
-        only the labels of these docs. A column that counts no labels returns itself."""
+        """The column for a model that is trained on some of the training docs. It has counted only
+        the labels of these docs. A column that counts no labels returns itself."""
         return self
 
     # For pruned models: see `select_values`.
@@ -123,15 +123,15 @@ class Column(ABC):
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:  # noqa: B027 (few are made so)
         """Mark the values of another column that this column needs. The values of some columns are
         made of the values of another one: a pair is made of two. If such a value is needed, so are
-        those that it is made of. Other columns do nothing here.
+        the values that it is made of. Other columns do nothing here.
 
         is_needed (dict[str, Array1d]): Whether each value of a column is needed, by the name of the
             column. The entry of the other column is changed. Shapes: (n_values,)
         """
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
-        """The ids of the values that have to be kept. These are all, unless a class overrides the
-        method. The argument is that of `mark_needed`."""
+        """The ids of the values that have to be kept. These are all values, unless a class
+        overrides the method. For the argument see `mark_needed`."""
         return numpy.arange(self.n_values)
 
     def select(self, selection: Selection) -> "Column":
@@ -143,15 +143,16 @@ class Column(ABC):
     @property
     def layout(self) -> list[Any]:
         """The settings of the template that decide which feature a row of weights is. They are
-        saved with a model. It can be loaded only if those of the config are the same."""
+        saved with a model. The model can be loaded only with a config that has the same
+        settings."""
         return [self.name, list(self.offsets)]
 
     @abstractmethod
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the values to the parts of `saved`."""
 
     @abstractmethod
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the values from the parts of `saved`, and check them.
 
         RAISES (Exception): If they are damaged: an error of any kind.
@@ -241,11 +242,11 @@ class StringColumn(Column):
         column.set_values([self.values[i] for i in selection.ids[self.name].tolist()])
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the list of values."""
         saved["values"][self.name] = self.values
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the list of values, and check it."""
         values = saved["values"][self.name]
         check_strings(self.name, values)
@@ -263,7 +264,7 @@ class LabelColumn(Column):
         """Group the tokens of a batch: each token sees the labels that the first pass predicts for
         the other tokens of its group.
 
-        batch (TokenBatch): The tokens.
+        batch (TokenBatch): The tokens, with the values of all columns but label columns.
         RETURNS (Ints1d): The number of each token's group; -1 for a token that sees no labels.
             Shape: (N,)
         """
@@ -299,10 +300,10 @@ def reader_of(columns: Sequence[Column]) -> TokenReader:
 
 
 def check_strings(name: str, strings: Any) -> None:
-    """Check that something that was loaded is a list of strings.
+    """Check that a loaded object is a list of strings.
 
     name (str): The name of the column or of the part of the model, for the error.
-    strings (Any): What was loaded.
+    strings (Any): The loaded object.
     RAISES (ValueError): If it isn't a list of strings.
     """
     is_list = isinstance(strings, list)

@@ -1,6 +1,7 @@
 """Count words and values in the training docs, from which columns take their values.
 
-They are counted by their hashes. A *word key* is the hash of a word, a *value key* that of a value.
+They are counted by their hashes. A *word key* is the hash of a word, a *value key* is the hash of a
+value.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ class TrainingCounts:
 
     labels (LabelCounts): How often values had each label, if a column wants labels.
     strings (StringStore): The strings of values that the vocabs of docs may not have.
-    vocabs (list[Vocab]): The vocabs of the docs. Mostly it is a single one.
+    vocabs (list[Vocab]): The vocabs of the docs. Usually they share one.
     word_counts (Counter[int]): How often each word occurs, by its word key: see `Tokens`.
     lexemes (dict[int, Lexeme]): The lexeme of each word, by its word key.
     value_counts (dict[str, Counter[int]]): How often each value occurs, by its value key: for each
@@ -43,7 +44,7 @@ class TrainingCounts:
         """Count the words and the values of a batch."""
         self.word_counts.update(count_hashes(tokens.word_keys))
 
-        # The lexeme of a new word is that of the first token that has the word.
+        # A new word has the lexeme of its first token.
         word_keys, first_tokens = numpy.unique(tokens.word_keys, return_index=True)
         is_new = [word_key not in self.lexemes for word_key in word_keys.tolist()]
         new_words = numpy.flatnonzero(is_new)

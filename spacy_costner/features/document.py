@@ -11,7 +11,7 @@ import numpy
 from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 
 from ..tags import OUTSIDE
-from .column import LabelColumn, Saved, Window, check_strings
+from .column import LabelColumn, SavedColumns, Window, check_strings
 from .counts import TrainingCounts
 from .elsewhere import group_occurrences
 from .shares import share_ids, share_names
@@ -42,11 +42,11 @@ class DocumentColumn(LabelColumn):
         """Take the labels of the training docs, O first."""
         self.labels = counts.labels.labels
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the labels, which are the same for all columns of this class."""
         saved["labels"] = self.labels
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the labels, and check them."""
         check_strings("labels", saved["labels"])
         self.labels = saved["labels"]
@@ -75,7 +75,7 @@ class DocumentColumn(LabelColumn):
     ) -> Ints2d:
         """Find the shares of labels at the other occurrences of each token's value."""
         # The ids of features follow from the order of the labels in training, so the probabilities
-        # are put in this order. A label that the first pass lacks has the probability 0: a column
+        # are put in this order. A label unknown to the first pass has the probability 0: a column
         # of zeros is added at the end, where the index -1 finds it.
         index_of_label = {label: i for i, label in enumerate([OUTSIDE, *labels])}
         indices = [index_of_label.get(label, -1) for label in self.labels]
@@ -87,12 +87,8 @@ class DocumentColumn(LabelColumn):
 
 def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
-
-    keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are left out of all groups. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    RETURNS (Ints1d): The number of each token's group, -1 for a token that is in none. Shape: (N,)
-    """
+    Returns the number of each token's group, -1 for a token without a group.
+    Shapes: (N,), (N,), (B,) to (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups
@@ -101,14 +97,8 @@ def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d
 
 def find_labels_elsewhere(probabilities: Floats2d, groups: Ints1d) -> Ints2d:
     """Find the features of tokens from the mean probability that each label has at the other tokens
-    of their group.
-
-    probabilities (Floats2d): The probabilities of O and of the L labels, by the first pass.
-        Shape: (N, L + 1)
-    groups (Ints1d): The number of each token's group, -1 for none: see `number_groups`.
-        Shape: (N,)
-    RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, WIDTH)
-    """
+    of their group. `groups` is what `number_groups` returns. Returns ids in the order of
+    `share_names`, -1 for none. Shapes: (N, L + 1), (N,) to (N, WIDTH)"""
     ids = numpy.full((len(groups), WIDTH), -1, dtype="int32")
     tokens = numpy.flatnonzero(groups >= 0)
     if not len(tokens):

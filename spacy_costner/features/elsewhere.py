@@ -11,7 +11,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import first_tokens, last_tokens, sequence_ids
-from .column import BatchColumn, Column, Saved, Selection, Window
+from .column import BatchColumn, Column, SavedColumns, Selection, Window
 from .counts import TrainingCounts
 from .tokens import TokenBatch
 
@@ -20,9 +20,9 @@ class ElsewhereColumn(BatchColumn):
     """The column of the words next to other occurrences. A capitalised word has the values, in
     another column, of the tokens before (or after) its nearest other occurrences in the doc.
 
-    base (Column): The other column, of an attribute of tokens. It stands before this one. It also
-        says which tokens are occurrences of the same word: those with the same value.
-    side (int): -1 for the tokens before other occurrences, 1 for those after them.
+    base (Column): The other column, of an attribute of tokens. It comes before this one. It also
+        decides which tokens are occurrences of the same word: tokens with the same value.
+    side (int): -1 for the tokens before other occurrences, 1 for the tokens after them.
     n_nearest (int): The largest number of other occurrences that count for a token.
     """
 
@@ -35,7 +35,7 @@ class ElsewhereColumn(BatchColumn):
         self.attributes = (base.name,)  # tokens are read with this attribute, to compare words
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take nothing: its values are those of the other column."""
+        """Take nothing: it has the values of the other column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
         """Mark the values of this column in the other column, which has the same values."""
@@ -56,11 +56,11 @@ class ElsewhereColumn(BatchColumn):
         """The layout as in other columns, and the number of occurrences."""
         return [*super().layout, self.n_nearest]
 
-    def save(self, saved: Saved) -> None:
-        """Write nothing: its values are those of the other column."""
+    def save(self, saved: SavedColumns) -> None:
+        """Write nothing: it has the values of the other column."""
 
-    def load(self, saved: Saved) -> None:
-        """Read nothing: its values are those of the other column."""
+    def load(self, saved: SavedColumns) -> None:
+        """Read nothing: it has the values of the other column."""
 
     @property
     def value_names(self) -> list[str]:
@@ -86,8 +86,8 @@ class ElsewhereColumn(BatchColumn):
         if not len(repeated_tokens):
             return
         base_ids = batch.value_ids_of(self.base.name)  # (N,)
-        ids_beside = values_beside(base_ids, occurrences, batch.tokens.lengths, self.side)
-        value_ids[repeated_tokens] = ids_beside
+        neighbour_ids = neighbour_values(base_ids, occurrences, batch.tokens.lengths, self.side)
+        value_ids[repeated_tokens] = neighbour_ids
 
     def _find_occurrences(self, batch: TokenBatch) -> tuple[Ints1d, Ints2d]:
         """Find the capitalised words of a batch that occur again in their doc, and their nearest
@@ -113,15 +113,15 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
         no_tokens = tokens[:0]
         return no_tokens, no_tokens
 
-    # Sort tokens by doc, and then by value. Tokens of a group then stand side by side, still from
-    # left to right.
+    # Sort tokens by doc, and then by value. Tokens of a group are then adjacent, still from left to
+    # right.
     doc_of_token = sequence_ids(lengths)[tokens]
     order = numpy.lexsort((key_of_token, doc_of_token))
     tokens = tokens[order]
     key_of_token = key_of_token[order]
     doc_of_token = doc_of_token[order]
 
-    # A group begins where the value or the doc differs from that of the token before.
+    # A group begins where the value or the doc differs from the token before.
     is_other_value = key_of_token[1:] != key_of_token[:-1]
     is_other_doc = doc_of_token[1:] != doc_of_token[:-1]
     group_of_token = numpy.append(0, numpy.cumsum(is_other_value | is_other_doc))
@@ -135,24 +135,17 @@ def nearest_elsewhere(
 ) -> tuple[Ints1d, Ints2d]:
     """Find the nearest other occurrences of each token's value in its doc. For example, in a doc
     with the words "A b A A" the tokens 0, 2 and 3 have other occurrences. Their nearest ones are 2,
-    3 and 2.
-
-    keys (Array1d): The hash of the value of each token. Shape: (N,)
-    takes_part (Array1d): False for tokens that are left out: they have no occurrences, and are none
-        of another token. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    n_nearest (int): The largest number of other occurrences of a token.
-    RETURNS (tuple[Ints1d, Ints2d]): The tokens that have other occurrences; and the other
-        occurrences of each, the nearest first, -1 for none. Of two that are equally near the left
-        one comes first. Shapes: (M,), (M, n_nearest)
-    """
+    3 and 2. `takes_part` is False for tokens that are left out: they have no occurrences, and are
+    no occurrences of another token. Returns the tokens that have other occurrences; and up to
+    `n_nearest` other occurrences of each, the nearest first, -1 for none. If two are equally near,
+    the left one comes first. Shapes: (N,), (N,), (B,) to (M,), (M, n_nearest)"""
     tokens, group = group_occurrences(keys, takes_part, lengths)
     if not len(tokens):
         return tokens, numpy.zeros((0, n_nearest), dtype="int64")
 
-    # The tokens of a group stand side by side in `tokens`, from left to right. So the nearest
-    # occurrences of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps
-    # in this array. Those of other groups, and indices beyond its ends, don't count.
+    # The tokens of a group are adjacent in `tokens`, from left to right. So the nearest occurrences
+    # of token i are among its neighbours i - n_steps, …, i - 1, i + 1, …, i + n_steps in this
+    # array. Tokens of other groups, and indices beyond its ends, don't count.
     # Shapes: (M, 2 n_steps)
     largest_group = int(numpy.bincount(group).max())
     n_steps = min(n_nearest, largest_group - 1)
@@ -163,8 +156,8 @@ def nearest_elsewhere(
     is_in_group = is_valid & (group[valid_neighbours] == group[:, None])
     occurrences = numpy.where(is_in_group, tokens[valid_neighbours], -1)
 
-    # Sort by the distance in the text. What is no occurrence comes last, as no distance is larger
-    # than the number of tokens.
+    # Sort by the distance in the text. Entries that are no occurrences come last, as no distance is
+    # larger than the number of tokens.
     distance = numpy.abs(occurrences - tokens[:, None])
     distance = numpy.where(is_in_group, distance, len(keys))
     by_distance = numpy.argsort(distance, axis=1, kind="stable")[:, :n_nearest]
@@ -175,17 +168,12 @@ def nearest_elsewhere(
     return tokens, numpy.pad(nearest, ((0, 0), (0, n_missing)), constant_values=-1)
 
 
-def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
-    """Find the values of the neighbours of some tokens.
-
-    value_ids (Ints1d): The id of the value of each token of a batch, -1 for none. Shape: (N,)
-    tokens (Ints2d): M rows of up to n tokens, -1 for none. Shape: (M, n)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    side (int): -1: the neighbour is the token before. 1: it is the token after.
-    RETURNS (Ints2d): For each row the ids of the values of the neighbours, in descending order. A
-        value that several neighbours have is there once, and -1 instead of the others and of no
-        value. Shape: (M, n)
-    """
+def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
+    """Find the values of the tokens before some tokens (`side` is -1) or after them (1).
+    `value_ids` has the id of the value of each token of a batch, and `tokens` has M rows of up to n
+    tokens, both with -1 for none. Returns, for each row, the ids of the values in descending order.
+    A value that several tokens have comes once, with -1 in the places of the others.
+    Shapes: (N,), (M, n) to (M, n)"""
     # The value of each token's neighbour on this side. A token at the border of a doc has no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)
@@ -194,7 +182,7 @@ def values_beside(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int)
     else:
         neighbour_ids[last_tokens(lengths)] = -1
 
-    # In descending order equal values stand side by side, and the first of them is kept.
+    # In descending order equal values are adjacent, and the first of them is kept.
     sorted_ids = -numpy.sort(-neighbour_ids[tokens], axis=1)
     is_repeated = sorted_ids[:, 1:] == sorted_ids[:, :-1]
     sorted_ids[:, 1:][is_repeated] = -1

@@ -40,7 +40,8 @@ class FeatureBatch(NamedTuple):
     value_ids (Ints2d | None): The ids of the values of tokens in all columns, -1 for none. `rows`
         was made of them. Shape: (N, C)
     word_cache (WordCache | None): The words that were looked up so far, for models that keep the
-        sum of the weights of each word. `rows` then lacks the slots that depend on the word alone.
+        sum of the weights of each word. `rows` is then without the slots that depend on the word
+        alone.
     word_ids (Ints1d | None): The id of each token's word in `word_cache`. Shape: (N,)
     vectors (StaticVectors | None): The static vectors of words, if they are inputs.
     vector_ids (Ints2d | None): For each of O offsets, the id in `vectors` of the static vector of
@@ -51,7 +52,7 @@ class FeatureBatch(NamedTuple):
     hidden_rows (Ints2d | None): The types of the words at these offsets, as rows of weights of the
         hidden layer. Shape: (N, O)
     linear_scores (Potentials | None): The scores by weights that don't change, if a hidden layer is
-        trained on top of them.
+        trained to add to them.
     """
 
     rows: Ints2d
@@ -68,9 +69,9 @@ class FeatureBatch(NamedTuple):
     linear_scores: Potentials | None = None
 
     def select_tokens(self, is_selected: Array1d) -> "FeatureBatch":
-        """A batch with the rows and the vectors of some of the tokens: those for which the mask is
-        True, (N,). In training, that is all that scores of single tokens are computed from. Other
-        fields, such as `lengths`, `groups` and `word_ids`, are still those of all tokens."""
+        """A batch with the rows and the vectors of some of the tokens, for which the mask is True,
+        (N,). In training, scores of single tokens are computed from these alone. Other fields, such
+        as `lengths`, `groups` and `word_ids`, still describe all tokens."""
         selected_arrays = {"rows": self.rows[is_selected]}
         for name in ("vector_ids", "hidden_ids", "hidden_rows"):
             array = getattr(self, name)
@@ -91,11 +92,11 @@ class Features(Shim):
     The features that depend on a word alone are computed once for each word, and cached.
 
     template (Template): The template of the features.
-    dropout (float): The share of its features that a token loses at random in training.
+    dropout (float): The share of the features of a token that is left out at random in training.
     """
 
     def __init__(self, template: Template, dropout: float = 0.0) -> None:
-        super().__init__(None)  # A shim wraps a model of another library. Here there is none.
+        super().__init__(None)  # A shim may wrap a model of another library; this one doesn't.
         self.template = template
         self.dropout = dropout
         self._columns: list[Column] | None = None
@@ -133,8 +134,8 @@ class Features(Shim):
     @property
     def n_hidden_rows(self) -> int:
         """The number of rows of weights of a hidden layer, 0 if the model has none, as without
-        static vectors. The rows of the types of words come first, those of static vectors after
-        them."""
+        static vectors. The rows of the types of words come first, then the rows of static
+        vectors."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.n_type_rows + self.lookup.vector_column.n_hidden_rows
@@ -152,7 +153,7 @@ class Features(Shim):
     ) -> FeatureBatch:
         """Find the features of the tokens of docs.
 
-        docs (Sequence[Doc]): The docs.
+        docs (Sequence[Doc]): The docs, with the attributes that the template reads.
         is_train (bool): Whether the model learns from the labels of these docs. Label memory then
             ignores the labels that it has counted in the unit of a token, such as its doc.
         by_word (bool): Whether the model keeps the sum of the weights of each word. The batch then
@@ -192,7 +193,7 @@ class Features(Shim):
         """
         slots = self.lookup.slots
         if by_word:
-            slots = self.lookup.batch_slots  # those that depend on more than the word
+            slots = self.lookup.batch_slots  # slots that depend on more than the word
         return slots.gather(value_ids, lengths)
 
     def add_vectors(self, batch: FeatureBatch, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
@@ -224,7 +225,7 @@ class Features(Shim):
 
     def need_labels(self, batch: FeatureBatch) -> bool:
         """Whether any token of the batch has features of the labels of a first pass. In a single
-        sentence mostly none has, as hardly any word occurs twice in it."""
+        sentence usually no token has any, as hardly any word occurs twice in it."""
         return any((groups >= 0).any() for groups in batch.groups)
 
     def add_labels(
@@ -286,8 +287,8 @@ class Features(Shim):
 
     def recount(self, docs: Sequence[Doc]) -> "Features":
         """Make features whose label memory has counted only some of the training docs, for a model
-        that is trained on these. Without docs, label memory or a vocabulary, the same features are
-        returned."""
+        that is trained on these docs. Without docs, label memory or a vocabulary, the same features
+        are returned."""
         if not docs or not self.template.memory or self._columns is None:
             return self
         features = Features(self.template, self.dropout)
@@ -323,7 +324,7 @@ class Features(Shim):
         lookup = self._lookup
         if lookup is None:
             if self._columns is None:
-                expected = "a vocabulary, made by `nlp.initialize` or loaded, there is none"
+                expected = "a vocabulary, made by `nlp.initialize` or loaded, found none"
                 raise ValueError(f"features of a linear CRF: expected {expected}")
             lookup = Lookup(self._columns)
             self._lookup = lookup
@@ -331,7 +332,7 @@ class Features(Shim):
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle. The maps of ids in columns can't be pickled, so the bytes of
-        `to_bytes` take the place of the columns. The lookup is made anew from these."""
+        `to_bytes` replace the columns. The lookup is made again from the columns."""
         state = {**self.__dict__, "saved": self.to_bytes()}
         del state["_columns"]
         del state["_lookup"]
@@ -371,11 +372,11 @@ class Features(Shim):
     def from_bytes(self, data: bytes) -> "Features":
         """Load the vocabulary.
 
-        data (bytes): What `to_bytes` returned.
+        data (bytes): The bytes that `to_bytes` returned.
         RETURNS (Features): These features.
         RAISES (ValueError): If the data is damaged, or was saved with another template.
         """
-        layouts = self._layouts()  # what the columns of the template are
+        layouts = self._layouts()  # of the columns of the template
         try:
             saved = srsly.msgpack_loads(data)
             saved_layouts = saved["columns"]
@@ -385,11 +386,11 @@ class Features(Shim):
             if has_vocab and saved_layouts == layouts:
                 columns = load_columns(saved, self.template)
         except Exception as error:
-            message = f"expected what was saved of them, found damage: {error}"
+            message = f"expected saved features, got damaged data: {error}"
             raise ValueError(f"features of a linear CRF: {message}") from error
         # This comes after `except`, as another template is no damage.
         if has_vocab and saved_layouts != layouts:
-            message = f"expected those of the config, {layouts}, got {saved_layouts}"
+            message = f"expected the columns of the config, {layouts}, got {saved_layouts}"
             raise ValueError(f"features of a linear CRF: {message}")
         self._set_columns(columns)
         return self

@@ -15,7 +15,7 @@ from spacy.vocab import Vocab
 from thinc.types import Array1d
 
 from .attributes import KeyColumn
-from .column import Saved, Window, check_strings
+from .column import SavedColumns, Window, check_strings
 from .tokens import HashOf
 
 BEGIN = "B"
@@ -47,12 +47,12 @@ class GazetteerColumn(KeyColumn):
         `Gazetteer.find`."""
         return self.gazetteer.find(docs, hash_of)
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the values, which are positions, and the phrases."""
         super().save(saved)
         saved["phrases"][self.name] = self.gazetteer.phrases
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read what `save` wrote, and check it."""
         super().load(saved)
         if self.name not in saved["phrases"]:
@@ -93,7 +93,6 @@ class Gazetteer:
     def find(self, docs: Sequence[Doc], hash_of: HashOf) -> Array1d:
         """Find the phrases in docs.
 
-        docs (Sequence[Doc]): The docs.
         hash_of (HashOf): Hashes a position.
         RETURNS (Array1d): The hash of each token's position in its phrase, such as "B" for the
             first token; 0 for tokens outside of phrases. Shape: (N,)

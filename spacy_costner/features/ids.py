@@ -1,7 +1,7 @@
 """Maps from hashes to ids, and compressing ids and hashes for saved models.
 
-A column knows its values by ids, which are 0, 1, 2 and so on. Hashes are those of spaCy, of 64
-bits. Where a hash only has to tell whether a model knows a word, its lowest 32 bits are kept.
+A column knows its values by ids, which are 0, 1, 2 and so on. Hashes are spaCy's, of 64 bits. Where
+a hash only has to tell whether a model knows a word, its lowest 32 bits are kept.
 """
 
 import zlib
@@ -22,8 +22,8 @@ TRIAL_LEVEL = 1
 """zlib's level of compression to find out which of two forms is shorter."""
 
 SAVED_LEVEL = 6
-"""zlib's level of compression of what is saved. Level 9 takes many times as long on sorted hashes
-and saves 1 or 2 % of the bytes."""
+"""zlib's level of compression of saved data. Level 9 takes many times as long on sorted hashes and
+saves 1 or 2 % of the bytes."""
 
 AS_THEY_ARE = b"n"
 """The first byte of packed numbers that were compressed as they are."""
@@ -52,7 +52,7 @@ def string_id_map(strings: Sequence[str]) -> sparse.IdMap:
 
 def pack(numbers: Ints1d) -> bytes:
     """Compress whole numbers of 32 bits, (N,). Small numbers take fewer bytes, and so do numbers
-    that differ little from the one before: the form that is shorter at `TRIAL_LEVEL` is returned.
+    that differ little from the previous one: the form that is shorter at `TRIAL_LEVEL` is returned.
     """
     numbers = numbers.astype("<i4")
     # A difference may be too large for 32 bits. It is then right modulo 2^32, and so is the sum
@@ -68,7 +68,7 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
 
     data (bytes): The compressed numbers.
     most (int | None): The largest N that is expected. More are refused before they fill the memory.
-        None: it isn't known. See `most_numbers`.
+        None: the number is unknown. See `most_numbers`.
     RETURNS (Ints1d): The numbers, in int32. Shape: (N,)
     RAISES (Exception): If the data is damaged, or has too many numbers: an error of any kind.
     """
@@ -96,7 +96,7 @@ def most_numbers(data: bytes, n_alike: int) -> int:
 def compress(numbers: Ints1d, level: int = SAVED_LEVEL) -> bytes:
     """Compress whole numbers, (N,), byte by byte: first the lowest byte of every number, then the
     next byte of every number, and so on. The high bytes of small numbers are all alike, and need
-    next to no space. `level` is that of zlib."""
+    next to no space. `level` is a level of zlib."""
     bytes_of_numbers = numbers.reshape(-1, 1).view("uint8")  # (N, itemsize), the lowest byte first
     return zlib.compress(bytes_of_numbers.T.tobytes(), level)
 

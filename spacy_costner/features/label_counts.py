@@ -29,8 +29,8 @@ DOC = "doc"
 
 LEAST_UNITS = 24
 """If a unit is a number of docs, units are made smaller in short corpora, so that there are at
-least this many of them. With few units, the labels that are left after subtracting a doc's own unit
-would be too few to learn from. A corpus with fewer docs has a unit for each."""
+least this many of them. With few units, too few labels would be left to learn from after
+subtracting a doc's own unit. A corpus with fewer docs has a unit for each."""
 
 
 class UnitCounts(NamedTuple):
@@ -54,7 +54,7 @@ class Counts(NamedTuple):
     all of them.
 
     The counts in units are a table of E rows. Each row says how often a value had a label in a
-    unit, and there is a row only if it did. The rows of a unit stand side by side.
+    unit, and there is a row only if it did. The rows of a unit are adjacent.
 
     keys (Array1d): The lowest 32 bits of the hashes of the values, ascending. Shape: (V,)
     total (Ints2d): How often each value had each label in all units together. Shape: (V, L)
@@ -93,7 +93,7 @@ class Counts(NamedTuple):
         return cls(keys, total, starts, value, label, n_times)
 
     def select(self, is_kept: Array1d) -> "Counts":
-        """The counts of some of the values: those for which the mask is True, (V,)."""
+        """The counts of some of the values, for which the mask is True, (V,)."""
         is_row_kept = is_kept[self.value]
         # The number of kept rows before each row; at the end, the number of all kept rows.
         # Shape: (E + 1,)
@@ -116,7 +116,7 @@ class LabelCounts:
 
     attributes (Sequence[str]): The attributes whose values are counted. Without attributes, only
         the labels are collected.
-    unit (int | str): What a unit is: see the setting `memory_unit`.
+    unit (int | str): The kind of unit: see the setting `memory_unit`.
     """
 
     def __init__(self, attributes: Sequence[str], unit: int | str) -> None:
@@ -209,7 +209,7 @@ class LabelCounts:
         to save memory, nothing of the attribute is kept here.
 
         attribute (str): The attribute.
-        RETURNS (Counts): The counts. The index of a label is that in `labels`.
+        RETURNS (Counts): The counts. Labels have the same index as in `labels`.
         """
         # The rows of all batches. As all docs are known now, units and labels get their final keys.
         batches = self._counts.pop(attribute)
@@ -270,13 +270,9 @@ class LabelCounts:
 
 def unit_key(doc: Doc, index: int, unit: int | str) -> int:
     """The key of the unit of a doc: a hash of 64 bits or, if a unit is a number of docs, the index
-    of a doc.
+    of a doc. `index` is the index of the doc in the corpus. `unit` is a number of docs, `DOC`, or
+    an extension attribute of docs, such as "_.source", each value of which is a unit.
 
-    doc (Doc): The doc.
-    index (int): Its index in the corpus.
-    unit (int | str): What a unit is: a number of docs, `DOC`, or an extension attribute of docs,
-        such as "_.source", each value of which is a unit.
-    RETURNS (int): The key.
     RAISES (ValueError): If a unit is an extension attribute that isn't set.
     """
     if isinstance(unit, int):
@@ -290,8 +286,8 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
         return text_id(doc)
     name = unit.removeprefix(EXTENSION)
     if not Doc.has_extension(name):
-        expected = f"expected {unit} to be set with Doc.set_extension before training, it is not"
-        raise ValueError(f"spacy_costner.Features: memory_unit: {expected}")
+        expected = "expected an extension attribute, registered with Doc.set_extension"
+        raise ValueError(f"spacy_costner.Features: memory_unit: {expected}, got {unit!r}")
     return get_string_id(str(doc._.get(name)))
 
 

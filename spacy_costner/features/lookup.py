@@ -4,9 +4,9 @@ A *column* is a kind of value of tokens, such as the word in lower case, and eac
 an id. A *slot* is a column at some offset: at offset -1 it reads the value of the token before. A
 slot and a value are one feature, such as "LOWER[-1]=of", which has a row of weights.
 
-A token has the ids of its values in all columns side by side: C ids, whose indices from 0 to C - 1
-are called *places*. `Lookup` finds these ids. `Slots` then reads the ids in the window of each
-token, and makes rows of weights of them.
+The values of a token in all columns are a row of C ids, whose indices from 0 to C - 1 are called
+*places*. `Lookup` finds these ids. `Slots` then reads the ids in the window of each token, and
+makes rows of weights of them.
 
 Some values depend on the word alone, not on its doc. `WordCache` keeps them for each word. A
 *word key* is the hash of a word. A *mark* is a flag of a word, such as whether it has a digit, that
@@ -31,7 +31,7 @@ from .static_vectors import WHERE, StaticVectors, VectorColumn
 from .tokens import TokenBatch, Tokens
 from .words import CHARACTER_TYPES, TEXT_FLAGS, WordColumn, character_type
 
-MOST_WORDS = 1 << 16
+MOST_CACHED_WORDS = 1 << 16
 """The number of words whose values, and whose sums of weights, are kept. When there are more, all
 are dropped, and keeping begins again."""
 
@@ -158,7 +158,7 @@ class WordCache:
             end_id = first_id + int(is_new.sum())
             if end_id > len(self.table):
                 # The new table is twice as large as needed, so that it seldom has to grow. Its
-                # empty rows are -1, as those of a word without values would be.
+                # empty rows are -1, like the row of a word without values.
                 n_more = 2 * end_id - len(self.table)
                 self.table = numpy.pad(self.table, ((0, n_more), (0, 0)), constant_values=-1)
             self.table[first_id:end_id] = rows[is_new]
@@ -202,10 +202,10 @@ class Lookup:
         """Number the places of all columns, and make the slots of static vectors and of the types
         of words.
 
-        The places of a word come first, so that they can be copied from `WordCache` at once: those
-        of the word columns, then that of the id of the static vector, if vectors are inputs, then
-        that of the number of the word's type, if there is a hidden layer. The places of other
-        columns follow.
+        The places of a word come first, so that they can be copied from `WordCache` at once: the
+        places of the word columns, then the place of the id of the static vector, if vectors are
+        inputs, then the place of the number of the word's type, if there is a hidden layer. The
+        places of other columns follow.
         """
         self.places: dict[str, slice] = {}
         for i, word_column in enumerate(self.word_columns):
@@ -232,9 +232,9 @@ class Lookup:
 
     def _make_slots(self) -> tuple[Slots, int]:
         """Make the slots of each column at each of its offsets, and number the rows of weights. A
-        column has a row for each of its offsets and values.
+        column has a row for each of its offsets and values. Returns the slots, and the number of
+        rows.
 
-        RETURNS (tuple[Slots, int]): The slots, and the number of rows.
         RAISES (ValueError): If there are too many rows.
         """
         places: list[int] = []
@@ -247,8 +247,8 @@ class Lookup:
             column_places = self.places[column.name]
             n_values = column.n_values
             for offset in column.offsets:
-                # A token may have several values in a column, in places side by side. A value has
-                # the same row of weights in all of these places.
+                # A token may have several values in a column, in adjacent places. A value has the
+                # same row of weights in all of these places.
                 for place in range(column_places.start, column_places.stop):
                     places.append(place)
                     offsets.append(offset)
@@ -262,7 +262,7 @@ class Lookup:
         return slots, n_rows
 
     def _divide_slots(self) -> tuple[Slots, WordSlots]:
-        """Divide the slots into those that depend on the batch and those that depend on the word
+        """Divide the slots into slots that depend on the batch and slots that depend on the word
         alone."""
         # The places of word columns are the first ones. They are the same in `WordCache.table`.
         is_word_slot = self.slots.places < len(self.word_columns)
@@ -279,9 +279,9 @@ class Lookup:
         return WordCache(width, self._word_slots, hidden_slots, vectors)
 
     def find_words(self, tokens: Tokens) -> tuple[WordCache, Ints1d]:
-        """Find the words of tokens in the cache, and add those that are new.
+        """Find the words of tokens in the cache, and add new words.
 
-        tokens (Tokens): The tokens.
+        tokens (Tokens): The tokens of a batch.
         RETURNS (tuple[WordCache, Ints1d]): The cache, and the id of each token's word in it. Use
             the ids with this cache, as another thread may begin a new one. Shape: (N,)
         RAISES (ValueError): If the docs don't have the static vectors that the model needs.
@@ -290,7 +290,7 @@ class Lookup:
         word_ids = cache.word_ids.find(tokens.word_keys)
         if word_ids.min(initial=0) >= 0:
             return cache, word_ids
-        if cache.n_words > MOST_WORDS:  # otherwise its memory would grow without end
+        if cache.n_words > MOST_CACHED_WORDS:  # otherwise its memory would grow without end
             cache = self._empty_cache(self._vectors_for(tokens))
             self._word_cache = cache
             word_ids[:] = -1  # the new cache has no words
@@ -304,7 +304,7 @@ class Lookup:
 
     def _cache_for(self, tokens: Tokens) -> WordCache:
         """The cache to find the words of tokens in. If static vectors are inputs, and the vocab of
-        the docs has other vectors than the cache, a new cache takes its place."""
+        the docs has other vectors than the cache, a new cache replaces it."""
         cache = self._word_cache
         if self.vector_column is None or not tokens.vocabs:  # no vectors, or no docs
             return cache
@@ -383,7 +383,7 @@ class Lookup:
     ) -> TokenBatch:
         """Find the ids of the values of tokens whose words were found before: see `find_values`.
 
-        tokens (Tokens): The tokens.
+        tokens (Tokens): The tokens of a batch.
         cache (WordCache): The cache that `find_words` has returned. It has the ids that depend on
             the word alone.
         word_ids (Ints1d): The ids of the words that it has returned. Shape: (N,)
@@ -407,8 +407,8 @@ class Lookup:
 
 def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
     """Make slots that read the id of a word's static vector, one for each offset. `place` is the
-    place of this id. What they gather are ids of vectors, not rows of weights: so the id 0 has the
-    "row" 0 at each offset."""
+    place of this id. They gather ids of vectors, not rows of weights: so the id 0 has the "row" 0
+    at each offset."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),
         offsets=to_int32(offsets),
@@ -427,12 +427,8 @@ def slots_of_types(place: int, offsets: Ints1d) -> Slots:
 
 
 def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int, Slots]:
-    """Group slots by their offsets: see `WordSlots.by_offset`.
-
-    slots (Slots): The slots.
-    more_offsets (Sequence[int]): Offsets that get a group even if no slot has them.
-    RETURNS (dict[int, Slots]): The slots of each offset. In the groups all offsets are 0.
-    """
+    """Group slots by their offsets: see `WordSlots.by_offset`. The offsets in `more_offsets` get a
+    group even if no slot has them. In the groups all offsets are 0."""
     by_offset: dict[int, Slots] = {}
     # The default of `more_offsets` becomes an array of floats, and `union1d` then returns floats.
     all_offsets = numpy.union1d(slots.offsets, more_offsets).astype("int32")
@@ -443,7 +439,7 @@ def group_by_offset(slots: Slots, more_offsets: Sequence[int] = ()) -> dict[int,
 
 
 def vector_column_of(columns: Sequence[Column]) -> VectorColumn | None:
-    """Find the column of static vectors among columns. None: there is none, or it has seen no
+    """Find the column of static vectors among columns. None if it is missing, or if it has no
     vectors, as the model was initialized without docs."""
     for column in columns:
         if isinstance(column, VectorColumn) and column.dim:
@@ -461,7 +457,7 @@ def vectors_of(tokens: Tokens) -> BaseVectors:
         if vocab is not first_vocab and vocab.vectors is not first_vocab.vectors:
             raise ValueError(
                 f"{WHERE}: expected docs whose vocabs have the same vectors in a batch, got vocabs "
-                "with others"
+                "with different ones"
             )
     return first_vocab.vectors
 

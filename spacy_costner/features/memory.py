@@ -2,10 +2,10 @@
 docs.
 
 It gives a token features such as "the word was LOC in half to three quarters of its occurrences".
-`share_ids` finds the ids of such features from counts.
-In training a doc must not see its own labels. So labels are counted separately for each *unit*, a
-doc or several docs, and what a doc's own unit has counted is subtracted: see `label_counts`. A
-*text id* is the hash of the text of a doc, by which a doc is known again.
+`share_ids` finds the ids of such features from counts. In training a doc must not see its own
+labels. So labels are counted separately for each *unit*, a doc or several docs, and the counts of a
+doc's own unit are subtracted: see `label_counts`. A *text id* is the hash of the text of a doc, by
+which a doc is recognised.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import places_in, sequence_ids
-from .column import BatchColumn, Saved, Selection, Window
+from .column import BatchColumn, SavedColumns, Selection, Window
 from .counts import TrainingCounts
 from .ids import LOWEST_32_BITS, id_map, pack, pack_hashes, unpack, unpack_hashes
 from .label_counts import Counts, LabelCounts
@@ -41,7 +41,7 @@ class MemoryColumn(BatchColumn):
         super().__init__(f"memory:{attribute}", window)
         self.attribute = attribute
         self.attributes = (attribute,)
-        # Before `collect`, the memory is empty. Without docs it doesn't matter what a unit is.
+        # Before `collect`, the memory is empty. Without docs the unit doesn't matter.
         no_counts = LabelCounts([attribute], unit=1)
         self._set_memory(LabelMemory.from_counts(no_counts, attribute))
 
@@ -60,8 +60,8 @@ class MemoryColumn(BatchColumn):
         labels (LabelCounts): The labels of these docs.
         RETURNS (MemoryColumn): The column.
         """
-        # The ids of features follow from the list of labels. So labels that these docs lack are
-        # added. The first label is O, which `LabelCounts` has already.
+        # The ids of features follow from the list of labels. So labels that are missing in these
+        # docs are added. The first label is O, which `LabelCounts` has already.
         labels.add_labels(self._memory.labels[1:])
         column = MemoryColumn(self.attribute, Window(self.offsets, self.min_count))
         column._set_memory(LabelMemory.from_counts(labels, self.attribute))
@@ -80,11 +80,11 @@ class MemoryColumn(BatchColumn):
         column._set_memory(self._memory.select(selection.is_needed[self.name]))
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the memory: see `LabelMemory.save`."""
         self._memory.save(saved["memory"], self.attribute)
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the memory, and check it."""
         self._set_memory(LabelMemory.load(saved["memory"], self.attribute))
 
@@ -172,7 +172,7 @@ class LabelMemory:
 
     @classmethod
     def from_counts(cls, labels: LabelCounts, attribute: str) -> "LabelMemory":
-        """Make the memory of an attribute. The counts of the attribute are taken out of `labels`,
+        """Make the memory of an attribute. The counts of the attribute are removed from `labels`,
         to free their memory."""
         text_ids, units = labels.doc_units()
         return cls(labels.labels, labels.take_counts(attribute), text_ids, units)
@@ -213,12 +213,8 @@ class LabelMemory:
 
     def find_in_training(self, keys: Array1d, lengths: Ints1d, text_ids: Array1d) -> Ints2d:
         """Find the features of tokens in training: without the counts of the units of their docs.
-
-        keys (Array1d): The hashes of the values of tokens. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        text_ids (Array1d): The text id of each doc. Shape: (B,)
-        RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (N, width)
-        """
+        `keys` has the hash of each token's value, `text_ids` the text id of each doc. Returns ids
+        in the order of `share_names`, -1 for none. Shapes: (N,), (B,), (B,) to (N, width)"""
         value_of_token = self._find_values(keys)
         is_known = value_of_token >= 0
 
@@ -241,7 +237,7 @@ class LabelMemory:
         """Sum counts as `_sum_over_units` does, but keep the sums for texts that many docs have.
         Shapes: (M,), (M,) to (M, L)"""
         # How many training docs have the text of each pair. Text ids are ascending, so docs with
-        # the same text stand side by side. Shapes: (M,)
+        # the same text are adjacent. Shapes: (M,)
         first_doc = numpy.searchsorted(self.text_ids, text_ids, side="left")
         doc_after_last = numpy.searchsorted(self.text_ids, text_ids, side="right")
         n_docs_with_text = doc_after_last - first_doc
@@ -259,12 +255,7 @@ class LabelMemory:
 
     def _sum_over_units(self, text_ids: Array1d, value_ids: Ints1d) -> Ints2d:
         """For M pairs of a text and a value, sum the counts of the value over all units that have
-        docs with this text.
-
-        text_ids (Array1d): The text id of each pair. Shape: (M,)
-        value_ids (Ints1d): The index of the value of each pair. Shape: (M,)
-        RETURNS (Ints2d): How often the value had each label in these units. Shape: (M, L)
-        """
+        docs with this text. Shapes: (M,), (M,) to (M, L)"""
         # The docs that have the text of each pair, and their units. A unit with several of these
         # docs counts once. So a pair and a unit are made one number, and `divmod` splits it again.
         pair_of_doc, doc = places_in(self.text_ids, text_ids)
@@ -287,7 +278,7 @@ class LabelMemory:
         """Write the memory of an attribute to `saved`, the part of a saved model that has the
         memories of all attributes."""
         if not saved:
-            # The first attribute writes what all of them share.
+            # The first attribute writes the parts that all of them share.
             saved["labels"] = self.labels
             saved["counts"] = {}
             saved["text_ids"] = self.text_ids.astype("<u8").tobytes()

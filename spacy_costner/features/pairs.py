@@ -10,7 +10,7 @@ import numpy
 from thinc.types import Array1d, Ints1d, Ints2d
 
 from ..ragged import last_tokens
-from .column import BatchColumn, Column, Saved, Selection, Window
+from .column import BatchColumn, Column, SavedColumns, Selection, Window
 from .counts import TrainingCounts
 from .ids import id_map
 from .lookup import Lookup
@@ -20,7 +20,7 @@ from .tokens import TokenBatch
 class PairColumn(BatchColumn):
     """The column of pairs: the values of another column at the token and at the next token.
 
-    base (Column): The other column. It has one value for each token, and stands before this one.
+    base (Column): The other column. It has one value for each token, and comes before this one.
     """
 
     wants_all_tokens = True
@@ -57,7 +57,7 @@ class PairColumn(BatchColumn):
     def select(self, selection: Selection) -> "PairColumn":
         """Make a copy of the column with only the pairs that are kept. A pair is made of the ids of
         two values of the base column. Some of these values aren't kept, so the others get new ids,
-        and the pairs are made anew of these."""
+        and the pairs are made again from the new ids."""
         column = copy(self)
         column.base = selection.columns[self.base.name]
         left, right = split_pairs(self._pairs[selection.ids[self.name]])
@@ -68,11 +68,11 @@ class PairColumn(BatchColumn):
         column._set_pairs(join_pairs(left, right))
         return column
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write the pairs, as numbers."""
         saved["pairs"][self.name] = self._pairs.astype("<i8").tobytes()
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read the pairs, and check that the other column has their values."""
         pairs = numpy.frombuffer(saved["pairs"][self.name], dtype="<i8")
         value_ids = numpy.stack(split_pairs(pairs))  # shape: (2, P) for P pairs
@@ -83,7 +83,7 @@ class PairColumn(BatchColumn):
 
     @property
     def pairs(self) -> tuple[Ints1d, Ints1d]:
-        """The id of the left value of each of the P pairs, and that of the right value. The pairs
+        """The id of the left value of each of the P pairs, and the id of the right value. The pairs
         are in the order of their own ids. Shapes: (P,)"""
         return split_pairs(self._pairs)
 
@@ -114,13 +114,9 @@ class PairColumn(BatchColumn):
 
 
 def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
-    """Make the pair that begins at each token.
-
-    value_ids (Ints1d): The id of each token's value, -1 for none. Shape: (N,)
-    lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-    RETURNS (Array1d): The pair of the token and the next one, as the number that `join_pairs`
-        makes; -1 if one of them has no value, or there is no next token in the doc. Shape: (N,)
-    """
+    """Make the pair of each token and the next one, from the ids of their values, as the number
+    that `join_pairs` makes. It is -1 if one of the two has no value, or if the doc has no next
+    token. Shapes: (N,), (B,) to (N,)"""
     left = value_ids.astype("int64")
     right = numpy.full(len(left), -1, dtype="int64")
     right[:-1] = left[1:]  # the value of the next token
@@ -131,7 +127,8 @@ def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
 
 def join_pairs(left: Array1d, right: Array1d) -> Array1d:
     """Make one number of the two ids of each pair, in int64: the upper 32 bits are the id of the
-    left value, the lower 32 bits that of the right one. `split_pairs` undoes it. Shapes: (P,)"""
+    left value, the lower 32 bits the id of the right value. `split_pairs` undoes it.
+    Shapes: (P,)"""
     return (left.astype("int64") << 32) | right
 
 

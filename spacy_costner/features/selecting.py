@@ -9,10 +9,10 @@ from thinc.types import Array1d, Ints1d
 from .column import Column, Selection
 
 
-class SlimColumns(NamedTuple):
+class PrunedColumns(NamedTuple):
     """Columns with only some of their values.
 
-    columns (list[Column]): The columns.
+    columns (list[Column]): The columns, with the values that are kept.
     rows (Ints1d): For each of the V' features that are left, the row of weights that it had before.
         Shape: (V',)
     """
@@ -21,13 +21,13 @@ class SlimColumns(NamedTuple):
     rows: Ints1d
 
 
-def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumns:
+def select_values(columns: Sequence[Column], has_weights: Array1d) -> PrunedColumns:
     """Leave out the values whose features have no weights at any offset. The values that are left
     are found in docs as before.
 
     columns (Sequence[Column]): The columns. They aren't changed.
     has_weights (Array1d): Whether each row of weights has a weight other than 0. Shape: (V,)
-    RETURNS (SlimColumns): The columns with the values that are left.
+    RETURNS (PrunedColumns): The columns with the values that are left.
     """
     # The rows of weights of each column, for each of its offsets and values. They are numbered as
     # `Lookup` numbers them. Shapes: (number of offsets, n_values)
@@ -49,7 +49,7 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
     for column in reversed(columns):
         column.mark_needed(is_needed)
 
-    # It grows column by column: a column that is made of earlier ones finds their new ids in it.
+    # It grows column by column: a column that is made of earlier columns finds their new ids in it.
     selection = Selection(is_needed, ids={}, columns={})
     # The first array is empty, as there may be no columns.
     rows: list[Ints1d] = [numpy.zeros(0, dtype="int64")]
@@ -58,4 +58,4 @@ def select_values(columns: Sequence[Column], has_weights: Array1d) -> SlimColumn
         selection.ids[column.name] = ids
         selection.columns[column.name] = column.select(selection)
         rows.append(rows_of_column[column.name][:, ids].reshape(-1))
-    return SlimColumns(list(selection.columns.values()), numpy.concatenate(rows))
+    return PrunedColumns(list(selection.columns.values()), numpy.concatenate(rows))

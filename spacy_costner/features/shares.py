@@ -56,14 +56,14 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     counts (Array2d): How often each of M values had each of L labels, or sums of probabilities.
         Shape: (M, L)
     width (int): The number of ids to return for each value: first the id of the most frequent label
-        ("best"), then those of the shares of labels. If there are more, some are left out. There
+        ("best"), then the ids of the shares of labels. If there are more, some are left out. There
         is room for all if the width is 1 + the largest number of labels that a value has.
     RETURNS (Ints2d): Ids in the order of `share_names`, -1 for none. Shape: (M, width)
     """
     n_values, n_labels = counts.shape
     n_bins_above_lowest = len(BORDERS)
-    # The number of times that each value occurs. Sums of probabilities are only near whole numbers.
-    # Shape: (M,)
+    # The number of times that each value occurs. Sums of probabilities are only close to whole
+    # numbers. Shape: (M,)
     total = numpy.rint(counts.sum(axis=1))
     # The bin of the share of each label, 0 for the lowest. A value that doesn't occur has shares of
     # 0. Shapes: (M, L)
@@ -74,8 +74,8 @@ def share_ids(counts: Array2d, width: int) -> Ints2d:
     first_ids = numpy.arange(n_labels) * n_bins_above_lowest
     share_id = numpy.where(bins > 0, first_ids + bins - 1, -1)
 
-    # The id of the most frequent label. These ids come after those of the shares: a label has an id
-    # for every bin of its share and every bin of the total. Shape: (M,)
+    # The id of the most frequent label. These ids come after the ids of the shares: a label has an
+    # id for every bin of its share and every bin of the total. Shape: (M,)
     best_label = counts.argmax(axis=1)
     best_bin = bins[numpy.arange(n_values), best_label]
     total_bin = numpy.searchsorted(TIMES_BORDERS, total, side="right")

@@ -18,12 +18,12 @@ from thinc.api import to_numpy
 from thinc.types import Floats2d, Ints1d
 
 from ..locks import make_lock
-from .column import Column, Saved, Window
+from .column import Column, SavedColumns, Window
 from .counts import TrainingCounts
 
 STANDARD_DEVIATION = 0.5
-"""Vectors are scaled, so that their numbers have this standard deviation. So the same penalty and
-learning rate of their weights suit any vectors."""
+"""Vectors are scaled, so that their numbers have this standard deviation. So their weights can have
+the same penalty and learning rate for all vectors."""
 
 WHERE = "spacy_costner.Features: include_static_vectors"
 """The setting that error messages name."""
@@ -72,8 +72,8 @@ class StaticVectors(ABC):
 
 class KeyedVectors(StaticVectors):
     """The vectors of spaCy's default mode, in which only some words have a vector. A word has the
-    vector of its text or, if there is none, of its text in lower case. The id of a vector is its
-    row in spaCy's table."""
+    vector of its text or, if its text has none, of its text in lower case. The id of a vector is
+    its row in spaCy's table."""
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
         """Look each word up in spaCy's table: first its text, and then its text in lower case.
@@ -115,8 +115,8 @@ class ComputedVectors(StaticVectors):
         self._data: Floats2d = numpy.zeros((0, source.shape[1]), dtype="float32")
 
     def find_ids(self, lexemes: Sequence[Lexeme]) -> Ints1d:
-        """Number the words, and compute the vectors of those that are new. Returns the number of
-        each. Shape: (W,)"""
+        """Number the words, and compute the vectors of new words. Returns the number of each.
+        Shape: (W,)"""
         keys = [getattr(lexeme, self._attribute) for lexeme in lexemes]
         distinct_keys = dict.fromkeys(keys)
         with _ADDING:  # one thread at a time
@@ -158,7 +158,7 @@ class VectorCoverage(NamedTuple):
     """How many words of docs have a static vector. A word counts as often as it occurs.
 
     n_words (int): The number of words.
-    n_with_vector (int): The number of those that have a vector.
+    n_with_vector (int): The number of words that have a vector.
     """
 
     n_words: int
@@ -204,8 +204,8 @@ class VectorColumn(Column):
     window (Window): The offsets at which vectors are inputs.
     hidden_offsets (tuple[int, ...]): The offsets at which they are inputs of a hidden layer, if the
         model has one: see `HiddenLayer`.
-    coverage (VectorCoverage | None): How many words of the training docs have a vector. None: it is
-        not known, as the model was loaded.
+    coverage (VectorCoverage | None): How many words of the training docs have a vector. None if the
+        model was loaded, as the coverage isn't saved.
     """
 
     lexeme_attributes = ("LOWER",)
@@ -235,7 +235,7 @@ class VectorColumn(Column):
 
     def collect(self, counts: TrainingCounts) -> None:
         """Choose the scale, so that the vectors of words in the training docs have the standard
-        deviation `STANDARD_DEVIATION`. The vectors are those of the vocab of the first doc.
+        deviation `STANDARD_DEVIATION`. The vectors come from the vocab of the first doc.
 
         RAISES (ValueError): If there are no such vectors, or they are not finite or all the same.
         """
@@ -254,8 +254,8 @@ class VectorColumn(Column):
         rows = vectors.read(distinct_ids).astype("float64")
         if not len(rows):
             raise ValueError(
-                f"{WHERE}: expected static vectors of words of the training docs, none of their "
-                f"{len(ids):,} words has one"
+                f"{WHERE}: expected static vectors of words of the training docs, got none for "
+                f"their {len(ids):,} words"
             )
         if not rows.std(axis=0).any():
             raise ValueError(
@@ -264,9 +264,9 @@ class VectorColumn(Column):
             )
         self.dim = rows.shape[1]
         self.scale = STANDARD_DEVIATION / float(rows.std())
-        self.digest = digest_of(vectors.source)
+        self.digest = digest_of_vectors(vectors.source)
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedColumns) -> None:
         """Write D, the scale and the digest."""
         saved["static_vectors"][self.name] = {
             "dim": self.dim,
@@ -274,7 +274,7 @@ class VectorColumn(Column):
             "digest": self.digest,
         }
 
-    def load(self, saved: Saved) -> None:
+    def load(self, saved: SavedColumns) -> None:
         """Read D, the scale and the digest, and check them."""
         settings = saved["static_vectors"][self.name]
         dim = settings["dim"]
@@ -293,16 +293,16 @@ class VectorColumn(Column):
     def read_vectors(self, source: BaseVectors) -> StaticVectors:
         """Make the scaled vectors of a vocab.
 
-        RAISES (ValueError): If the vectors are not those of training. If their digest isn't known,
-            only their length is compared.
+        RAISES (ValueError): If the vectors are not the vectors of training. If their digest isn't
+            known, only their length is compared.
         """
         dim = dimension(source)
         if dim != self.dim:
             message = f"expected vectors of {self.dim} numbers in the vocab of docs"
             if not dim:
-                raise ValueError(f"{WHERE}: {message}, as in training, it has none")
+                raise ValueError(f"{WHERE}: {message}, as in training, got none")
             raise ValueError(f"{WHERE}: {message}, as in training, got {dim}")
-        digest = digest_of(source) if self.digest else ""
+        digest = digest_of_vectors(source) if self.digest else ""
         if digest != self.digest:
             raise ValueError(
                 f"{WHERE}: expected the vectors of training in the vocab of docs, digest "
@@ -312,7 +312,7 @@ class VectorColumn(Column):
         return scaled_vectors(source, self.scale)
 
 
-def digest_of(source: BaseVectors) -> str:
+def digest_of_vectors(source: BaseVectors) -> str:
     """Hash the vectors of a vocab: their table, the rows of its keys and, in floret mode, how words
     are hashed to rows. Vectors of other classes, which may have no table, have the digest ""."""
     if not isinstance(source, Vectors):
@@ -347,7 +347,7 @@ def check_vectors(source: BaseVectors) -> None:
     if not dimension(source):
         raise ValueError(
             f"{WHERE}: expected static vectors of words in the pipeline, as initialize.vectors "
-            "has, there are none"
+            "sets them, found none"
         )
     data = getattr(source, "data", None)  # vectors of other classes may have no table
     # If any number is NaN, the least and the largest number are NaN, too. No array is copied.

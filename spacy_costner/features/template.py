@@ -2,7 +2,7 @@
 
 A column has the values of tokens. A *kind* is a name in the setting `windows`, such as "LOWER" or
 "prefix". `FEATURE_KINDS` has the functions that make the columns of kinds: one, or several, such as
-one for each length of prefixes. Kinds that it lacks are attributes of tokens, such as "TAG".
+one for each length of prefixes. Other kinds are attributes of tokens, such as "TAG".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +136,7 @@ class Template:
         _check(self)
 
     def with_hidden_window(self, size: int) -> "Template":
-        """The same template for a model with a hidden layer, whose inputs are the types and the
+        """The same template for a model with a hidden layer. Its inputs are the types and the
         static vectors of a token and of up to `size` tokens to either side."""
         template = copy(self)
         template.hidden_window = size
@@ -235,8 +235,8 @@ def make_cluster_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_vector_columns(template: Template, window: Window) -> list[Column]:
-    """Make the column of the clusters of static vectors. Without numbers of clusters there is
-    none."""
+    """Make the column of the clusters of static vectors. Without numbers of clusters there is no
+    such column."""
     if not template.vectors:
         return []
     return [VectorClusterColumn(VECTORS, window, template.vectors)]
@@ -317,12 +317,9 @@ def _check(template: Template) -> None:
 def _check_windows(
     setting: str, windows: Mapping[str, int], kinds: Sequence[str], *, least: int
 ) -> None:
-    """Check a setting that has a number for each kind of feature, such as `windows`.
+    """Check a setting that has a number for each kind of feature, such as `windows`. The kinds are
+    those in `kinds` and extension attributes, the numbers at least `least`.
 
-    setting (str): The name of the setting, for the error.
-    windows (Mapping[str, int]): Its value.
-    kinds (Sequence[str]): The kinds that it can have. Extension attributes are always possible.
-    least (int): The least number.
     RAISES (ValueError): If a kind or a number is wrong.
     """
     expected = f"some of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"

@@ -60,7 +60,7 @@ class Tokens(NamedTuple):
 
     def lexemes(self, tokens: Ints1d) -> list[Lexeme]:
         """The lexemes of some tokens. A lexeme is taken from the vocab of the token's own doc, as
-        vocabs may differ in what they know of a word.
+        vocabs may have different attributes for a word.
 
         tokens (Ints1d): The indices of the tokens in the batch. Shape: (M,)
         RETURNS (list[Lexeme]): The lexeme of each of these tokens.
@@ -142,10 +142,10 @@ class TokenReader:
     ) -> Tokens:
         """Read the tokens of docs.
 
-        docs (Sequence[Doc]): The docs.
-        in_training (bool): Whether to hash the texts of docs, by which label memory knows docs
-            again that it has counted.
-        strings (StringStore | None): Values that the vocab of docs may not have, such as those of
+        docs (Sequence[Doc]): The docs, with all attributes that are read.
+        in_training (bool): Whether to hash the texts of docs, by which label memory recognises docs
+            that it has counted.
+        strings (StringStore | None): Values that the vocab of docs may not have, such as values of
             extension attributes, are added to it. They are needed for the names of features.
         RETURNS (Tokens): The tokens.
         RAISES (ValueError): If an extension attribute isn't set.
@@ -180,11 +180,7 @@ class TokenReader:
         In different vocabs the same word may have different features: in a bare vocab, for example,
         a lexeme has no lower case. So the attributes of the lexeme are hashed together with the
         word. Nearly always all docs are of one vocab, the first that was read. Then the hash of the
-        word is enough.
-
-        docs (Sequence[Doc]): The docs.
-        orth (Array1d): The hash of each token's word. Shape: (N,)
-        RETURNS (Array1d): The word key of each token. Shape: (N,)
+        word is enough. Shapes: (N,) to (N,)
         """
         if not docs or not self.lexeme_attributes:
             return orth
@@ -200,14 +196,14 @@ class TokenReader:
 
 class TokenBatch:
     """The tokens of a batch with the ids of their values. The columns write the ids one after
-    another, and a column can read those of the columns before it.
+    another, and a column can read the ids of the columns before it.
 
-    tokens (Tokens): The tokens.
+    tokens (Tokens): The tokens of all docs of the batch.
     marks (Ints2d): In the first column, 1 for tokens whose word begins with a capital; in the
         second, 1 for tokens whose word has a digit. Otherwise 0. Shape: (N, 2)
     value_ids (Ints2d): The ids of the values of tokens in all columns, -1 for none. Shape: (N, C)
-    places (Mapping[str, slice]): Which of the C ids of a token are those of a column, by the name
-        of the column.
+    places (Mapping[str, slice]): The places of the ids of a column among the C ids of a token, by
+        the name of the column.
     """
 
     def __init__(
@@ -235,15 +231,14 @@ class TokenBatch:
 
     def value_ids_of(self, name: str) -> Ints1d:
         """The ids of the values of another column, -1 for none. The other column has a single value
-        for each token, and stands before the column that asks. Shape: (N,)"""
+        for each token, and comes before the column that calls this. Shape: (N,)"""
         return self.value_ids[:, self.places[name].start]
 
     def share(self, key: Any, compute: Callable[[], SharedT]) -> SharedT:
         """Return a result that several columns need, and that is computed only once.
 
         key (Any): Names the result.
-        compute (Callable[[], SharedT]): Computes it. It is called by the first column that asks
-            with this key.
+        compute (Callable[[], SharedT]): Computes it. Only the first column with this key calls it.
         RETURNS (SharedT): The result, the same object for all columns.
         """
         if key not in self._shared:
@@ -252,19 +247,15 @@ class TokenBatch:
 
 
 def read_extension(docs: Sequence[Doc], attribute: str, hash_of: HashOf) -> Array1d:
-    """Read an extension attribute of tokens, such as "_.source".
+    """Read an extension attribute of tokens, such as "_.source". Returns the hash of the text of
+    each token's value, or 0 if the value is None, False, 0 or "". Shape: (N,)
 
-    docs (Sequence[Doc]): The docs.
-    attribute (str): The attribute, with "_." in front.
-    hash_of (HashOf): Hashes the text of a value.
-    RETURNS (Array1d): The hash of each token's value; 0 if it is None, False, 0 or "".
-        Shape: (N,)
     RAISES (ValueError): If there is no such extension.
     """
     name = attribute.removeprefix(EXTENSION)
     if not Token.has_extension(name):
-        expected = "to be set with Token.set_extension before the pipeline runs, it is not"
-        raise ValueError(f"spacy_costner.Features: expected {attribute} {expected}")
+        expected = "an extension attribute, registered with Token.set_extension"
+        raise ValueError(f"spacy_costner.Features: expected {expected}, got {attribute!r}")
     keys = []
     for doc in docs:
         for token in doc:

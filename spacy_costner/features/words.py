@@ -167,7 +167,7 @@ CHARACTER_TYPES = (*SPELLINGS, *OUTLINES, "other")
 
 def character_type(word: str) -> str:
     """Find the type of a word: the first of `CHARACTER_TYPES` that fits all of it, or "other". The
-    types are like those of Zhou and Su (2004)."""
+    types are similar to the types of Zhou and Su (2004)."""
     for name, pattern in SPELLINGS.items():
         if pattern.fullmatch(word):
             return name

@@ -1,9 +1,9 @@
 """Use our pipelines in Presidio (https://microsoft.github.io/presidio), which redacts personal
 data: with the probabilities of their entities as scores, and with their guaranteed sets.
 
-This needs the extra `presidio`; nothing else imports this module. What Presidio calls an entity,
-such as "PERSON", is a kind of entity, as our labels are. A mapping says which of Presidio's
-entities each of our labels becomes.
+This needs the extra `presidio`; nothing else imports this module. An entity of Presidio, such as
+"PERSON", is a kind of entity, like our labels. A mapping has Presidio's entity for each of our
+labels.
 """
 
 from collections.abc import Mapping
@@ -63,10 +63,8 @@ class CostnerNlpEngine(SpacyNlpEngine):
                 mapping.setdefault(label, label)
 
     def _get_entities(self, doc: Doc) -> list[Span]:
-        """The entities of a doc. Presidio calls this, and then maps their labels.
-
-        RAISES (ValueError): If a label can't be mapped: see `entity_of`.
-        """
+        """The entities of a doc. Presidio calls this, and then maps their labels. Raises an error
+        if a label can't be mapped: see `entity_of`."""
         configuration = self.ner_model_configuration
         entities = [span for span, _ in find_scored_spans(doc)]
         for span in entities:
@@ -97,12 +95,12 @@ class CostnerRecognizer(LocalRecognizer):
         """Initialize the recognizer.
 
         pipeline (str | Path): The package of the pipeline, or its folder.
-        supported_language (str | None): The language. None: that of the pipeline.
+        supported_language (str | None): The language. None: the pipeline's language.
         mapping (Mapping[str, str] | None): Presidio's entities by our labels. Other labels are
             mapped by Presidio's `NerModelConfiguration` or, if it doesn't have them, keep their
             names.
         default_score (float): The score of entities that other components have set.
-        name (str | None): The name of the recognizer in results. None: that of its class.
+        name (str | None): The name of the recognizer in results. None: the name of its class.
         RAISES (ValueError): If the pipeline is neither installed nor a folder, or has no
             `cost_sensitive_ner`.
         """
@@ -195,13 +193,8 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
 
 def _without_overlap(doc: Doc, scored_spans: list[tuple[Span, float]]) -> list[tuple[Span, float]]:
     """Remove overlap between spans: give each token to the most probable span that has it. Of other
-    spans, the rest is kept, which may be several pieces.
-
-    doc (Doc): The doc.
-    scored_spans (list[tuple[Span, float]]): The spans with their scores.
-    RETURNS (list[tuple[Span, float]]): What is left of the spans, with their scores, ordered by
-        their begins.
-    """
+    spans, the rest is kept, which may be several pieces. Returns the spans with their scores,
+    ordered by their begins."""
     is_free = numpy.ones(len(doc), dtype=bool)  # whether no span has the token yet. Shape: (T,)
     disjoint: list[tuple[Span, float]] = []
     for span, score in sorted(scored_spans, key=_score, reverse=True):
@@ -253,11 +246,8 @@ def prepare(nlp: Language) -> set[str]:
 
 
 def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
-    """Look up Presidio's entity for the label of a span.
-
-    RAISES (ValueError): If the mapping doesn't have the label. Presidio would silently leave the
-        text of such spans as it is.
-    """
+    """Look up Presidio's entity for the label of a span. Raises an error if the mapping doesn't
+    have the label, as Presidio would silently leave the text of such spans as it is."""
     if span.label_ not in mapping:
         raise ValueError(
             f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"
@@ -267,9 +257,6 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
 
 def check_pipeline(name: str | Path) -> None:
     """Check that a pipeline is installed, or is a folder. Otherwise Presidio would try to download
-    it.
-
-    RAISES (ValueError): If it is neither.
-    """
+    it."""
     if not is_package(str(name)) and not Path(name).is_dir():
         raise ValueError(f"expected an installed pipeline or the folder of one, got {str(name)!r}")

@@ -1,5 +1,5 @@
 """Building blocks of losses. Most losses are a difference of two scores of a sequence: the score of
-wrong paths, which training lowers, minus that of gold, which training raises. Gold is what the
+wrong paths, which training lowers, minus the score of gold, which training raises. Gold is what the
 annotation says about a sequence: the path of its tags or, if annotation is partial, which tags are
 allowed at each token.
 
@@ -38,7 +38,7 @@ def difference_of_scores(
     the sum over sequences of transform(lowered - raised), each times the weight of the sequence.
 
     lowered (ScoreWithVjp): The score that training lowers, such as log Z.
-    raised (ScoreWithVjp): The score that training raises, such as that of gold.
+    raised (ScoreWithVjp): The score that training raises, such as the score of gold.
     gold (Gold): The gold paths, for the weights of sequences.
     transform (Transform | None): A function of the differences, such as `hinge`. None: the
         differences themselves.
@@ -68,8 +68,8 @@ def gold_score(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
 
 
 def gold_log_prob(potentials: Potentials, gold: Gold) -> ScoreWithVjp:
-    """Compute the log-probability of gold in each sequence. It is that of the gold path or, if
-    annotation is partial, of all paths Y* that agree with it together:
+    """Compute the log-probability of gold in each sequence. It is the log-probability of the gold
+    path or, if annotation is partial, of all paths Y* that agree with it together:
 
         log p(Y*) = log sum_{y in Y*} exp(s(y)) - log Z
     """
@@ -105,7 +105,7 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
     """
     path, scores = chain.best_path_excluding(potentials, gold.paths)  # `paths` are the right ones
     # `scores` have the minus infinity of sequences without such a path, but come without a
-    # gradient. It is that of the score of the path.
+    # gradient. Their gradient is the gradient of the score of the path.
     _, backprop = chain.path_score(potentials, path)
     return _model_tags(path, gold), (scores, backprop)
 
@@ -148,7 +148,7 @@ def cost_augment(potentials: Potentials, gold: Gold, multiplier: float) -> Poten
 
 
 def sequence_weights(gold: Gold, like: Floats1d) -> Floats1d:
-    """Return the weight of each sequence: that of gold, or 1 if gold has no weights. Shape: (B,)
+    """Return the weight of each sequence in gold, or 1 if gold has no weights. Shape: (B,)
 
     gold (Gold): The gold paths.
     like (Floats1d): Any array with a number for each sequence. If gold has no weights, the result

@@ -56,7 +56,7 @@ def make_mce_f(
     RAISES (ValueError): If a parameter is out of its range, or if slope or offset is set and psi
         is 1.
     """
-    # `one_of`, `above` and others return a number, or refuse it by the names of loss and parameter.
+    # `one_of`, `above` and others return a number, or raise an error that names loss and parameter.
     checked_psi = one_of((1.0, math.inf), "MCEF", "psi", number(psi))
     # With psi = inf the loss has a kink where another path becomes the best one.
     is_smooth = checked_psi == 1
@@ -81,8 +81,8 @@ class RunningTotals:
     """The F-score loss of a batch together with the batches before it.
 
     An F-score is not a sum over sentences. The F-score of a small batch says little, and the loss
-    of a batch without entities would be infinite. So the counts of earlier batches are added to
-    those of each batch, and one true positive always.
+    of a batch without entities would be infinite. So the counts of earlier batches are added to the
+    counts of each batch, and so is one true positive.
 
     compute (partial): The function `mce_f` with all parameters but `before`.
     decay (float): The factor that the totals are multiplied by at each batch.
@@ -131,8 +131,8 @@ def mce_f(
     gamma (float): How much more recall counts than precision.
     psi (float): 1 for expected counts, infinite for counts on the best paths.
     slope (float), offset (float): With psi = inf, the parameters of the sigmoid.
-    before (Floats1d): TP, FP and FN of earlier batches, which are added to those of this one.
-        They are constants. Shape: (3,)
+    before (Floats1d): TP, FP and FN of earlier batches, which are added to the counts of this
+        batch. They are constants. Shape: (3,)
     RETURNS (tuple[LossResult, Floats1d]): The loss, with its gradient through the counts of this
         batch; and TP, FP and FN of this batch. Shape: (3,)
 
@@ -212,14 +212,12 @@ def best_counts(
         TP = sum over gold entities of 1 - l(d)
         FN = sum over gold entities of l(d)
         FP = sum over places of l(d)
-
-    RETURNS (CountsWithVjp): The counts, and their vector-Jacobian product.
     """
     gold_entities = _find_entities(to_numpy(gold.tags), gold, potentials)
     false_positives = wrong_entities(gold, potentials, gold_entities)
     segments, group_of_segment = segments_in_places(false_positives, gold, potentials)
-    # Row 0 has the score of the best path with each segment, row 1 that of the best path without
-    # it. The columns of the gold entities come first. Shape: (2, gold entities + segments)
+    # Row 0 has the score of the best path with each segment, row 1 the score of the best path
+    # without it. The columns of the gold entities come first. Shape: (2, gold entities + segments)
     scores, backprop_scores = chain.segment_max_scores(
         potentials, _concatenate(gold_entities, segments)
     )
@@ -249,8 +247,9 @@ def best_counts(
         """Compute the gradient with respect to the potentials."""
         d_tp, d_fp, d_fn = derivatives
         is_gold = xp.arange(n_gold + n_wrong) < n_gold
-        # The derivative with respect to d, and from it those with respect to the two scores. They
-        # are added to the columns of the best segments. Other columns have no part in the loss.
+        # The derivative with respect to d, and from it the derivatives with respect to the two
+        # scores. They are added to the columns of the best segments. Other columns have no part in
+        # the loss.
         d_of_d = xp.where(is_gold, d_fn - d_tp, d_fp) * weights * slopes
         d_with_and_without = xp.stack([-d_of_d, d_of_d])
         d_scores = xp.zeros_like(scores)
@@ -262,14 +261,9 @@ def best_counts(
 
 
 def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
-    """Find the highest score of each group. Of equal scores it is the last one. No group may be
-    empty.
-
-    scores (Floats1d): The scores of all groups. Shape: (R,)
-    group (Ints1d): The group of each score, from 0 to G - 1. Shape: (R,)
-    n_groups (int): The number of groups, G.
-    RETURNS (Ints1d): For each group the index of its highest score. Shape: (G,)
-    """
+    """Find the highest score of each of G groups, or the last of several equal ones, and return its
+    index. `group` has the group of each score, from 0 to G - 1. No group may be empty.
+    Shapes: (R,), (R,) to (G,)"""
     # Sort by group, then by score. The highest score of a group comes just before the next group.
     order = numpy.lexsort((scores, group))
     ends = numpy.searchsorted(group[order], numpy.arange(n_groups), side="right")
@@ -279,7 +273,7 @@ def _best_of_groups(scores: Floats1d, group: Ints1d, n_groups: int) -> Ints1d:
 def wrong_entities(gold: Gold, potentials: Potentials, gold_entities: Segments) -> Segments:
     """Find the false positives of the best competitor, which is the best path that is not gold.
     They are its entities that gold doesn't have. Entities that begin at a token without annotation
-    are left out, as nobody knows whether they are wrong."""
+    are left out, as it is unknown whether they are wrong."""
     path, scores = chain.best_path_excluding(potentials, gold.paths)
     tags = to_numpy(path)
     n_tokens = len(tags)
@@ -317,13 +311,10 @@ def segments_in_places(
     wrong tag, with a condition on the tag that follows. If the first tag of the place is wrong, the
     segment is that tag. For example, gold has O O in a place. Then the segment with gold's tags is
     O O. The segments with other tags are O, followed by any tag but O, and each single tag but O.
-
-    wrong (Segments): The wrong entities, S of them.
-    gold (Gold), potentials (Potentials): The batch.
-    RETURNS (tuple[Segments, Ints1d]): The segments, each of which begins where a place begins; and
-        the group of each, from 0 to 2S - 1. Group i has the segments with gold's tags in the whole
-        of place i. (There may be several, as several tags of the chain may count as the same gold
-        tag.) Group S + i has the segments with other tags in place i.
+    Returns the segments, each of which begins where a place begins; and the group of each, from 0
+    to 2S - 1. Group i has the segments with gold's tags in the whole of place i. (There may be
+    several, as several tags of the chain may count as the same gold tag.) Group S + i has the
+    segments with other tags in place i. Shapes: (segments,)
     """
     gold_tags = to_numpy(gold.tags)
     begin = wrong.begin
@@ -344,14 +335,9 @@ def segments_in_places(
     def add_segments(
         places: Ints1d, paths: Ints2d, after: Array2d | None = None, *, is_gold: bool
     ) -> None:
-        """Add R segments of the same length, T tokens.
-
-        places (Ints1d): The number of the place of each segment. Shape: (R,)
-        paths (Ints2d): The tags of each segment. Shape: (R, T)
-        after (Array2d | None): For each segment, True at the tags that may follow. None: all may.
-            Shape: (R, K)
-        is_gold (bool): Whether the segments have gold's tags in the whole of their places.
-        """
+        """Add R segments of T tokens each, with their places and their tags. `after` is True at the
+        tags that may follow each segment. None: all may follow. `is_gold` says whether the segments
+        have gold's tags in the whole of their places. Shapes: (R,), (R, T), (R, K)"""
         if after is None:
             after = numpy.ones((len(places), len(is_legal)), dtype=bool)
         first_token = begin[places]
@@ -410,12 +396,8 @@ def _number_entities(entities: Segments, n_tokens: int) -> Ints1d:
 
 def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments:
     """Find the entities of a path, as segments. The tag after a segment may not be one that
-    continues an entity: the entity would be longer.
-
-    tags (Ints1d): The tags of the path, -1 where they are unknown. Shape: (N,)
-    gold (Gold): Says which tags open and which continue an entity.
-    potentials (Potentials): The batch, for the lengths of sequences.
-    """
+    continues an entity: the entity would be longer. `tags` is -1 where the path is unknown.
+    Shape: (N,)"""
     is_known = tags >= 0
     opening = to_numpy(gold.opening)
     continuing = to_numpy(gold.continuing)
@@ -429,7 +411,7 @@ def _find_entities(tags: Ints1d, gold: Gold, potentials: Potentials) -> Segments
 
 def _concatenate(*segments: Segments) -> Segments:
     """Concatenate several groups of segments."""
-    # The arrays `begin` of all groups, then those of `end`, `tags` and `after`.
+    # The arrays `begin` of all groups, then the arrays `end`, `tags` and `after`.
     columns = zip(*segments)
     return Segments._make(numpy.concatenate(column) for column in columns)
 
@@ -437,7 +419,7 @@ def _concatenate(*segments: Segments) -> Segments:
 def _find_weights(
     gold: Gold, potentials: Potentials, entities: Segments
 ) -> tuple[Floats1d, Floats1d]:
-    """Return the weight of each sequence, and that of each entity, which is the weight of its
+    """Return the weight of each sequence, and the weight of each entity, which is the weight of its
     sequence. Shapes: (B,), (S,)"""
     xp = get_array_module(potentials.emissions)
     weights = sequence_weights(gold, xp.ones(len(potentials.lengths)))

@@ -1,4 +1,5 @@
-"""Likelihood losses: the likelihood of paths, that of single tags, and their weighted sum."""
+"""Likelihood losses: the likelihood of paths, the likelihood of single tags, and their weighted
+sum."""
 
 from functools import partial
 
@@ -47,7 +48,7 @@ def make_mixed(
     if not is_exactly_one_given:
         where = "spacy_costner.Mixed: lam, k"
         raise ValueError(f"{where}: expected one of the two, got {lam!r}, {k!r}")
-    # `at_least` and `within` return a number, or refuse it by the names of loss and parameter.
+    # `at_least` and `within` return a number, or raise an error that names loss and parameter.
     if lam is None:
         order = at_least(0, "Mixed", "k", k)
         lam = order / (order + 1)

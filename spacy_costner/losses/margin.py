@@ -1,7 +1,7 @@
 """Losses with a cost: margin losses, whose margin grows with the cost of a mistake, and the
 expected cost, which is called risk.
 
-In formulas y* is the gold path, C(y*, y) the cost of predicting the path y in its place, and m the
+In formulas y* is the gold path, C(y*, y) the cost of predicting the path y instead, and m the
 multiplier of costs.
 """
 
@@ -116,8 +116,8 @@ def risk(potentials: Potentials, gold: Gold) -> LossResult:
     Gimpel & Smith (2010), eq 5.
     """
     xp = get_array_module(gold.costs)
-    # The cost of a path is a sum over its tags. So it is like a score: costs of tags take the place
-    # of emissions, and those of transitions, start and end are 0.
+    # The cost of a path is a sum over its tags. So it is like a score: costs of tags replace
+    # emissions, and the costs of transitions, start and end are 0.
     zeros = map_scores(xp.zeros_like, potentials)
     costs = zeros._replace(emissions=cast(Floats2d, gold.costs))
     expected_costs, backprop = chain.expectation(potentials, costs)

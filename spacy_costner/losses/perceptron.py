@@ -95,8 +95,8 @@ def mira(
                a h - a^2 n / 2       otherwise
 
     a is the aggressiveness, and h the value of `max_margin`. n is the squared distance between the
-    features of the best wrong path and those of the gold path. The features of a path are each
-    feature of a token together with the tag there, each transition, the start and the end. If
+    features of the best wrong path and the features of the gold path. The features of a path are
+    each feature of a token together with the tag there, each transition, the start and the end. If
     `Gold.features` is None, each token counts as one feature that no other token has. The gradient
     is the size of the update, min(a, h / n), times the difference of the features.
 
@@ -122,14 +122,10 @@ def squared_distance(
     potentials: Potentials, path: Ints1d, other_path: Ints1d, features: Ints2d | None = None
 ) -> Floats1d:
     """Compute the squared distance of two paths in each sequence. f counts how often a path has
-    each feature; `mira` says what the features of a path are.
+    each feature; `mira` says what the features of a path are. For `features` see `Gold.features`.
+    Shapes: (N,), (N,), (N, S) to (B,)
 
         n = || f(y) - f(y') ||^2
-
-    potentials (Potentials): The batch.
-    path, other_path (Ints1d): The tags of both paths. Shapes: (N,)
-    features (Ints2d | None): The features of each token: see `Gold.features`. Shape: (N, S)
-    RETURNS (Floats1d): The squared distance in each sequence. Shape: (B,)
     """
     xp = get_array_module(potentials.emissions)
     n_tags = len(potentials.transitions)
@@ -147,14 +143,15 @@ def squared_distance(
     ]
     distance = _squared_differences(sequence[later_tokens], transitions, len(lengths))
 
-    # Start and end. If the tags differ there, each path has one feature that the other lacks. That
-    # makes 1 + 1.
+    # Start and end. If the tags differ there, each path has one feature that the other path doesn't
+    # have. That makes 1 + 1.
     first_and_last = xp.asarray(numpy.concatenate([first, last_tokens(lengths)]))
     n_different = _sum_by_group(sequence[first_and_last], differs[first_and_last], len(lengths))
     distance += 2 * n_different
 
     if features is None:
-        # Each token has one feature that no other token has. So it is as at start and end.
+        # Each token has one feature that no other token has. So it counts like the start and the
+        # end.
         return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
 
     # Features of tokens, together with their tags. Only tokens with different tags make a
@@ -175,11 +172,8 @@ def _squared_differences(groups: Ints1d, pair: Sequence[Ints1d], n_groups: int) 
         sum_f (n_f - n'_f)^2
 
     n_f and n'_f are how often the first and the second array have the feature f in the group.
-
-    groups (Ints1d): The group of each place in both arrays. Shape: (R,)
-    pair (Sequence[Ints1d]): The two arrays, with a feature at each place. Shapes: (R,)
-    n_groups (int): The number of groups, G.
-    RETURNS (Floats1d): The distances. Shape: (G,)
+    `groups` has the group of each place in both arrays, and `pair` has the two arrays.
+    Shapes: (R,), (R,) and (R,) to (G,)
     """
     xp = get_array_module(groups)
     if len(groups) == 0:  # an empty array has no maximum

@@ -25,7 +25,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
     multiplier (float): How much is added to a score for each unit of cost. It has to be above 0.
     RAISES (ValueError): If the multiplier is not above 0, or not finite.
     """
-    # `above` returns the number, or refuses it by the names of the loss and the parameter.
+    # `above` returns the number, or raises an error that names the loss and the parameter.
     multiplier = above(0, "ZScore", "multiplier", multiplier)
     compute = partial(zscore, multiplier=multiplier)
     # The loss is one ratio over the batch. Scores that were trained with it give no probabilities.
@@ -71,7 +71,7 @@ def zscore(potentials: Potentials, gold: Gold, *, multiplier: float = 1.0) -> Lo
         inverse_deviation = variance**-0.5
     z = inverse_deviation * score_lead
     # d loss = - variance^(-1/2) d score_lead + 1/2 score_lead variance^(-3/2) d variance. The
-    # gradient of `score_lead` is `feature_lead`, and that of `variance` is 2 `covariance`.
+    # gradient of `score_lead` is `feature_lead`, and the gradient of `variance` is 2 `covariance`.
     term_of_lead = scale(-inverse_deviation, feature_lead)
     term_of_variance = scale(inverse_deviation**2 * z, covariance)
     return LossResult(-z, add_to(term_of_lead, term_of_variance))

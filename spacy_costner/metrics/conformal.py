@@ -42,7 +42,7 @@ class Losses(NamedTuple):
     score (Floats1d): For each entity j the highest threshold at which it is in the set. It is above
         1 if the entity is in all sets, and 0 if it is in none. Shape: (E,)
     weight (Floats1d): For each entity how much the losses rise if it is missed. Shape: (E,)
-    n (float): The number of docs or, if they have weights, the sum of these.
+    n (float): The number of docs or, if docs have weights, the sum of the weights.
     binary (bool): Whether the loss of a doc is always 0 or 1.
     """
 

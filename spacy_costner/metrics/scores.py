@@ -1,9 +1,9 @@
 """Precision, recall and F, and how sure they are: confidence intervals, and the significance of the
 difference between systems, by the bootstrap over docs.
 
-Counts are of entities: tp is the number of predicted entities that are gold, fp that of predicted
-ones that are not gold, and fn that of gold ones that are not predicted. They may be numbers, or
-arrays of any shape. In shapes, D is the number of docs.
+Counts are of entities: tp is the number of predicted entities that are gold, fp the number of
+predicted entities that are not gold, and fn the number of gold entities that are not predicted.
+They may be numbers, or arrays of any shape. In shapes, D is the number of docs.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> Floa
 
     tp, fp, fn (FloatsXd): The counts: see the head of this file.
     beta (float): How many times as important recall is as precision.
-    RETURNS (FloatsXd): F, from 0 to 1. It is 0 if all counts are 0. Shape: that of the counts.
+    RETURNS (FloatsXd): F, from 0 to 1. It is 0 if all counts are 0. Shape: as the counts
     """
     weighted_tp = (1 + beta**2) * tp
     return ratio(weighted_tp, weighted_tp + fp + beta**2 * fn)
@@ -177,10 +177,10 @@ def paired_differences(
     s is the standard deviation over seeds of the difference on the test docs. Both sources of error
     are added as in the test of Behrens and Fisher (Fisher 1935, "The fiducial argument in
     statistical inference"). Since s has a part of the error over docs, p-values are rather too
-    large where seeds matter little. With one seed, nothing is known of others.
+    large where seeds matter little. One seed says nothing about other seeds.
 
-    counts (FloatsXd): The counts, such as tp, fp and fn, of each system, seed and doc. Shape:
-        (systems, seeds, docs, columns)
+    counts (FloatsXd): The counts, such as tp, fp and fn, of each system, seed and doc.
+        Shape: (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Computes one or more scores from counts that are summed
         over docs. Shape: (..., columns) to (scores, ...)
     baseline (int): The number of the system that the others are compared with.

@@ -1,9 +1,10 @@
 """Test without labels whether new docs are still like the calibration docs.
 
 Each doc has a score, which says how unsure the model is of it. The conformal p-value of a new doc
-compares its score with those of the calibration docs and of the new docs before it. If new docs are
-like calibration docs (exchangeable), p-values are independent and uniform. Bets on small p-values
-win money only if they are not. The money is a martingale, and if it gets large, the test alarms.
+compares its score with the scores of the calibration docs and of the new docs before it. If new
+docs are like calibration docs (exchangeable), p-values are independent and uniform. Bets on small
+p-values win money only if they are not. The money is a martingale, and if it gets large, the test
+alarms.
 
 In shapes, T is the number of new docs, and 19 bets are made on each (see `BETS`).
 
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy
 from thinc.types import Floats1d, Floats2d
 
-Counts = dict[str, list[float]]
+EntityCounts = dict[str, list[float]]
 """For each label three numbers of entities: the expected number of correct ones, the number of
 predicted ones, and the expected number of annotated ones."""
 
@@ -45,18 +46,14 @@ MOST_LOG = 700.0
 def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) -> Floats1d:
     """Compute the p-value of each new doc: the share of calibration docs and earlier docs with a
     higher score, with its own score counted, too. Of the docs with the same score (ties), a random
-    share u counts.
+    share u counts. `pool` has the scores a_i of the calibration docs and earlier docs, sorted; the
+    scores of the new docs are added to it. `shares` has u_t: random numbers above 0 and at most 1.
+    Shapes: (T,), (T,) to (T,)
 
         p_t = (#{i: a_i > a_t} + u_t (#{i: a_i = a_t} + 1)) / (n_t + 1)
 
     a_t is the score of doc t, and n_t the number of calibration docs and earlier docs, which are
     the docs i. p-values are above 0 and at most 1. They stay the same if more docs follow.
-
-    pool (list[float]): The scores of the calibration docs and of earlier docs, sorted. The scores
-        of the new docs are added to it.
-    scores (Floats1d): The scores of the new docs, a. Shape: (T,)
-    shares (Floats1d): The shares of ties, u: random numbers above 0 and at most 1. Shape: (T,)
-    RETURNS (Floats1d): The p-values. Shape: (T,)
 
     Vovk, Gammerman & Shafer (2005), eq. 2.20.
     """
@@ -75,13 +72,10 @@ def conformal_p_values(pool: list[float], scores: Floats1d, shares: Floats1d) ->
 def log_products(p_values: Floats1d, before: Floats1d) -> Floats2d:
     """Compute the logarithm of the money of each bet after each doc. A bet begins with 1. With the
     exponent b, it multiplies its money by b p^(b - 1) at a doc with the p-value p. That factor is
-    above 1 if p is small.
+    above 1 if p is small. `before` has the logarithm for each bet before the first of these docs.
+    Shapes: (T,), (bets,) to (T, bets)
 
         log prod_{s <= t} b p_s^(b - 1),  b in BETS
-
-    p_values (Floats1d): The p-values of the docs. Shape: (T,)
-    before (Floats1d): The logarithm for each bet before the first of these docs. Shape: (bets,)
-    RETURNS (Floats2d): The logarithm for each bet after each doc. Shape: (T, bets)
     """
     steps = numpy.log(BETS) + (BETS - 1) * numpy.log(p_values)[:, None]  # shape: (T, bets)
     # `cumsum` adds doc after doc, beginning with `before`. So several calls give exactly the same
@@ -119,7 +113,7 @@ class Stream:
         self.seed = seed
         self._generator = numpy.random.default_rng([seed, int(calibration["digest"], 16)])
         # The scores that the next doc is ranked among, sorted: see `conformal_p_values`. They are
-        # rounded as those of new docs are: see `rounded`.
+        # rounded as the scores of new docs are: see `rounded`.
         self._pool = sorted(rounded(calibration["scores"]).tolist())
         # The logarithm of the money of each bet after the last doc: see `log_products`.
         self._log_products = numpy.zeros(len(BETS))
@@ -143,7 +137,8 @@ class Stream:
         self.log_martingale += log_martingale(products).tolist()
 
     def up_to(self, n_docs: int) -> "Stream":
-        """Return the stream of the first docs only. If no more were added since, it is this one."""
+        """Return the stream of the first docs only. If no docs were added since, it is this
+        stream."""
         if n_docs == len(self.scores):
             return self
         stream = Stream(self.calibration, self.seed)
@@ -161,7 +156,7 @@ class Shift(NamedTuple):
     level (float): The martingale at which the test alarms.
     alarm (int | None): The number of the doc, counted from 1, at which the test first alarms. None:
         it doesn't.
-    counts (Counts): The numbers of entities by label: see `Counts`.
+    counts (EntityCounts): The numbers of entities by label: see `EntityCounts`.
     approximate (bool): Whether the temperature was fitted on the calibration docs. Then false
         alarms may be more frequent than 1 / level.
     """
@@ -171,7 +166,7 @@ class Shift(NamedTuple):
     highest: float
     level: float
     alarm: int | None
-    counts: Counts
+    counts: EntityCounts
     approximate: bool
 
     @property
@@ -191,8 +186,8 @@ class Shift(NamedTuple):
         return numpy.asarray(self.stream.log_martingale[: self.n_docs])
 
     def to_json(self) -> dict[str, Any]:
-        """Return, as JSON, what a later test needs to go on from this one: the "scores" and
-        "counts" of the docs, the "seed", and the "digest" of the calibration docs."""
+        """Return the state from which a later test can go on, as JSON: the "scores" and "counts" of
+        the docs, the "seed", and the "digest" of the calibration docs."""
         return {
             "scores": self.stream.scores[: self.n_docs],
             "counts": self.counts,
@@ -252,13 +247,13 @@ class Shift(NamedTuple):
         title = "expected"
         if self.alarm is not None:
             # The model is too sure of such texts, so the true scores are probably lower.
-            title = "expected, an upper guess:"
+            title = "expected, optimistic:"
         return f"{self.verdict}; {title} {', '.join(scores)}"
 
 
 def expected_prf(counts: Sequence[float]) -> dict[str, float | None]:
-    """Compute precision "p", recall "r" and F "f" from the three counts of a label: see `Counts`. A
-    score is None if no entity is predicted or expected."""
+    """Compute precision "p", recall "r" and F "f" from the three counts of a label: see
+    `EntityCounts`. A score is None if no entity is predicted or expected."""
     n_correct, n_predicted, n_annotated = counts
     scores: dict[str, float | None] = {"p": None, "r": None, "f": None}
     if n_predicted > 0:
@@ -286,7 +281,7 @@ def rounded(scores: Iterable[float]) -> Floats1d:
     return numpy.asarray([float(f"{score:.4g}") for score in scores])
 
 
-def digest_of(scores: Floats1d) -> str:
+def digest_of_scores(scores: Floats1d) -> str:
     """Compute a digest of the scores of calibration docs. It is saved with a test, to check later
     that the test goes on with the same calibration docs. It is also a part of a seed: see `Stream`.
 
@@ -313,11 +308,11 @@ def find_shift(
         "approximate" whether the temperature was fitted on them.
     scores (Iterable[float]): The score of each new doc.
     counts (Mapping[str, list[float]]): The counts of the earlier and the new docs together: see
-        `Counts`.
+        `EntityCounts`.
     earlier (Shift | None): The test of the earlier docs, if there are any.
     seed (int): Chooses the shares of ties: see `Stream`.
-    level (float): The martingale at which the test alarms. It is that of the test of the earlier
-        docs, too: an alarm in these is not looked for again.
+    level (float): The martingale at which the test alarms. It has to be the level of the test of
+        the earlier docs, in which no alarm is looked for again.
     RETURNS (Shift): The test of the earlier and the new docs.
     RAISES (ValueError): If the earlier docs had another seed or other calibration docs.
     """
@@ -358,13 +353,9 @@ def check_earlier(
     calibration: Mapping[str, Any],
     seed: int,
 ) -> None:
-    """Check that a test can go on from the test of earlier docs.
+    """Check that a test can go on from the test of earlier docs: both need the same seed and the
+    same "digest" of the calibration docs.
 
-    seed_before (int): The seed of the earlier test.
-    calibration_before (Mapping[str, Any]): The "digest" of the calibration docs of the earlier
-        test.
-    calibration (Mapping[str, Any]): The "digest" of the calibration docs of the new test.
-    seed (int): The seed of the new test.
     RAISES (ValueError): If the seeds or the calibration docs of both tests differ.
     """
     if seed != seed_before:
@@ -380,7 +371,7 @@ def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int 
     """Restore a test that `Shift.to_json` has saved, so that another test can go on from it. Its
     docs are tested again.
 
-    saved (Mapping[str, Any]): What was saved.
+    saved (Mapping[str, Any]): The saved test.
     calibration (Mapping[str, Any]): The calibration docs: see `find_shift`.
     seed (int): The seed of the test.
     RETURNS (Shift): The test.

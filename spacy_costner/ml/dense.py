@@ -16,7 +16,7 @@ from thinc.types import Floats1d, Floats2d, Ragged
 from ..types import Potentials
 
 TRANSITION_PARAMS = ("transitions", "start", "end")
-"""The names of the weights of the output layer, which are those of the fields of `Potentials`."""
+"""The names of the weights of the output layer, which are fields of `Potentials`."""
 
 
 def build_linear_chain_crf(
@@ -58,7 +58,7 @@ def forward(
     model: Model[Ragged, Potentials], emissions: Ragged, is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], Ragged]]:
     """Put emissions and the weights of the chain together. The backprop adds to the gradients of
-    the weights, and returns that of the emissions."""
+    the weights, and returns the gradient of the emissions."""
     potentials = Potentials(
         emissions=cast(Floats2d, emissions.data),
         transitions=cast(Floats2d, model.get_param("transitions")),
@@ -102,8 +102,8 @@ def resize_linear_chain_crf(
     model: Model[list[Doc], Potentials], nO: int
 ) -> Model[list[Doc], Potentials]:
     """Add tags after the existing tags, whose scores don't change. `nO` is the number of all tags
-    after that. The output layer is replaced by a new one, so that optimizers don't use what they
-    keep of the smaller one."""
+    after that. The output layer is replaced by a new one, so that optimizers don't use their state
+    of the smaller one."""
     transitions = model.get_ref("output_layer")
     larger = Transitions(nO)
     if transitions.has_param("transitions"):  # not before the model is initialized
@@ -122,7 +122,6 @@ def resize_linear_chain_crf(
 def resize_emissions(model: Model[list[Doc], Potentials], nO: int) -> None:
     """Add tags to the linear layer that maps vectors to emissions.
 
-    model (Model): The model.
     nO (int): The number of all tags, the new ones included.
     """
     old_layer = model.get_ref("emissions")

@@ -28,7 +28,8 @@ ReadLabels = Callable[[Sequence[Doc]], Floats2d]
 
 
 class FirstPass(Shim):
-    """The weights of the first pass. Its features are those of the second pass, without the labels.
+    """The weights of the first pass. It has the features of the second pass, without the features
+    of labels.
 
     In training, the second pass must not see labels that were predicted by weights trained on the
     same docs: they would be too good. So the training docs are divided into folds. For each fold
@@ -69,9 +70,9 @@ class FirstPass(Shim):
     def set_folds(
         self, folds: Sequence[tuple[Features, Floats2d]], fold_of_text: dict[int, int]
     ) -> None:
-        """Set the weights that predict the labels of training docs: for each fold of the docs those
-        that were trained on the other folds. Unlike in `SparseWeights.set_folds`, each fold has its
-        own transitions and its own features.
+        """Set the weights that predict the labels of training docs: for each fold of the docs, the
+        weights that were trained on the other folds. Unlike in `SparseWeights.set_folds`, each fold
+        has its own transitions and its own features.
 
         folds (Sequence[tuple[Features, Floats2d]]): For each fold the features, and all rows of
             weights. The last K + 2 rows are transitions, start and end. Shape: (V + M + K + 2, K)
@@ -104,7 +105,7 @@ class FirstPass(Shim):
 
         n_labels = len(self.tags.labels)
         probabilities = numpy.empty((len(batch.rows), n_labels + 1), dtype="float32")
-        # The fold of each doc, -1 for none, and that of each token. Shapes: (B,), (N,)
+        # The fold of each doc, -1 for none, and the fold of each token. Shapes: (B,), (N,)
         fold_of_doc = [self._fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
         for fold in sorted(set(fold_of_doc)):
@@ -128,10 +129,10 @@ class FirstPass(Shim):
     def _predict(
         self, weights: SparseWeights, batch: FeatureBatch, docs: Sequence[Doc]
     ) -> Floats2d:
-        """Predict the probability of O and of each label at each token by the given weights. That
-        of a label is the sum over its tags. Shape: (N, L + 1)"""
-        # The chain takes the sequences between the borders of docs. (The lengths of `batch` may be
-        # those of more docs: see `FeatureBatch.select_tokens`.)
+        """Predict the probability of O and of each label at each token by the given weights. The
+        probability of a label is the sum over its tags. Shape: (N, L + 1)"""
+        # The chain takes the sequences between the borders of docs. (`batch` may have the lengths
+        # of more docs: see `FeatureBatch.select_tokens`.)
         lengths, _ = cut(doc_lengths(docs), find_borders(docs, self.boundaries))
         potentials = weights.potentials(batch)._replace(lengths=lengths)
         marginals = chain.marginals(chain.constrain(potentials, self.tags.constraints))
@@ -161,7 +162,7 @@ class FirstPass(Shim):
     def from_bytes(self, data: bytes, expected: TableSize | None = None) -> "FirstPass":
         """Load the weights and their tags.
 
-        data (bytes): What `to_bytes` returned.
+        data (bytes): The bytes that `to_bytes` returned.
         expected (TableSize | None): The size of the weights of the second pass, whose features are
             the same; tags may have been added to it. None: any size.
         RETURNS (FirstPass): This first pass.

@@ -1,9 +1,9 @@
 """A hidden layer over the words in the windows of tokens, next to the weights of a linear CRF.
 
-Its scores are added to those of the sparse weights (see `weights`).
+Its scores are added to the scores of the sparse weights (see `weights`).
 
-In shapes, N is the number of tokens, O of offsets from a token at which it sees words, M of rows of
-weights for what it sees there, H of hidden units, and K of tags.
+In shapes, N is the number of tokens, O of offsets from a token at which words are inputs, M of rows
+of weights of the inputs, H of hidden units, and K of tags.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from .vector_inputs import VectorInputs
 from .weights import SparseWeights, drop_ids
 from .word_sums import WordSums
 
-VECTOR_DROPOUT = 0.2
+HIDDEN_VECTOR_DROPOUT = 0.2
 """The share of static vectors that are left out of an update of the layer. Chosen on development
 data, as is `UNIT_DROPOUT`: see docs/linear.md."""
 
@@ -32,11 +32,11 @@ UNIT_DROPOUT = 0.2
 
 
 class HiddenInputs(NamedTuple):
-    """What the hidden layer sees of the words in the window of each token: the type of each word,
-    such as "capitalised", and its static vector.
+    """The inputs of the hidden layer from the words in the window of each token: the type of each
+    word, such as "capitalised", and its static vector.
 
-    Its weights have M rows: first one for each offset and type, then those of `VectorInputs`, one
-    for each offset and number of a vector.
+    Its weights have M rows: first a row for each offset and type, then the rows of `VectorInputs`,
+    one for each offset and number of a vector.
 
     type_rows (Ints2d): For each token and offset the row of weights of the type of the word there,
         -1 for none. Shape: (N, O)
@@ -48,8 +48,8 @@ class HiddenInputs(NamedTuple):
 
     @classmethod
     def of_batch(cls, batch: FeatureBatch, dropout: float = 0.0) -> "HiddenInputs":
-        """Make the inputs of the tokens of a batch. Tokens lose the share `dropout` of the vectors
-        in their windows."""
+        """Make the inputs of the tokens of a batch. The share `dropout` of the vectors in their
+        windows is left out."""
         assert batch.vectors is not None
         assert batch.hidden_ids is not None and batch.hidden_rows is not None
         # For the same words, `hidden_ids` has the ids of vectors, `hidden_rows` the rows of types.
@@ -72,7 +72,7 @@ class HiddenInputs(NamedTuple):
 
     def gradient(self, d_products: Floats2d) -> Floats2d:
         """Compute the gradient with respect to the weights, in float32, from the gradient with
-        respect to what `score` returns. Shapes: (N, H) to (M, H)"""
+        respect to the result of `score`. Shapes: (N, H) to (M, H)"""
         d_types = numpy.zeros((self.n_type_rows, d_products.shape[1]))  # `add_rows` needs float64
         sparse.add_rows(self.type_rows, d_products, d_types)
         d_vectors = self.vectors.gradient(d_products)
@@ -99,7 +99,7 @@ class HiddenWeights(NamedTuple):
 
 
 class HiddenLayer(Shim):
-    """A layer of H hidden units. Let x_t be what it sees of the word of token t: the static vector
+    """A layer of H hidden units. Let x_t be its input from the word of token t: the static vector
     and, in a one-hot vector next to it, the type. Let V_o be the weights of offset o, b the bias
     and U the weights from units to scores. Then the emissions of token t gain
 
@@ -143,7 +143,7 @@ class HiddenLayer(Shim):
         self._gradients = []
 
     def _set_weights(self, weights: HiddenWeights) -> None:
-        """Set the weights, and forget the sums of words, which were those of other weights."""
+        """Set the weights, and drop the sums of words, which were computed from other weights."""
         self.weights = weights
         self._word_sums = None
 
@@ -156,14 +156,14 @@ class HiddenLayer(Shim):
         self.restart(self.weights._replace(outer=outer))
 
     def score(self, batch: FeatureBatch) -> Floats2d:
-        """Compute what the layer adds to the scores of tokens. Shape: (N, K)"""
+        """Compute the scores that the layer adds to the scores of tokens. Shape: (N, K)"""
         units = self._sum_inputs(batch)
         units += self.weights.bias
         numpy.maximum(units, 0, out=units)
         return units @ self.weights.outer
 
     def _sum_inputs(self, batch: FeatureBatch) -> Floats2d:
-        """Compute what each unit gets from its inputs, without the bias. Shape: (N, H)"""
+        """Compute the sum of the inputs of each unit, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
             return HiddenInputs.of_batch(batch).score(self.weights.inner)
         # The batch is predicted: take the sums of each word that were computed before.
@@ -176,8 +176,8 @@ class HiddenLayer(Shim):
         inner = self.weights.inner
         word_sums = self._word_sums
         if word_sums is None or not word_sums.are_of(inner, cache):
-            slots = cache.hidden_slots  # what the layer sees of a word, by offset
-            # To `WordSums` types are features: their weights stand above those of vectors.
+            slots = cache.hidden_slots  # the inputs of the layer from a word, by offset
+            # `WordSums` treats types as features: their weights come before the weights of vectors.
             n_type_rows = count_type_rows(len(slots.by_offset))
             word_sums = WordSums.empty(
                 inner,
@@ -191,8 +191,8 @@ class HiddenLayer(Shim):
         return word_sums
 
     def begin_update(self, batch: FeatureBatch) -> tuple[Floats2d, Callable[[Floats2d], None]]:
-        """Score tokens in training, where they lose a share of the vectors in their windows and of
-        their hidden units.
+        """Score tokens in training, with dropout of the vectors in their windows and of their
+        hidden units.
 
         batch (FeatureBatch): The features of the tokens.
         RETURNS (tuple[Floats2d, Callable[[Floats2d], None]]): The scores; and the backprop, which
@@ -200,10 +200,10 @@ class HiddenLayer(Shim):
             Shapes: (N, K)
         """
         inner, bias, outer = self.weights
-        inputs = HiddenInputs.of_batch(batch, VECTOR_DROPOUT)
+        inputs = HiddenInputs.of_batch(batch, HIDDEN_VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
-        # Each unit is multiplied by 0 if it is lost. The others count more, so that the mean of a
-        # sum over them stays the same. Shape: (N, H)
+        # Each unit is multiplied by 0 if it is left out. The others count more, so that the mean of
+        # a sum over them stays the same. Shape: (N, H)
         is_kept = numpy.random.uniform(size=units.shape) >= UNIT_DROPOUT
         factors = is_kept * numpy.float32(1 / (1 - UNIT_DROPOUT))
         units *= factors
@@ -225,12 +225,13 @@ class HiddenLayer(Shim):
     def gradient(self) -> HiddenWeights:
         """Return the gradient that is kept for the next update: the sum over all batches since the
         last one. There has to be at least one."""
-        # `zip` gives the gradients of V of all batches, then those of b, then those of U.
+        # `zip` gives the gradients of V of all batches, then the gradients of b, then the gradients
+        # of U.
         return HiddenWeights._make(numpy.sum(arrays, axis=0) for arrays in zip(*self._gradients))
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the gradients that are kept. (`nlp.rehearse` gives a function in
-        place of an optimizer, which updates nothing.)"""
+        """Update the weights with the gradients that are kept. (`nlp.rehearse` passes a function
+        instead of an optimizer, which updates nothing.)"""
         if not self._gradients:
             return
         gradient = self.gradient()
@@ -260,15 +261,16 @@ class HiddenLayer(Shim):
         return self._find_averages(optimizer.averages or {})
 
     def _find_averages(self, averages: dict[tuple[int, str], Any]) -> HiddenWeights:
-        """Look up the averages of the weights among those of an optimizer. A weight that has no
-        average stays as it is."""
+        """Look up the averages of the weights among all averages of an optimizer. A weight that has
+        no average stays as it is."""
         averaged_arrays: list[Any] = []
         for name, array in zip(HiddenWeights._fields, self.weights):
             averaged_arrays.append(averages.get((self.id, name), array))
         return HiddenWeights._make(averaged_arrays)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: all but the sums of words, which are made again when needed."""
+        """Return the state to pickle: all but the sums of words, which are made again when
+        needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "HiddenLayer":

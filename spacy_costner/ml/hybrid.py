@@ -1,8 +1,8 @@
 """A CRF on sparse features and on the vectors of a Tok2Vec: a hybrid.
 
-Its emissions are the sum of those of two parts. The sparse part is a linear model (see `sparse`).
-The dense part is a Tok2Vec with a linear layer. In shapes, B is the number of docs, and N of
-tokens.
+Its emissions are the sum of the emissions of two parts. The sparse part is a linear model (see
+`sparse`). The dense part is a Tok2Vec with a linear layer. In shapes, B is the number of docs, and
+N of tokens.
 """
 
 from collections.abc import Callable
@@ -49,8 +49,8 @@ def build_hybrid_crf(
         part equally often; its emissions are doubled. Each part thus learns to predict without the
         other.
     linear_epochs (int): If it isn't 0, the sparse part is trained at initialization, and goes
-        through the examples this number of times. After that it doesn't change, and the Tok2Vec
-        learns what it lacks. 0: both parts are trained together.
+        through the examples this number of times. After that it doesn't change, and the Tok2Vec is
+        trained to correct its scores. 0: both parts are trained together.
     keep_all (bool): Whether all weights of the sparse part are kept: see `build_sparse_crf`.
     nO (int | None): The number of tags. The component sets it from its labels.
     RETURNS (Model[list[Doc], Potentials]): The model, with the attributes "build_vocab",
@@ -94,16 +94,8 @@ def build_hybrid_crf(
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool, *, part_dropout: float
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Add the emissions of both parts. In training some docs use only one of the parts. This is the
-    `forward` of the Thinc model.
-
-    model (Model): The model.
-    docs (list[Doc]): The docs.
-    is_train (bool): Whether the model is trained on these docs.
-    part_dropout (float): The share of the docs that use only one part in training.
-    RETURNS (tuple): The potentials; and the backprop, which takes the gradient with respect to
-        them.
-    """
+    """Add the emissions of both parts. In training, the share `part_dropout` of the docs uses only
+    one of the parts. This is the `forward` of the Thinc model."""
     sparse, dense = model.layers
     potentials, backprop_sparse = sparse(docs, is_train)
     dense_emissions, backprop_dense = dense(docs, is_train)

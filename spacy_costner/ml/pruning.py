@@ -17,13 +17,14 @@ from thinc.types import Array1d, Floats2d, Ints1d, Ints2d
 from ..features.ids import compress, decompress, pack, unpack
 
 DROPPED_SHARE = 0.04
-"""How much is set to 0, as a share of the sum of the squared weights of features. The rows that go
-are those whose largest weight is smallest: on Spanish, three of four rows. To order rows by how
-often they occur or by their squared gradients (LeCun, Denker & Solla, 1990, Optimal brain damage)
-was no better."""
+"""How much is set to 0, as a share of the sum of the squared weights of features. Rows are dropped
+in the order of their largest weight, the smallest first: on Spanish, three of four rows. To order
+rows by how often they occur or by their squared gradients (LeCun, Denker & Solla, 1990, Optimal
+brain damage) was no better."""
 
 NOISE_SHARE = 0.01
-"""The most noise that rounding adds: its mean square, as a share of that of the weights."""
+"""The most noise that rounding adds: its mean square, as a share of the mean square of the
+weights."""
 
 N_BITS = 15
 """The bits of a saved weight, without its sign."""
@@ -62,11 +63,8 @@ def prune_and_quantize(rows: Floats2d, n_features: int) -> Floats2d:
 def find_rows_that_matter(rows: Floats2d) -> Array1d:
     """Find the rows of weights to keep. Rows whose largest weight is small are dropped first, as
     long as the dropped rows have at most `DROPPED_SHARE` of the sum of all squared weights. Rows
-    with the same largest weight are kept or dropped together.
-
-    rows (Floats2d): The weights. Shape: (V, K)
-    RETURNS (Array1d): True for the rows to keep. Shape: (V,)
-    """
+    with the same largest weight are kept or dropped together. Returns True for the rows to keep.
+    Shapes: (V, K) to (V,)"""
     largest_of_row = numpy.abs(rows).max(axis=1, initial=0)
     square_of_row = numpy.einsum("vk,vk->v", rows, rows, dtype="float64")  # its sum of squares
     ascending = numpy.argsort(largest_of_row, kind="stable")
@@ -95,7 +93,7 @@ def rounding_step(weights: Floats2d) -> numpy.float32:
 
 def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
     """Write weights as whole numbers times a power of 2. The numbers have `N_BITS` bits and a sign,
-    so that weights may be rounded, but not those that `prune_and_quantize` has rounded already.
+    so that weights may be rounded. Weights that `prune_and_quantize` has rounded stay the same.
 
     rows (Floats2d): Finite weights. Shape: (V, K)
     RETURNS (tuple[Ints2d, int]): The whole numbers, and the exponent of the power of 2:
@@ -120,8 +118,8 @@ def to_whole_numbers(rows: Floats2d) -> tuple[Ints2d, int]:
 
 
 def to_floats(numbers: Ints2d, exponent: int) -> Floats2d:
-    """Compute the weights that `to_whole_numbers` wrote as whole numbers times a power of 2. Shape:
-    (V, K)"""
+    """Compute the weights that `to_whole_numbers` wrote as whole numbers times a power of 2.
+    Shape: (V, K)"""
     return numpy.ldexp(numbers.astype("float32"), exponent)
 
 
@@ -131,8 +129,8 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
     have equal weights, and small weights are often equal after rounding.)
 
     rows (Floats2d): The weights. Shape: (V, K)
-    RETURNS (dict[str, Any]): What `unpack_rows` reads. If some weights are not finite, there are
-        none in it, and it has no exponent: `unpack_rows` refuses it.
+    RETURNS (dict[str, Any]): The dictionary that `unpack_rows` reads. If some weights are not
+        finite, it has no weights and no exponent: `unpack_rows` refuses it.
     """
     exponent: int | None = None
     numbers = numpy.zeros(rows.shape, dtype="int16")
@@ -144,7 +142,8 @@ def pack_rows(rows: Floats2d) -> dict[str, Any]:
         "exponent": exponent,
         "used": pack(used_rows),
         "row_ids": pack(row_ids),
-        # Column after column: numbers of the same tag are alike, and compress well side by side.
+        # Column after column: numbers of the same tag are alike, and compress well next to each
+        # other.
         "numbers": compress(distinct_rows.T.reshape(-1).astype("<i2")),
     }
 
@@ -173,7 +172,7 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
     if len(row_ids) != len(used_rows) or not is_id.all():
         raise ValueError(f"expected one of {len(numbers)} rows for each of {len(used_rows)}")
 
-    # In chunks, as all rows as floats would take the memory of `rows` once more.
+    # In chunks, as all rows as floats would take as much memory as `rows`.
     for first_of_chunk in range(0, len(used_rows), CHUNK_SIZE):
         chunk = slice(first_of_chunk, first_of_chunk + CHUNK_SIZE)
         rows[used_rows[chunk]] = to_floats(numbers[row_ids[chunk]], exponent)

@@ -49,19 +49,20 @@ def build_sparse_crf(
         optimizer in the config.
     L1 (float): The penalty of the sum of the absolute weights, for each update.
     L2 (float): The penalty of half the sum of the squared weights, for each update.
-    dropout (float): The share of features that tokens lose in training.
-    eps (float): The updates of a weight are small as long as its gradients so far are small next to
-        this number. Near 0 even a small first gradient makes a full update.
+    dropout (float): The share of the features of tokens that is left out at random in training.
+    eps (float): The updates of a weight are small as long as its gradients so far are small
+        compared with this number. Near 0 even a small first gradient makes a full update.
     average_power (float): If averages are used, the weights after step t count t^p, and this is p.
         With 0 all steps count the same.
     first_pass_epochs (int): How often the training of the first pass goes through the examples. It
         is trained at initialization, if the features have `document`.
-    keep_all (bool): Whether all weights and all values of features are kept. Otherwise those that
-        hardly matter are left out after training, and saved models take a tenth of the bytes.
+    keep_all (bool): Whether all weights and all values of features are kept. Otherwise weights and
+        values that hardly matter are left out after training, and saved models take a tenth of the
+        bytes.
     hidden (int): The number of units of a hidden layer over the static vectors of words, which the
         features have to include. It is trained by the optimizer of the config. 0: no such layer.
-    hidden_window (int): The layer sees the vectors of words up to this number of tokens to either
-        side.
+    hidden_window (int): The inputs of the layer are the vectors of words up to this number of
+        tokens to either side.
     nO (int | None): The number of tags. The component sets it from its labels.
     RETURNS (Model[list[Doc], Potentials]): The model. Its shims are `Features`, `SparseWeights`
         and, if it has them, `FirstPass` and `HiddenLayer`. Its attributes are functions that take
@@ -110,12 +111,12 @@ def build_sparse_crf(
 
 
 def load_shims(model: Model, saved: Sequence[bytes], n_tags: int | None) -> None:
-    """Load the shims of a linear CRF. The features come first: the weights have to be of their
-    number, which is checked before there is memory for them.
+    """Load the shims of a linear CRF. The features come first: the number of weights has to fit
+    them, which is checked before memory is allocated.
 
     model (Model): The linear CRF.
-    saved (Sequence[bytes]): What was saved of each of its shims.
-    n_tags (int | None): The number of tags. None: it isn't known yet.
+    saved (Sequence[bytes]): The saved bytes of each of its shims.
+    n_tags (int | None): The number of tags. None: the number is still unknown.
     RAISES (ValueError): If a shim is missing, damaged, or doesn't fit the others.
     """
     if len(saved) != len(model.shims):
@@ -199,14 +200,9 @@ def _find_linear(model: Model) -> Model | None:
 def forward(
     model: Model[list[Doc], Potentials], docs: list[Doc], is_train: bool
 ) -> tuple[Potentials, Callable[[Potentials], list[Doc]]]:
-    """Score docs by their features. This is the `forward` of the Thinc model.
-
-    model (Model): The model.
-    docs (list[Doc]): The docs.
-    is_train (bool): Whether the model is trained on these docs.
-    RETURNS (tuple): The scores; and the backprop, which keeps the gradient with respect to the
-        scores for the next update. Docs have no gradient: the backprop returns them.
-    """
+    """Score docs by their features. This is the `forward` of the Thinc model. The backprop keeps
+    the gradient with respect to the scores for the next update. Docs have no gradient: the backprop
+    returns them."""
     if not is_train:
         # The weights of each word are summed only once, and kept: see `WordSums`.
         features = find_features(model, docs, by_word=True)
@@ -254,8 +250,8 @@ def init(
     Y: Potentials | None = None,
 ) -> None:
     """Build the vocabulary of features from the docs `X`, unless `build_vocab` has done so. Then,
-    if the number of tags is known, make the sparse weights, which are all 0, and those of the
-    hidden layer, if there is one: see `HiddenLayer.allocate`. `Y` is not used."""
+    if the number of tags is known, make the sparse weights, which are all 0, and the weights of the
+    hidden layer, if the model has one: see `HiddenLayer.allocate`. `Y` is not used."""
     features, weights = linear_part(model)
     if not features.has_vocab and X is not None:
         features.build_vocab(X)
@@ -283,8 +279,7 @@ def find_features(
     """Find the features of the tokens of docs. If the model has a first pass, there are features of
     the labels that it predicts, too.
 
-    model (Model): The model.
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs, with the attributes that the template reads.
     is_train (bool): Whether the model learns from the labels of these docs. The label memory (see
         `features.memory`) then ignores the labels that it has counted in them.
     by_word (bool): Whether the batch has the ids of words instead of the rows of weights that

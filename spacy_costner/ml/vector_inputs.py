@@ -1,8 +1,8 @@
-"""The static vectors of words as inputs of a batch: what they add to scores, and the gradient of
+"""The static vectors of words as inputs of a batch: the scores that they add, and the gradient of
 their weights.
 
 In shapes, D is the number of dimensions of a vector, U of different vectors in a batch, O of
-offsets from a token at which it sees vectors, N of tokens, and K of tags.
+offsets from a token at which vectors are inputs, N of tokens, and K of tags.
 """
 
 from typing import NamedTuple
@@ -53,16 +53,16 @@ class VectorInputs(NamedTuple):
         return cls(vectors.read(distinct_ids), rows)
 
     def products(self, weights: Floats2d) -> Floats2d:
-        """Compute the table of products: each vector times the weights of each offset. Shapes:
-        (O D, K) to (U O, K)"""
+        """Compute the table of products: each vector times the weights of each offset.
+        Shapes: (O D, K) to (U O, K)"""
         _, dim = self.vectors.shape
         products = self.vectors @ side_by_side(weights, dim)  # (U, O K)
         n_tags = weights.shape[1]
         return products.reshape(self.n_products, n_tags)
 
     def score(self, weights: Floats2d) -> Floats2d:
-        """Compute what vectors add to the scores of tokens, from the weights. Shapes: (O D, K) to
-        (N, K)"""
+        """Compute the scores that vectors add to the scores of tokens, from the weights.
+        Shapes: (O D, K) to (N, K)"""
         return sparse.sum_rows(self.rows, self.products(weights))
 
     def gradient(self, d_scores: Floats2d) -> Floats2d:
@@ -84,17 +84,17 @@ class VectorInputs(NamedTuple):
         n_offsets = self.rows.shape[1]
         n_tags = d_products.shape[1]
         by_vector = d_products.reshape(n_vectors, n_offsets * n_tags).astype("float32")
-        # The gradient of weights that stand side by side, (D, O K), as in `products`.
+        # The gradient of the weights as columns next to each other, (D, O K), as in `products`.
         d_side_by_side = self.vectors.T @ by_vector
-        # Put the offsets below each other again: see `side_by_side`.
+        # Turn the offsets into rows below each other again: see `side_by_side`.
         d_weights = d_side_by_side.reshape(dim, n_offsets, n_tags).transpose(1, 0, 2)
         return d_weights.reshape(n_offsets * dim, n_tags)
 
 
 def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
-    """Put the weights of O offsets, which stand below each other, next to each other. Then one
-    matrix product with vectors of `dim` numbers is enough for all offsets. Shapes: (O D, K) to (D,
-    O K)"""
+    """Turn the weights of O offsets from rows below each other into columns next to each other.
+    Then one matrix product with vectors of `dim` numbers is enough for all offsets.
+    Shapes: (O D, K) to (D, O K)"""
     n_tags = weights.shape[1]
     by_dimension = weights.reshape(-1, dim, n_tags).transpose(1, 0, 2)  # (D, O, K)
     return numpy.ascontiguousarray(by_dimension).reshape(dim, -1)
@@ -102,14 +102,9 @@ def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
 
 def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
     """Find the different ids among `ids`, and number them. It doesn't sort, as `numpy.unique` does,
-    and is several times as fast.
-
-    ids (Ints1d): Ids, from 0 to `n_ids` - 1, of which some are the same. Shape: (N,)
-    n_ids (int): How many ids there can be.
-    RETURNS (tuple[Ints1d, Ints1d]): The different ids; for each of `ids` its place among them.
-        Shapes: (U,), (N,)
-    """
-    # The place in `ids` at which each id stands last: of equal ids, the last one is written last.
+    and is several times as fast. Ids are from 0 to `n_ids` - 1. Returns the different ids; and, for
+    each of `ids`, its place among them. Shapes: (N,) to (U,), (N,)"""
+    # The place in `ids` at which each id comes last: of equal ids, the last one is written last.
     # Other entries are not written, and never read.
     last_place = numpy.empty(n_ids, dtype="int32")
     last_place[ids] = numpy.arange(len(ids), dtype="int32")

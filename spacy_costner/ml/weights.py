@@ -36,8 +36,8 @@ AVERAGE_POWER = 3.0
 docs/linear.md."""
 
 VECTOR_RATE = 0.5
-"""The learning rate of the weights of static vectors, as a share of that of the other weights.
-Chosen on development data, as is `VECTOR_DROPOUT`: see docs/linear.md."""
+"""The learning rate of the weights of static vectors, as a share of the learning rate of other
+weights. Chosen on development data, as is `VECTOR_DROPOUT`: see docs/linear.md."""
 
 VECTOR_DROPOUT = 0.3
 """The share of static vectors that are left out of an update. Nearly all words of the training docs
@@ -60,7 +60,7 @@ class TableSize(NamedTuple):
 
     n_features (int): The number of features, V.
     n_vector_rows (int): The number of rows of static vectors, M.
-    n_tags (int | None): The number of tags, K. None: it isn't known.
+    n_tags (int | None): The number of tags, K. None: the number is unknown.
     """
 
     n_features: int
@@ -69,7 +69,7 @@ class TableSize(NamedTuple):
 
 
 NOUNS = ("features", "rows of vectors", "tags")
-"""What the numbers of `TableSize` are called in messages."""
+"""The names of the numbers of `TableSize` in messages."""
 
 
 class PendingGradient(NamedTuple):
@@ -89,8 +89,8 @@ class PendingGradient(NamedTuple):
 
 
 class SparseWeights(Shim):
-    """The weights of a linear CRF: the table that the head of this file describes, with what is
-    needed to train it.
+    """The weights of a linear CRF: the table that the head of this file describes, and the state of
+    its training.
 
     All weights start at 0 and are trained by AdaGrad, with any optimizer in the config. If
     the optimizer of the config keeps averages, an average of these weights is kept, too. In it the
@@ -111,7 +111,7 @@ class SparseWeights(Shim):
     average_power (float): p, how much later steps count more in the average.
     keep_all (bool): Whether all weights are kept after training. Otherwise small ones are set to 0
         and the others rounded: see `prune_and_quantize`.
-    table (Table): The weights, and what AdaGrad and the average keep of them.
+    table (Table): The weights, and the state of AdaGrad and of the average.
     n_vector_rows (int): The number of rows of static vectors, M.
     step (int): The number of updates so far, n.
     """
@@ -128,7 +128,7 @@ class SparseWeights(Shim):
         average_power: float = AVERAGE_POWER,
         keep_all: bool = False,
     ) -> None:
-        super().__init__(None)  # A shim may wrap a model of another library. This one has none.
+        super().__init__(None)  # A shim may wrap a model of another library; this one doesn't.
         self.settings = settings
         self.average_power = average_power
         self.keep_all = keep_all
@@ -156,7 +156,7 @@ class SparseWeights(Shim):
     @property
     def rows(self) -> Floats2d:
         """The table of all weights, not a copy. Pending regularisation is applied to it first. You
-        can write to it before the next prediction; after that, ask for it again.
+        can write to it before the next prediction; after that, read the property again.
         Shape: (V + M + K + 2, K)"""
         self._apply_regularisation()
         self._word_sums = None  # they would be wrong if the caller writes to the weights
@@ -259,7 +259,7 @@ class SparseWeights(Shim):
         n_old_tags = self.n_tags
         n_old_rows = self._first_chain_row + n_old_tags  # without the start and the end
         step = self.step
-        # The weights, what AdaGrad keeps of them, and their average
+        # The weights, the state of AdaGrad, and the average
         old_arrays = self._arrays_to_resize()
         self.allocate(self.n_features, n_tags, self.n_vector_rows)
 
@@ -274,8 +274,8 @@ class SparseWeights(Shim):
         self.table.last[:] = step
 
     def _arrays_to_resize(self) -> tuple[Floats2d, ...]:
-        """The arrays whose numbers `resize` keeps. They have a column for each tag. Shapes:
-        (V + M + K + 2, K)"""
+        """The arrays whose numbers `resize` keeps. They have a column for each tag.
+        Shapes: (V + M + K + 2, K)"""
         return (self.table.weights, self.table.squares, self._average)
 
     def potentials(self, batch: FeatureBatch) -> Potentials:
@@ -291,7 +291,7 @@ class SparseWeights(Shim):
             self._apply_regularisation(self._vector_rows)
         emissions = self._score_tokens(batch.rows, vectors, self.table.weights)
         if batch.word_cache is not None and batch.word_ids is not None:
-            # `batch.rows` lacks the features that depend on a word alone: the cache has them.
+            # `batch.rows` is without the features that depend on a word alone: the cache has them.
             word_sums = self._update_word_sums(batch.word_cache)
             emissions += word_sums.sum_windows(batch.word_ids, batch.lengths)
         # A copy, as updates change the table in place, and the scores must stay as they are.
@@ -307,22 +307,18 @@ class SparseWeights(Shim):
     def _score_tokens(
         self, rows: Ints2d, vectors: VectorInputs | None, weights: Floats2d
     ) -> Floats2d:
-        """Compute the emissions of tokens.
-
-        rows (Ints2d): The rows of weights that each token uses, -1 for none. Shape: (N, S)
-        vectors (VectorInputs | None): The static vectors in the windows of the tokens, if any.
-        weights (Floats2d): The weights of features and vectors. Rows below them are not used.
-            Shape: (V + M or more, K)
-        RETURNS (Floats2d): The emissions. Shape: (N, K)
-        """
+        """Compute the emissions of tokens from the rows of weights that each token uses, -1 for
+        none, and from the static vectors in the windows of the tokens, if any. `weights` has the
+        weights of features and vectors. Rows below them are not used.
+        Shapes: (N, S), (V + M or more, K) to (N, K)"""
         emissions = sparse.sum_rows(rows, weights[: self.n_features])
         if vectors is not None:
             emissions += vectors.score(weights[self.n_features : self._first_chain_row])
         return emissions
 
     def score_vectors(self, batch: FeatureBatch) -> Floats3d:
-        """Compute what the static vector at each of O offsets adds to the scores of each token. O
-        is 0 if `vector_inputs_of` finds no vectors. Shape: (N, O, K)"""
+        """Compute the scores that the static vector at each of O offsets adds to the scores of each
+        token. O is 0 if `vector_inputs_of` finds no vectors. Shape: (N, O, K)"""
         inputs = vector_inputs_of(batch)
         if inputs is None:
             return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
@@ -341,7 +337,7 @@ class SparseWeights(Shim):
             # The words together have all rows, and none of them may still wait for its
             # regularisation.
             self._apply_regularisation()
-            # `cache.slots` are those of a linear model. A hidden layer has others.
+            # `cache.slots` are for a linear model. A hidden layer has other slots.
             word_sums = WordSums.empty(
                 self.table.weights, self.n_features, self.n_vector_rows, cache, cache.slots
             )
@@ -355,13 +351,13 @@ class SparseWeights(Shim):
         """Score docs in training.
 
         batch (FeatureBatch): The features of the docs.
-        dropout (float): The share of their features that tokens lose. They also lose
-            `VECTOR_DROPOUT` of their static vectors.
+        dropout (float): The share of the features of tokens that is left out. Of their static
+            vectors, `VECTOR_DROPOUT` is left out.
         RETURNS (tuple[Potentials, Callable[[Potentials], None]]): The scores; and the backprop,
             which takes the gradient with respect to them and keeps it until `finish_update`.
         """
-        # As in any dropout, what is left counts more, so that the mean of scores stays the same.
-        # Not so after `VECTOR_DROPOUT`: a word without a vector has lower scores in new docs, too.
+        # As in any dropout, the rest counts more, so that the mean of scores stays the same. Not so
+        # after `VECTOR_DROPOUT`: a word without a vector has lower scores in new docs, too.
         scale = numpy.float32(1)
         if dropout:
             batch = apply_dropout(batch, dropout)
@@ -372,7 +368,7 @@ class SparseWeights(Shim):
         scores = scores._replace(emissions=scores.emissions * scale)
 
         def add_gradient(gradient: Potentials) -> None:
-            """Keep the gradient of the weights, from that of the scores."""
+            """Keep the gradient of the weights, from the gradient of the scores."""
             d_emissions = (gradient.emissions * scale).astype("float32")
             # In the order of `PendingGradient.rows`: tokens, then the chain. Shape: (N + K + 2, K)
             d_scores = numpy.concatenate(
@@ -402,7 +398,7 @@ class SparseWeights(Shim):
         return all_rows
 
     def score_held_out(self, batch: FeatureBatch) -> Potentials:
-        """Score each training doc with the weights that were not trained on it: see `set_folds`."""
+        """Score each training doc by weights that were not trained on it: see `set_folds`."""
         assert batch.text_ids is not None  # as in training
         fold_of_doc = [self.fold_of_text.get(text_id, -1) for text_id in batch.text_ids.tolist()]
         fold_of_token = numpy.repeat(fold_of_doc, batch.lengths)
@@ -438,8 +434,8 @@ class SparseWeights(Shim):
         return all_rows, numpy.concatenate([gradient, d_vector_weights])
 
     def _sparse_gradient(self) -> tuple[Ints1d, Floats2d]:
-        """The part of `gradient` that is of features and of the chain, not of static vectors: the
-        numbers of A' rows, and their gradient. Shapes: (A',), (A', K)"""
+        """The part of `gradient` for features and the chain, not for static vectors: the numbers of
+        A' rows, and their gradient. Shapes: (A',), (A', K)"""
         return sparse.collect_rows(
             numpy.concatenate([pending.rows for pending in self._pending]),
             numpy.concatenate([pending.d_scores for pending in self._pending]),
@@ -447,8 +443,7 @@ class SparseWeights(Shim):
         )
 
     def _vector_gradient(self) -> Floats2d | None:
-        """The part of `gradient` that is of static vectors. None if they are no inputs.
-        Shape: (M, K)"""
+        """The part of `gradient` for static vectors. None if they are no inputs. Shape: (M, K)"""
         gradients: list[Floats2d] = []
         for pending in self._pending:
             if pending.d_vector_weights is not None:
@@ -458,9 +453,9 @@ class SparseWeights(Shim):
         return numpy.sum(gradients, axis=0)
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the weights with the gradients that are kept. The optimizer only says whether
-        averages are wanted; AdaGrad does the update. (`nlp.rehearse` gives a function instead of
-        an optimizer, which has no averages.)"""
+        """Update the weights with the gradients that are kept. The optimizer only decides whether
+        averages are kept; AdaGrad does the update. (`nlp.rehearse` passes a function instead of an
+        optimizer, which has no averages.)"""
         if not self._pending:
             return
         rows, gradient = self._sparse_gradient()
@@ -468,8 +463,8 @@ class SparseWeights(Shim):
         self._pending = []
         self._word_sums = None
         if not self.step:
-            # Only training needs the other parts of a row next to its weights. For a prediction
-            # they would take memory.
+            # Only training needs the other parts of a row in the same memory as its weights. For a
+            # prediction they would take memory.
             self.table = self.table.interleaved()
         self.step += 1
         sparse.adagrad(self.table, rows, gradient, self.step, self.settings)
@@ -481,7 +476,7 @@ class SparseWeights(Shim):
 
         averages = getattr(optimizer, "averages", None)
         if averages is not None:
-            # This entry only says that there is an average. It is computed where it is used.
+            # This entry only shows that there is an average. It is computed where it is used.
             averages[self.id, AVERAGE] = numpy.ones(1, dtype="float32")
             period_end = max(FIRST_PERIOD_END, PERIOD_GROWTH * self._period_begin)
             # With `average_power` 0, a mean over all steps, the first period never ends.
@@ -491,12 +486,12 @@ class SparseWeights(Shim):
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
         """Predict with the average of the weights in this context, if an optimizer keeps averages.
-        Small weights are left out of it as they are of a saved model, so that what is evaluated is
-        what is saved: see `prune_and_quantize`.
+        The average is pruned and quantized, so that the evaluated weights are the weights of the
+        saved model: see `prune_and_quantize`.
 
-        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by the id of
-            the shim and the name of the parameter. Of these weights they only say that there is an
-            average: it is kept here.
+        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by the id of the
+            shim and the name of the parameter. For these weights they only show that there is an
+            average, which is kept here.
         """
         if not self._has_average(params):
             yield
@@ -566,11 +561,9 @@ class SparseWeights(Shim):
         self._period_begin = self.step
 
     def _apply_regularisation(self, rows: Ints2d | None = None) -> None:
-        """Apply the pending regularisation to rows. An update regularises only the rows that it
-        uses; the others wait until they are next used.
-
-        rows (Ints2d | None): The numbers of the rows, -1 for none. None: all rows.
-        """
+        """Apply the pending regularisation to the rows with these numbers (-1 stands for none), or
+        to all rows. An update regularises only the rows that it uses; the others wait until they
+        are next used."""
         # Nothing is pending in an average, or before the first step.
         if not self.settings.is_regularised or self._uses_average or not self.step:
             return
@@ -582,7 +575,7 @@ class SparseWeights(Shim):
                 sparse.lazy_regularise(self.table, rows.reshape(-1), self.step, self.settings)
 
     def _set_table(self, weights: Floats2d) -> None:
-        """Begin training, with these weights. Shape: (V + M + K + 2, K)"""
+        """Begin training with these weights. Shape: (V + M + K + 2, K)"""
         # `numpy.zeros` takes memory only where it is written, which prediction never does.
         # `zeros_like` would take it at once.
         self.table = Table(
@@ -600,7 +593,8 @@ class SparseWeights(Shim):
         self.set_folds(emissions_of_folds=[], fold_of_text={})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: all but the sums of words, which are made again when needed."""
+        """Return the state to pickle: all but the sums of words, which are made again when
+        needed."""
         return {**self.__dict__, "_word_sums": None}
 
     def copy(self) -> "SparseWeights":
@@ -630,9 +624,9 @@ class SparseWeights(Shim):
         )
 
     def from_bytes(self, data: bytes, expected: TableSize | None = None) -> "SparseWeights":
-        """Load the weights. If there were none when they were saved, there are none afterwards.
+        """Load the weights. If the saved model had no weights, this one has none afterwards.
 
-        data (bytes): What `to_bytes` returned.
+        data (bytes): The bytes that `to_bytes` returned.
         expected (TableSize | None): The size that other parts of the model have. None: any size.
         RETURNS (SparseWeights): These weights.
         RAISES (ValueError): If they are damaged, or of another size.
@@ -651,7 +645,7 @@ class SparseWeights(Shim):
         return self
 
     def _load(self, saved: dict[str, Any], expected: TableSize | None) -> None:
-        """Load what was saved, and check that its parts fit each other and the expected size."""
+        """Load the saved parts, and check that they fit each other and the expected size."""
         n_features = saved["n_features"]
         n_tags = saved["n_tags"]
         n_vector_rows = saved["n_vector_rows"]

@@ -1,8 +1,8 @@
 """The sums of the weights of words, kept from one prediction to the next.
 
-Many features of a token are those of a word at some offset from it. What such a word adds to the
-scores of the token depends only on the word and the offset. So it is summed once for each word and
-offset, and prediction adds up these sums.
+Many features of a token belong to a word at some offset from it. The scores that such a word adds
+depend only on the word and the offset. So they are computed once for each word and offset, and
+prediction adds up these sums.
 
 A slot reads a value of the word at one offset from a token, and finds its row of weights: see
 `Slots` and `WordSlots` in `features.lookup`.
@@ -19,16 +19,16 @@ from ..features import WordCache, WordSlots
 from .vector_inputs import VectorInputs, side_by_side
 
 MOST_BYTES = 1 << 27  # 128 MB
-"""The most bytes that sums may take. Words that come up when it is full have no sums. (The sums of
-60,000 words take 25 MB for 4 labels, but 2 GB for 300 labels.)"""
+"""The most bytes that sums may take. Words that come up when this memory is full have no sums. (The
+sums of 60,000 words take 25 MB for 4 labels, but 2 GB for 300 labels.)"""
 
 
 class WordSums(NamedTuple):
-    """For each word and offset the sum of the weights of the word's features there: what the word
+    """For each word and offset the sum of the weights of the word's features there, which the word
     adds to the scores of a token. Threads can share it.
 
     weights (Floats2d): The weights: V rows of features, M rows of static vectors, and below them
-        rows that are not used here, such as those of the chain. Shape: (V + M or more, K)
+        rows that are not used here, such as the rows of the chain. Shape: (V + M or more, K)
     n_features (int): The number of rows of features, V.
     n_vector_rows (int): The number of rows of static vectors, M.
     cache (WordCache): All words that were seen so far, with the ids of their values.
@@ -55,7 +55,7 @@ class WordSums(NamedTuple):
         cache: WordCache,
         slots: WordSlots,
     ) -> "WordSums":
-        """Make an object that has the sums of no word so far.
+        """Make an object without sums.
 
         weights (Floats2d): The weights: V rows of features, M rows of static vectors, and below
             them rows that are not used here. Shape: (V + M or more, K)
@@ -76,8 +76,8 @@ class WordSums(NamedTuple):
 
     def with_all_words(self) -> "WordSums":
         """Add the sums of the words that are new in the cache, as long as there is room: see
-        `MOST_BYTES`. Returns an object that has them, too, or this one if there are none to add.
-        Both may share their array: if several threads add words at once, all of them write the same
+        `MOST_BYTES`. Returns an object that has them, too, or this one if no sums are added. Both
+        may share their array: if several threads add words at once, all of them write the same
         sums."""
         if self.n_words == self.cache.n_words:
             return self
@@ -97,22 +97,19 @@ class WordSums(NamedTuple):
             sums[: self.n_words] = self.sums[: self.n_words]
 
         new_words = self.cache.table[self.n_words : n_words]
-        # They are written in one go, when they are complete, as another thread may read them.
+        # They are written at once, when they are complete, as another thread may read them.
         sums[self.n_words : n_words] = self._sum_weights(new_words)
         return self._replace(sums=sums, n_words=n_words)
 
     def _sum_weights(self, words: Ints2d) -> Floats3d:
-        """Compute the sums of the weights of words, for each of O offsets and each tag.
-
-        words (Ints2d): The rows of the words in the table of the cache: the ids of their values.
-            Shape: (W, width of the table)
-        RETURNS (Floats3d): The sums. Shape: (W, O, K)
-        """
+        """Compute the sums of the weights of words, for each of O offsets and each tag. `words` has
+        the rows of the words in the table of the cache: the ids of their values.
+        Shapes: (W, width of the table) to (W, O, K)"""
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
-        # `gather` expects tokens of sequences. The slots here look at no other token than their
-        # own, so that all words may be one sequence.
+        # `gather` expects tokens of sequences. The slots here read no other token than their own,
+        # so that all words may be one sequence.
         one_sequence = numpy.asarray([len(words)], dtype="int32")
         for i, slots in enumerate(self.slots.by_offset.values()):
             rows = slots.gather(words, one_sequence)
@@ -144,11 +141,12 @@ class WordSums(NamedTuple):
         return self.weights[self.n_features : self.n_features + self.n_vector_rows]
 
     def sum_windows(self, word_ids: Ints1d, lengths: Ints1d) -> Floats2d:
-        """Compute what the words in the windows of tokens add to the scores of the tokens.
+        """Compute the scores that the words in the windows of tokens add to the scores of the
+        tokens.
 
         word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)
         lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        RETURNS (Floats2d): What is added to the scores. Shape: (N, K)
+        RETURNS (Floats2d): The scores to add. Shape: (N, K)
         """
         _, n_offsets, n_tags = self.sums.shape
         has_sums = word_ids < self.n_words
@@ -169,18 +167,15 @@ class WordSums(NamedTuple):
         self, scores: Floats2d, word_ids: Ints1d, has_sums: Array1d, lengths: Ints1d
     ) -> None:
         """Add the weights of the words without sums, for which there was no room, to scores, in
-        place. Such a word adds to the scores of all tokens that have it in their window.
-
-        scores (Floats2d): The scores of tokens so far. Shape: (N, K)
-        word_ids (Ints1d): The word of each token, by its id in the cache. Shape: (N,)
-        has_sums (Array1d): True for the tokens whose words have sums. Shape: (N,)
-        lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
-        """
+        place. Such a word adds to the scores of all tokens that have it in their window. `word_ids`
+        has the id of each token's word in the cache, and `has_sums` is True for the tokens whose
+        words have sums. Shapes: (N, K), (N,), (N,), (B,)"""
         cache = self.cache
         value_ids = cache.table[word_ids]
-        value_ids[has_sums] = -1  # the scores have what these words add
+        value_ids[has_sums] = -1  # the scores of these words are already added
         for offset, slots in self.slots.by_offset.items():
-            # The slots of a word by itself become those of the word at this offset from a token.
+            # The slots of a word by itself become the slots of the word at this offset from a
+            # token.
             slots_in_window = slots._replace(offsets=slots.offsets + offset)
             rows = slots_in_window.gather(value_ids, lengths)
             scores += sparse.sum_rows(rows, self._feature_weights)

@@ -28,7 +28,7 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 from ..annotation.spans import read_group, replace_spans, score_of, scored_attrs
 from ..annotation.tokens import TokenAttrs, first_words
 from ..decoding import LEAST_PROB, LEAST_PROB_OF_SETS, DecodedSpans, Posterior, by_label
-from ..metrics.shift import Counts
+from ..metrics.shift import EntityCounts
 from ..tags import Entities
 from ..validation import number
 from .promises import Promise, Terms
@@ -387,7 +387,7 @@ def measure(
 
 
 def add_measures(
-    doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
+    doc: Doc, key: str, name: str, labels: Sequence[str], counts: EntityCounts
 ) -> float | None:
     """Read what a component has measured of a doc and written to its span group: see `measure`. The
     entropy is returned, and the expected numbers of entities are added to those of other docs.
@@ -396,7 +396,8 @@ def add_measures(
     key (str): The key of the component's confidence.
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
-    counts (Counts): The numbers of the docs before this one, by label. Those of the doc are added.
+    counts (EntityCounts): The numbers of the docs before this one, by label. Those of the doc are
+        added.
     RETURNS (float | None): The entropy of the doc, divided by 1 + the expected number of its
         entities. The test for a shift compares it. None if all tokens of the doc are preset.
     RAISES (ValueError): If the doc has no such group, or one without an entropy or scores.
@@ -421,7 +422,7 @@ def add_measures(
 
 
 def _add_counts(
-    counts: Counts,
+    counts: EntityCounts,
     label: str,
     *,
     correct: float = 0.0,

@@ -15,7 +15,7 @@ import srsly
 from spacy.tokens import Doc
 from thinc.types import Floats1d
 
-from ..metrics.shift import Counts, Shift, find_shift, restore
+from ..metrics.shift import EntityCounts, Shift, find_shift, restore
 from .annotations import Confidence, add_measures
 from .promises import CalibrationScores, Promise, Settings, find_changed_setting
 from .reading import Reading, find_difference, read_reading
@@ -225,7 +225,7 @@ class CalibrationState:
 
         # The expected numbers of entities by label. `add_measures` adds those of each doc. It is a
         # copy, so that the earlier result stays as it is.
-        counts: Counts = {}
+        counts: EntityCounts = {}
         if earlier is not None:
             counts = {**earlier.counts}
         scores: list[float] = []

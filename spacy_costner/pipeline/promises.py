@@ -16,7 +16,7 @@ from typing import Any
 from spacy.tokens import Doc
 from thinc.types import Floats1d
 
-from ..metrics.shift import ENOUGH, digest_of, rounded
+from ..metrics.shift import ENOUGH, digest_of_scores, rounded
 from ..readers.documents import short_values
 from ..validation import number
 from .reading import Reading, read_reading
@@ -175,7 +175,7 @@ class CalibrationScores:
     scores (list[float]): The scores of the docs, ascending. Docs in which all tokens are preset
         have none. For what a score is see `annotations.measure`.
     digest (str): The digest of all scores, not rounded, in the order of the docs. It stands
-        for the docs: see `digest_of`.
+        for the docs: see `digest_of_scores`.
     keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
         Values that fewer than `ENOUGH` docs have are left out.
     source (str): The name of the calibration docs.
@@ -218,7 +218,7 @@ class CalibrationScores:
         scored_docs.sort(key=itemgetter(0))  # by score alone, as docs can't be compared
         return cls(
             scores=[score for score, _ in scored_docs],
-            digest=digest_of(scores),  # not rounded, as it identifies the docs
+            digest=digest_of_scores(scores),  # not rounded, as it identifies the docs
             keys=_scores_by_value(scored_docs),
             source=source,
             approximate=approximate,

@@ -1,8 +1,8 @@
 """Refuse a corpus if most of its spans don't begin and end with tokens.
 
-A few such spans are problems of the annotation, which the reader reports. If most are, something is
-wrong with all of them: the tokenizer is that of another language, or the offsets count something
-else than characters. Reading such a corpus would leave nearly no entities in it.
+A few such spans are problems of the annotation, which the reader reports. If most spans are like
+this, something is wrong with all of them: the tokenizer is for another language, or the offsets
+don't count characters. Such a corpus would be read with nearly no entities.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ MIN_MISALIGNED = 5
 """A corpus is refused if it has at least this many misaligned spans, as fewer may be chance."""
 
 MAX_EXAMINED = 200
-"""How many misaligned spans are examined, at most, to find out what their offsets count."""
+"""The largest number of misaligned spans that are examined to find out what their offsets count."""
 
 EXPLAINED_SHARE = 0.8
-"""Offsets count something else than characters if that would align at least this share of the
-misaligned spans."""
+"""The smallest share of the misaligned spans that another way to count has to align, so that an
+error names it."""
 
 Convert = Callable[[str, int, int], tuple[int, int]]
 """Takes a text and the offsets of a span, and returns the offsets in characters, if the given ones
@@ -28,7 +28,7 @@ count something else."""
 
 
 def _end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
-    """The end is that of the last character, and not of the one after it."""
+    """The end is the number of the last character, and not of the one after it."""
     return start, end + 1
 
 
@@ -38,7 +38,7 @@ def _begin_at_zero(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _begin_at_zero_end_after_last(text: str, start: int, end: int) -> tuple[int, int]:
-    """The first character has the number 1, and the end is that of the last character."""
+    """The first character has the number 1, and the end is the number of the last character."""
     return start - 1, end
 
 
@@ -67,8 +67,9 @@ CONVERSIONS: dict[str, Convert] = {
     "offsets that count from 0 and ends after the last character of a span, got offsets from 1 and "
     "ends that are inclusive": _begin_at_zero_end_after_last,
 }
-"""What offsets may count, as an error says it, and the conversion to characters. If several explain
-as many spans, the first one is named: bytes look like a shift by one if there is one accent."""
+"""What offsets may count, in the words of the error, and the conversion to characters. If several
+align equally many spans, the first one is named: bytes look like a shift by one if there is one
+accent."""
 
 
 class LanguageError(CorpusError):
@@ -101,7 +102,7 @@ class Alignment:
         self._example = ""  # the first misaligned span
         self._place: FilePlace | None = None  # its place
         self._n_examined = 0
-        # How many of the examined spans each conversion would align
+        # The number of examined spans that each conversion would align
         self._n_explained: Counter[str] = Counter()
 
     def add_aligned(self) -> None:
@@ -118,7 +119,7 @@ class Alignment:
         end (int): The character after its last.
         place (FilePlace): The place of the text.
         shown_span (str): The span as an error shows it.
-        tokenized (bool): Whether the tokens are those of the tokenizer, and not of the file.
+        tokenized (bool): Whether the tokens are from the tokenizer, and not from the file.
         """
         self._n_misaligned += 1
         self._n_tokenized += tokenized

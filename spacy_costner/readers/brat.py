@@ -18,16 +18,9 @@ from spacy.tokens import Doc
 
 from .context import Context, CorpusInfo
 from .files import BRAT_ANNOTATION, CorpusError, FilePlace, read_text, shown
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 from .task_docs import tasks_to_docs
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskSpan,
-    range_in_characters,
-    utf16_ends,
-    utf16_length,
-)
+from .tasks import AnnotatedTask, Task, TaskSpan
 
 FRAGMENT = r"\d{1,15} \d{1,15}"
 """Matches the offsets of a fragment. `int` refuses numbers of more than 4,300 digits."""
@@ -64,7 +57,7 @@ def read_brat(path: Path, context: Context) -> Iterator[Doc]:
     annotation of their tokens is missing, and they are reported as problems.
 
     path (Path): The .ann file or the .txt file.
-    context (Context): What the reader needs. The problems are added to its info.
+    context (Context): The pipeline and the options. The problems are added to its info.
     RETURNS (Iterator[Doc]): The doc.
     RAISES (CorpusError): If one of the files is missing or can't be read, or a line isn't of the
         format.
@@ -102,22 +95,17 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
-        # The text of fragments that overlap is not that of the joined fragment, but right. Where it
-        # is wrong, `tasks_to_docs` compares it with that of the doc: see `has_its_text`.
+        # Fragments that overlap have another text than the joined fragment, which isn't a mistake.
+        # A wrong text is kept, and `tasks_to_docs` looks for it in the doc: see `has_its_text`.
         extra = {} if _has_its_text(entity, text) else {"text": entity.text}
         spans.append(TaskSpan(start, end, entity.label, extra))
     return Task(text, spans, missing=tuple(missing))
 
 
 def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
-    """Read the entities of an .ann file.
-
-    path (Path): The file.
-    limit (int): The largest end that a fragment may have: the length of the text in UTF-16 code
-        units, as it isn't known yet what offsets count.
-    YIELDS (BratEntity): The entities, with the offsets of the file.
-    RAISES (CorpusError): If a line is not of the format.
-    """
+    """Read the entities of an .ann file, with the offsets of the file. `limit` is the largest end
+    that a fragment may have: the length of the text in UTF-16 code units, as it isn't known yet
+    what offsets count."""
     # A blank file says that the text has no entities.
     lines = read_text(path, allow_blank=True).split("\n")
     for number, line in enumerate(lines, start=1):
@@ -141,16 +129,16 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
     """Whether the offsets of an entity fit the text that the .ann file has next to them. White
-    space between words may differ, such as a line break and a blank. It counts at the ends:
-    otherwise code units could be taken for characters. In "a 😀 c" the code units of "😀" are
-    2 to 4, and the characters from 2 to 4 are "😀 "."""
+    space between words may differ: one may have a line break, and the other a blank. At the ends it
+    counts, as code units could otherwise be taken for characters. In "a 😀 c", the code units 2 to
+    4 are "😀", and the characters 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
     return SPACE.split(fragment_text) == SPACE.split(entity.text)
 
 
 def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
-    """Make the offsets of entities count characters. Those of some tools count UTF-16 code units,
-    as in JavaScript. They are converted if then more entities have the text that stands with their
+    """Make the offsets of entities count characters. Some tools count UTF-16 code units, as in
+    JavaScript. Offsets are converted if more entities then have the text that is next to their
     offsets."""
     ends = utf16_ends(text)  # the end of each character, in code units
     converted: list[BratEntity] = []
@@ -159,10 +147,10 @@ def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
         converted.append(entity._replace(fragments=fragments))
 
     def n_in_place(entities: list[BratEntity]) -> int:
-        """How many entities have their text."""
+        """The number of entities that have their text."""
         return sum(_has_its_text(entity, text) for entity in entities)
 
-    return max(entities, converted, key=n_in_place)  # the first, if both are as good
+    return max(entities, converted, key=n_in_place)  # the first, if both are equally good
 
 
 def _join_fragments(fragments: list[Range], text: str) -> list[Range]:

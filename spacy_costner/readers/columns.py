@@ -3,9 +3,9 @@ tag.
 
 Columns are separated by one TAB or by blanks. A line of white space ends a sentence. A line that
 begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
-sentence, is a comment if it isn't a token and its tag.
+sentence, is a comment unless it is a token and its tag.
 
-A *field* is the text of a line in one column. For speed, the fields of all lines with a token stand
+A *field* is the text of a line in one column. For speed, the fields of all lines with a token are
 in one list, line after line. So in a file with n columns, every n-th field is of the same column:
 `fields[column::n]`. `layout` finds out which column has what.
 """
@@ -35,11 +35,11 @@ ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and cha
 others. U+3000 is the last character of white space in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
-"""Matches a token that would be read otherwise than it is written. A blank before a TAB, say, is
-taken for padding."""
+"""Matches a token that would not be read back as it is written. For example, a blank before a TAB
+would be read as padding."""
 
 ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
-"""Matches a label that would be read otherwise than it is written."""
+"""Matches a label that would not be read back as it is written."""
 
 
 COLUMN_NAMES = re.compile(r"# *global\.columns *= *(\S.*)")
@@ -63,7 +63,7 @@ class Layout(NamedTuple):
 
 
 class ColumnsFile(NamedTuple):
-    """What a file of columns has.
+    """The content of a file of columns.
 
     tokens (TaggedTokens): Its tokens and tags.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
@@ -80,12 +80,13 @@ class ColumnsFile(NamedTuple):
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file of columns.
 
-    path (Path): The file.
-    context (Context): What the reader needs. The format and the problems are added to its info.
-    RETURNS (Iterator[Doc]): The docs.
+    path (Path): The file of columns.
+    context (Context): The pipeline and the options. The format and the problems are added to its
+        info.
+    RETURNS (Iterator[Doc]): The docs, with their entities.
     RAISES (CorpusError): If the file isn't text in UTF-8, has no tokens, has lines with different
         numbers of columns, or has something other than tags of one scheme in the column of the
-        tags; or if it isn't sure which columns have tokens and tags.
+        tags; or if it isn't clear which columns have tokens and tags.
     """
     file = read_tokens(path, context.options, context.info)
     n_sents = context.options.n_sents
@@ -95,7 +96,7 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
 def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFile:
     """Read the tokens and tags of a file of columns: see `read_columns`.
 
-    path (Path): The file.
+    path (Path): The file of columns.
     options (ReadOptions): Which columns have tokens and tags.
     info (CorpusInfo): The problems are added to it.
     RETURNS (ColumnsFile): The tokens and tags.
@@ -117,8 +118,8 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     if not fields:  # all lines are comments, also the one that looked like the first token
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
 
-    # A row begins a sentence if there is a line without a token above it: if its line is not the
-    # one after that of the row before. The first row always does: the row before it is said to be
+    # A row begins a sentence if there is a line without a token above it: its line doesn't directly
+    # follow the line of the previous row. The first row always begins one, as `prepend` puts a row
     # on line -2. Shape: (number of rows,)
     begins_sentence = numpy.diff(line_of_row, prepend=-2) > 1
     place = FilePlace(path, int(line_of_row[0]) + 1)
@@ -131,7 +132,7 @@ def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFi
     if columns.number is not None:
         is_token = numpy.asarray([number.isdigit() for number in table.column(columns.number)])
         if not is_token.all():
-            # A sentence may begin with a row that is no token. So the sentences are numbered first.
+            # A sentence may begin with a row that isn't a token, so sentences are numbered first.
             # Shape: (number of tokens,)
             sentence_of_token = numpy.cumsum(begins_sentence)[is_token]
             sent_start = numpy.diff(sentence_of_token, prepend=0) > 0
@@ -191,15 +192,9 @@ def _keep_rows(fields: list[str], n_columns: int, is_kept: Array1d) -> list[str]
 
 
 def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str], Ints1d]:
-    """Split all lines into fields.
-
-    path (Path): The file, for errors.
-    lines (list[str]): Its lines. Comments and lines of -DOCSTART- are empty.
-    layout (Layout): The columns of the file.
-    RETURNS (tuple[list[str], Ints1d]): The fields of all tokens in one list; and the index of the
-        line of each token, (N,).
-    RAISES (CorpusError): If a line has another number of columns than the layout.
-    """
+    """Split all lines of a file into fields. Comments and -DOCSTART- lines are empty by now.
+    Returns the fields of all N tokens in one list, and the index of the line of each token, (N,). A
+    line with another number of columns than the layout is refused."""
     split = layout.split
     fields: list[str] = []
     n_fields_of_lines: list[int] = []
@@ -219,14 +214,8 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
 
 
 def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
-    """Find how the lines of a file are split into columns. The first line with a token shows it.
-
-    path (Path): The file, for errors.
-    text (str): The text of the file.
-    lines (list[str]): Its lines.
-    RETURNS (Layout): How they are split.
-    RAISES (CorpusError): If there is no token, or only one column.
-    """
+    """Find how the lines of a file, whose whole text is `text`, are split into columns. The first
+    line with a token shows it. A file without tokens, or with only one column, is refused."""
     first_row = _find_first_row(lines)
     if first_row is None:
         raise FilePlace(path, 1).refuse("expected tokens and their tags, got none")
@@ -252,7 +241,7 @@ def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
 
 def _find_first_row(lines: list[str]) -> int | None:
     """Find the first line that has a token, and return its index. Lines that begin with "#" are
-    taken for comments. If there are no other lines, "#" may be a token, and the first line that
+    read as comments. If there are no other lines, "#" may be a token, and the first line that
     ends with a tag is returned. None: no line has a token."""
     for i, line in enumerate(lines):
         if line.strip() and not line.startswith("#"):
@@ -272,14 +261,9 @@ def _split_at_blanks(line: str) -> list[str]:
 
 
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
-    """Split a line at TABs. Blanks and TABs at its end are left out. A line of white space has no
-    fields.
-
-    line (str): The line.
-    is_padded (bool): Whether there may be blanks next to TABs. They are left out, but a field of
-        blanks alone stays as it is.
-    RETURNS (list[str]): The fields.
-    """
+    """Split a line at TABs. Blanks and TABs at its end are left out. If `is_padded`, there may be
+    blanks next to TABs: they are left out, too, but a field of blanks alone stays as it is. A line
+    of white space has no fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
@@ -291,15 +275,9 @@ def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
 def _remove_comments(
     path: Path, lines: list[str], layout: Layout, tag_column: int | str | None, info: CorpusInfo
 ) -> None:
-    """Replace the comments of a file by empty lines, and report them as a problem. A comment is a
-    line at the beginning of a sentence that begins with "#", unless it is a token and its tag.
-
-    path (Path): The file, for the report.
-    lines (list[str]): Its lines, which are changed.
-    layout (Layout): How they are split.
-    tag_column (int | str | None): The user's option: see `ReadOptions`.
-    info (CorpusInfo): The problem is added to it.
-    """
+    """Replace the comments in `lines` with empty lines, and report them as a problem. A comment is
+    a line at the beginning of a sentence that begins with "#", unless it is a token and its tag.
+    `tag_column` is the user's option: see `ReadOptions`."""
     index = -1  # of the field with the tag, which is nearly always the last
     if isinstance(tag_column, int) and abs(tag_column) <= layout.n_columns:
         index = tag_column - 1 if tag_column > 0 else tag_column
@@ -320,10 +298,10 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     IOB2, or "-" where annotation is missing. If any doc has several sentences, each doc begins with
     a -DOCSTART- line. Tokens of white space are left out, as columns can't have them.
 
-    path (Path): The file.
-    docs (Sequence[Doc]): The docs.
+    path (Path): The output file.
+    docs (Sequence[Doc]): The docs to write.
     RETURNS (int): The number of tokens that are left out.
-    RAISES (ValueError): If a token or a label would be read otherwise than it is written.
+    RAISES (ValueError): If a token or a label would not be read back as it is written.
     """
     has_documents = any(map(_has_several_sentences, docs))
     n_left_out = 0
@@ -350,16 +328,14 @@ def write_columns(path: Path, docs: Sequence[Doc]) -> int:
 
 
 def _has_several_sentences(doc: Doc) -> bool:
-    """Whether a doc is known to have several sentences: one begins after its first token."""
+    """Whether a doc is known to have several sentences: a sentence begins after its first token."""
     return bool((doc.to_array(SENT_START)[1:] == 1).any())
 
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
     """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2. Tokens
-    of white space are left out.
-
-    RAISES (ValueError): If a token or a label would be read otherwise than it is written.
-    """
+    of white space are left out. A token or label that would not be read back as it is written
+    raises a ValueError."""
     begins_entity = False
     for token in sent:
         # If the first token of an entity is white space, which is left out, the next token gets the

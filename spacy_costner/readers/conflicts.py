@@ -3,7 +3,7 @@
 Some annotation tools write a file for each annotator, so that the same texts are in several files.
 Where annotations contradict each other, a component can't learn both. `report_conflicts` reports
 such texts and keeps all docs. `merge_texts` makes one doc of all that have the same text, as the
-user's option `conflicts` says.
+user's option `conflicts` asks.
 
 Annotations are compared by characters, as docs of the same text may have other tokens.
 """
@@ -14,30 +14,31 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy
-from spacy.attrs import ENT_IOB, IDX, LENGTH
+from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span
-from thinc.types import Array1d, Ints1d
+from thinc.types import Array1d
 
 from ..annotation.iob import MISSING
 from ..annotation.spans import annotate_spans, is_missing, missing_key, missing_spans
 from .context import CorpusInfo, Places
 from .files import FilePlace, shown
+from .token_spans import token_offsets
 
 MAX_TEXTS = 1_000_000
-"""The number of texts that `report_conflicts` remembers, at about 300 bytes each, so that a corpus
-that is streamed doesn't fill the memory."""
+"""The number of texts that `report_conflicts` keeps, at about 300 bytes each, so that a streamed
+corpus doesn't fill the memory."""
 
 KEPT = {
     "first": "the first annotation is kept",
     "last": "the last annotation is kept",
     "agree": "where they differ, annotation is missing",
-    "majority": "that of most is kept; where there is none, annotation is missing",
+    "majority": "what most annotations have is kept; elsewhere, annotation is missing",
 }
 """What is done with the annotations of a text, for each value of the option `conflicts`."""
 
 CONFLICT = "texts are annotated in several ways: {}"
 ALL_KEPT = f"all are kept (conflicts = {', '.join(KEPT)} would make one doc of each text)"
-REPEATED = "texts are annotated several times in the same way: they are read once"
+REPEATED = "texts were annotated several times in the same way: they are read once"
 
 SpanOfText = tuple[int, int, str]
 """The first character of a span, the one after its last, and its label."""
@@ -46,7 +47,7 @@ SpanOfText = tuple[int, int, str]
 class TextAnnotation(NamedTuple):
     """The annotation of a text.
 
-    spans (frozenset[SpanOfText]): The entities.
+    spans (frozenset[SpanOfText]): The entities, in characters.
     missing (tuple[tuple[int, int], ...]): The parts of the text, in characters, whose annotation is
         missing.
     """
@@ -55,8 +56,8 @@ class TextAnnotation(NamedTuple):
     missing: tuple[tuple[int, int], ...]
 
     def lacks(self, span: SpanOfText) -> bool:
-        """Whether the annotation says that there is no such entity: it doesn't have it, though it
-        isn't missing there."""
+        """Whether the annotation says that there is no such entity: the entity is not in it, and
+        the annotation isn't missing there."""
         start, end, _ = span
         is_unknown = any(begin <= start and end <= stop for begin, stop in self.missing)
         return span not in self.spans and not is_unknown
@@ -74,8 +75,8 @@ class TextAnnotation(NamedTuple):
 def report_conflicts(
     docs: Iterable[Doc], spans_key: str | None, places: Places, info: CorpusInfo
 ) -> Iterator[Doc]:
-    """Report docs whose annotation contradicts that of an earlier doc with the same text, each with
-    both places. All docs are kept.
+    """Report docs whose annotation contradicts an earlier doc with the same text, each with both
+    places. All docs are kept.
 
     docs (Iterable[Doc]): The docs of a corpus.
     spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
@@ -111,7 +112,7 @@ def merge_texts(
     conflicts (str): What to do with different annotations: see `ReadOptions.conflicts`.
     spans_key (str | None): The key of `doc.spans` with their annotation. None: `doc.ents` has it.
     places (Places): Where the docs are.
-    info (CorpusInfo): Texts that are there several times are added to it.
+    info (CorpusInfo): Repeated texts are added to it.
     YIELDS (Doc): The docs, in the order in which their texts were read first.
     """
     groups: list[list[tuple[Doc, TextAnnotation]]] = []
@@ -148,10 +149,11 @@ def merge_texts(
 
 
 def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
-    """Read the annotation of a doc. None: it has none.
+    """Read the annotation of a doc, in characters.
 
-    doc (Doc): The doc.
+    doc (Doc): The doc of a corpus.
     spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.
+    RETURNS (TextAnnotation | None): The annotation. None: all of it is missing.
     """
     if spans_key is None:
         is_missing_token = doc.to_array(ENT_IOB) == MISSING
@@ -164,7 +166,7 @@ def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
         return TextAnnotation(keys, missing=())
     if is_missing_token.all() and not keys:
         return None
-    starts, ends = _token_offsets(doc)
+    starts, ends = token_offsets(doc)
     # The tokens at which the mask changes: the first of a run of missing tokens, the one after its
     # last, and so on.
     edges = numpy.flatnonzero(numpy.diff(is_missing_token, prepend=False, append=False))
@@ -172,16 +174,10 @@ def read_annotation(doc: Doc, spans_key: str | None) -> TextAnnotation | None:
     return TextAnnotation(keys, tuple(missing))
 
 
-def _token_offsets(doc: Doc) -> tuple[Ints1d, Ints1d]:
-    """The first character of each token, and the one after its last. Shapes: (T,)"""
-    starts, lengths = doc.to_array([IDX, LENGTH]).astype("int64").T
-    return starts, starts + lengths
-
-
 def _difference(
     text: str, annotation: TextAnnotation, first_place: FilePlace | None, first: TextAnnotation
 ) -> str:
-    """What a text is annotated with, and what it was first, for the report of a conflict."""
+    """The two annotations of a text, for the report of a conflict."""
     was = f"{first_place} has {first.as_text(text)}" if first_place else first.as_text(text)
     return f"{shown(text)} has {annotation.as_text(text)}, {was}"
 
@@ -189,17 +185,12 @@ def _difference(
 def _vote(
     group: Sequence[tuple[Doc, TextAnnotation]], spans_key: str | None, *, is_unanimous: bool
 ) -> None:
-    """Write to the first of several docs of a text the entities that all or most of them have. An
-    annotation has a vote for an entity if it isn't missing there.
+    """Write to the first of several docs of a text the entities that more than half of the votes
+    (with `is_unanimous`: all) are for. An annotation votes for or against each entity, unless it is
+    missing there.
 
-    A token's annotation is missing if no doc has annotated it, or if as many as have annotated it
-    differently, or more (with `is_unanimous`: any), have another entity there than those that are
-    kept.
-
-    group (Sequence[tuple[Doc, TextAnnotation]]): The docs and their annotation.
-    spans_key (str | None): The key of `doc.spans` with the annotation. None: `doc.ents` has it.
-    is_unanimous (bool): Whether an entity is kept only if all have it. Otherwise more than half of
-        the votes are needed.
+    The annotation of a token becomes missing if no doc has it, or if at least half of the docs that
+    have it (with `is_unanimous`: any) have another entity there, which isn't kept.
     """
     base = group[0][0]
     annotations = [annotation for _, annotation in group]
@@ -209,15 +200,15 @@ def _vote(
         n_against = sum(annotation.lacks(span) for annotation in annotations)
         if n_against == 0 or (not is_unanimous and n_for > n_against):
             kept.add(span)
-    # Two kept entities of `doc.ents` don't overlap: whoever has the one votes against the other.
+    # Two kept entities of `doc.ents` don't overlap: a doc with one votes against the other.
     span_of_doc = {}
     for span in kept:
         span_of_doc[span] = base.char_span(span[0], span[1], label=span[2])
     # The tokens of the base may not have every span.
     kept = {span for span in kept if span_of_doc[span] is not None}
 
-    # How many have annotated each character, and how many of these have an entity there that is not
-    # kept. Shapes: (C,)
+    # For each character, the number of docs that have its annotation, and the number of docs with
+    # an entity there that is not kept. Shapes: (C,)
     n_annotated = numpy.full(len(base.text), len(group))
     n_other = numpy.zeros_like(n_annotated)
     for annotation in annotations:
@@ -238,9 +229,8 @@ def _annotate(
     kept: set[SpanOfText],
     is_missing_char: Array1d,
 ) -> None:
-    """Replace the entities of a doc. An entity has the ids that it has in
-    the first doc with it. `is_missing_char` is True for the characters whose annotation is missing.
-    Shape: (C,)"""
+    """Replace the entities of a doc. The ids of an entity are from the first doc that has it.
+    `is_missing_char` is True for the characters whose annotation is missing. Shape: (C,)"""
     original: dict[SpanOfText, Span] = {}
     for doc, _ in group:
         for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
@@ -256,7 +246,7 @@ def _annotate(
     # The number of missing characters before each character, so that a token has some if there are
     # more before its end than before its start. Shape: (C + 1,)
     n_before = numpy.concatenate([[0], numpy.cumsum(is_missing_char)])
-    starts, ends = _token_offsets(base)
+    starts, ends = token_offsets(base)
     is_missing_token = n_before[ends] > n_before[starts]
     if spans_key is None:
         for span in spans:

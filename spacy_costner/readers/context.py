@@ -1,9 +1,9 @@
 """The `Context` that the reader of a file is given.
 
-It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`. To the latter the
-reader reports the format of the file, what it guessed about it, and each *problem*: something that
-the file has but docs can't have, such as a span that ends within a token. Commands print the
-`CorpusSummary` that it makes.
+It has the pipeline, the user's choices (`ReadOptions`), and a `CorpusInfo`, to which the reader
+reports the format of the file, what it guessed about the file, and each *problem*: something that
+the file has but docs can't have, such as a span that ends within a token. Commands print its
+`CorpusSummary`.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ MAX_PLACES = 3
 """The number of places of a problem that are shown. Later places are only counted."""
 
 MAX_LABELS = 12
-"""The number of labels of a corpus that its line shows. Others are only counted."""
+"""The number of labels that the line about a corpus shows. Others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -51,25 +51,25 @@ class ReadOptions:
         the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
         labels, or the only key or named column with tags. For WebAnno TSV, the number of the
         column that has the labels, at least 4 or negative, or the name of its layer or feature,
-        such as "NamedEntity.value". None: that of named entities, or the only feature of the
-        layers of spans that the user has added.
+        such as "NamedEntity.value". None: the feature of named entities, or the only feature
+        of the layers of spans that the user has added.
     scheme (str | None): The scheme of tags: IO, IOB1, IOB2 (or BIO), IOE, BILUO, IOBES or BMES; one
-        of these with "-suffix" if the prefix stands behind the label; or "labels" if there are no
+        of these with "-suffix" if the prefix follows the label; or "labels" if there are no
         prefixes. None: it is found from the tags.
     column (int | None): Another name of `tag_column`.
     tag_names (list[str] | None): The names of tags that are numbers, in the order of the numbers.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that were rejected.
     spans_key (str | None): The key of `doc.spans` for entities that may overlap, instead of
         `doc.ents`. If a format has no such spans, the entities are written there.
-    text_key (str | None): The key of the text in the data of Label Studio's tasks. None: it is the
-        one whose characters the regions quote. If they quote none, it is "text" or the only one.
+    text_key (str | None): The key of the text in the data of Label Studio's tasks. None: the text
+        that the regions quote. If they quote none: the key "text", or the only key of a text.
     doc_id (str | None): The key with the id of the document that a text or sentence is from, or
         the extension attribute of docs that has it. The texts of a file with the same id, which
         have to follow each other, become one doc.
     conflicts (str | None): What to do with a text that several docs have. "first", "last": the
         first or last doc is kept. "agree": the entities that all have are kept, and where they
         differ, annotation is missing. "majority": the entities that more than half have are kept.
-        None: all docs are kept, and those that contradict each other are reported.
+        None: all docs are kept, and docs that contradict each other are reported.
     sentences (bool | None): Whether predicted docs have the sentence starts of the annotation.
         None: they don't, but a component with `sentence_boundaries` cuts docs there in some epochs
         of training. False: they don't, and training doesn't cut docs there either.
@@ -95,14 +95,14 @@ class ReadOptions:
         if self.column is not None:
             if self.tag_column not in (None, self.column):
                 got = f"got {self.column} and {self.tag_column!r}"
-                raise ValueError(f"column: expected it or tag_column, not both, {got}")
+                raise ValueError(f"column: expected only one of column and tag_column, {got}")
             object.__setattr__(self, "tag_column", self.column)  # the object is frozen
         for name in ("token_column", "tag_column"):
             if getattr(self, name) in (0, ""):
                 expected = "expected a number from 1, or from -1 at the end, or a name"
                 raise ValueError(f"{name}: {expected}, got {getattr(self, name)!r}")
         if self.tag_column is not None and self.tag_column == self.token_column:
-            expected = "expected another column than that of the tokens"
+            expected = "expected a column other than the column of the tokens"
             raise ValueError(f"tag_column: {expected}, got {self.tag_column!r}")
         if self.scheme is not None:
             object.__setattr__(self, "scheme", check_scheme(self.scheme))
@@ -124,8 +124,8 @@ class Problem(NamedTuple):
     """Something that a file has, but docs can't have.
 
     message (str): What it is, and how it was read.
-    n (int): How often the readers have met it.
-    places (list[str]): Where they met it first: the file, the line and the text there.
+    n (int): How often it occurs.
+    places (list[str]): Where it occurs first: the file, the line and the text there.
     """
 
     message: str
@@ -138,16 +138,16 @@ class Problem(NamedTuple):
 
 
 class CorpusSummary(NamedTuple):
-    """How a corpus was read, and what it has.
+    """How a corpus was read, and its content.
 
     formats (dict[str, int]): The number of files of each format.
     columns (dict[str, int]): The number of files in which the same columns were read, by the
-        sentence that says which.
+        description of these columns.
     schemes (dict[str, int]): The number of files of each tag scheme.
     docs (int): The number of docs.
     entities (int): The number of entities, or of spans with the option `spans_key`.
     labels (dict[str, int]): The number of entities of each label, in alphabetical order.
-    problems (list[Problem]): What was left out or read otherwise than it stands in a file, and why.
+    problems (list[Problem]): What was left out of the docs or changed, and why.
     """
 
     formats: dict[str, int]
@@ -170,7 +170,7 @@ class CorpusSummary(NamedTuple):
         return f"{name}: {'; '.join(parts)}"
 
     def _labels_text(self) -> str:
-        """The labels with their numbers of entities in parentheses. "": there are none."""
+        """The labels and their numbers of entities, in parentheses. It is "" without labels."""
         if not self.labels:
             return ""
         counts = [f"{label} {n:,}" for label, n in self.labels.items()]
@@ -199,7 +199,7 @@ class CorpusInfo:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything, before the corpus is read again."""
+        """Reset all counts before the corpus is read again."""
         self.formats: dict[str, int] = Counter()
         self.columns: dict[str, int] = Counter()
         self.schemes: dict[str, int] = Counter()
@@ -223,9 +223,9 @@ class CorpusInfo:
     def add_doc(self, doc: Doc, spans_key: str | None = None) -> None:
         """Count a doc and its entities.
 
-        doc (Doc): The doc.
-        spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: those of
-            `doc.ents` count.
+        doc (Doc): An annotated doc.
+        spans_key (str | None): The key of `doc.spans` whose spans count as entities. None: the
+            spans of `doc.ents` count.
         """
         self.n_docs += 1
         for span in doc.ents if spans_key is None else doc.spans.get(spans_key, ()):
@@ -251,7 +251,7 @@ class CorpusInfo:
         message (str): What the problem is. The same message is the same problem.
         place (FilePlace | None): Where it is, if that is known.
         text (str): The text at this place, which is shown.
-        more (int): How often the problem is at further places, which are counted but not shown.
+        more (int): The number of further occurrences, which are counted but not shown.
         """
         earlier_problem = self._problems.get(message, Problem(message, n=0, places=[]))
         n = earlier_problem.n + 1 + more
@@ -263,7 +263,7 @@ class CorpusInfo:
 
     @property
     def problems(self) -> list[Problem]:
-        """The problems of all files so far, in the order in which each was first met."""
+        """The problems of all files so far, in the order of their first occurrence."""
         return list(self._problems.values())
 
 

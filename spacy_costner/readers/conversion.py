@@ -26,12 +26,18 @@ SUFFIXES = (".spacy", ".jsonl", ".conll", ".iob", ".tsv")
 
 
 class Converted(NamedTuple):
-    """What a converted corpus has."""
+    """The content of a converted corpus.
 
-    corpus: CorpusSummary  # how it was read; its docs and entities
+    corpus (CorpusSummary): How it was read, with the numbers of its docs and entities.
+    sentences (int): The number of sentences.
+    tokens (int): The number of tokens.
+    missing (int): The number of tokens whose annotation is missing.
+    """
+
+    corpus: CorpusSummary
     sentences: int
     tokens: int
-    missing: int  # the number of tokens without annotation
+    missing: int
 
 
 def convert(
@@ -101,12 +107,8 @@ def convert(
 
 
 def count_tokens(docs: Sequence[Doc], spans_key: str | None, corpus: CorpusSummary) -> Converted:
-    """Count the sentences, the tokens and the missing values of a corpus.
-
-    docs (Sequence[Doc]): The docs, none of them empty.
-    spans_key (str | None): The key of `doc.spans` that has the entities. None: `doc.ents` has them.
-    corpus (CorpusSummary): How the corpus was read.
-    """
+    """Count the sentences, the tokens and the missing values of a corpus, whose docs aren't empty.
+    The entities are in `doc.ents` or, with a `spans_key`, in `doc.spans`."""
     n_sentences = 0
     n_tokens = 0
     n_missing = 0
@@ -137,10 +139,10 @@ def check_suffix(path: Path) -> None:
 def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) -> int:
     """Write docs in the format of the file's suffix.
 
-    path (Path): The file.
-    docs (Sequence[Doc]): The docs.
-    spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: those of
-        `doc.ents` are written.
+    path (Path): The output file.
+    docs (Sequence[Doc]): The docs to write.
+    spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: the spans
+        of `doc.ents` are written.
     RETURNS (int): The number of tokens that are left out: columns can't have tokens of white space.
     RAISES (ValueError): If columns can't have a token or a label.
     """

@@ -59,10 +59,10 @@ def is_csv(path: Path) -> bool:
 def read_csv(path: Path, context: Context) -> Iterator[Doc]:
     """Read a table.
 
-    path (Path): The file.
+    path (Path): The .csv file.
     context (Context): What the reader needs. The options `token_column` and `tag_column` are the
         numbers or names of the columns of tokens and tags.
-    RETURNS (Iterator[Doc]): The docs.
+    RETURNS (Iterator[Doc]): The docs, with their entities.
     RAISES (CorpusError): If it isn't clear which column has what, or a row can't be read.
     """
     text = read_text(path)
@@ -71,7 +71,7 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
     rows = list(_read_rows(path, text, delimiter))
     rows_with_fields = [row for row in rows if any(row.fields)]
     if len(rows_with_fields) < 2:
-        raise FilePlace(path, 1).refuse("expected a header and rows below it, got less")
+        raise FilePlace(path, 1).refuse("expected a header and rows below it, got none")
     header, *others = rows_with_fields
     names = [name.strip().lower() for name in header.fields]
     spans_column = _find_spans(others)
@@ -86,10 +86,8 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
-    """Read the rows of a table. Each has as many fields as the first one, or none.
-
-    RAISES (CorpusError): If one doesn't, or quotes aren't closed.
-    """
+    """Read the rows of a table. A row with another number of fields than the first row is
+    refused, unless it is empty. Quotes that aren't closed are refused, too."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     n_fields = 0
     while True:
@@ -107,7 +105,7 @@ def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
 
 
 def _find_spans(rows: Sequence[Row]) -> int | None:
-    """Find the column that has lists of spans in JSON. None: it is missing."""
+    """Find the column that has lists of spans in JSON. None: no column has them."""
     for row in rows:
         for column, field in enumerate(row.fields):
             if _as_spans(field) is not None:
@@ -116,7 +114,7 @@ def _find_spans(rows: Sequence[Row]) -> int | None:
 
 
 def _as_spans(field: str) -> list[Any] | None:
-    """The spans that a field has in JSON, at least one. None: it has none."""
+    """Read the spans that a field has in JSON, at least one. None: the field has no spans."""
     value: Any = None
     if field.startswith("[") and field.endswith("]"):
         with suppress(ValueError, RecursionError):
@@ -147,7 +145,7 @@ def _read_texts(
         if re.fullmatch(r"\d{1,18}", record.get("id", "")):
             text_key = int(record["id"])
         del record[names[spans_column]]
-        # What a tool says of an annotation, such as its date, is no metadata of the text.
+        # Values about an annotation, such as its date, are not metadata of the text.
         record = {key: value for key, value in record.items() if key == "id"}
         record["text"] = fields[text_column]
         field = fields[spans_column]
@@ -163,7 +161,8 @@ def _find_columns(
     names: Sequence[str], option: int | str | None, known_names: frozenset[str]
 ) -> list[int]:
     """Find the columns that a user's option means: the number of a column, where the first is 1 and
-    the last is -1, or a name. Without the option, those with known names. Returns their indices."""
+    the last is -1, or a name. Without the option, the columns with known names are found. Returns
+    their indices."""
     if isinstance(option, int):
         index = option - 1 if option > 0 else option + len(names)
         return [index] if 0 <= index < len(names) else []
@@ -174,8 +173,8 @@ def _find_columns(
 def _read_tokens(
     rows: Sequence[Row], names: Sequence[str], begin: FilePlace, context: Context
 ) -> Iterator[Doc]:
-    """Read tokens and tags. A sentence ends where the column for sentences has another value than
-    above, which isn't empty, or at an empty row."""
+    """Read tokens and tags. A sentence ends at an empty row, or where the column for sentences has
+    a new value that isn't empty."""
     token_columns = _find_columns(names, context.options.token_column, TOKEN_NAMES)
     tag_columns = _find_columns(names, context.options.tag_column, TAG_NAMES)
     if len(token_columns) != 1 or len(tag_columns) != 1 or token_columns == tag_columns:

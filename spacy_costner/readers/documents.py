@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from .context import Context
 from .files import SURROGATE, FilePlace
 
-MAX_LENGTH = 100
+MAX_VALUE_LENGTH = 100
 """The largest number of characters of a value that docs can be grouped by."""
 
 
@@ -34,7 +34,7 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
         attribute of that name.
     RETURNS (Doc): The same doc.
     """
-    # If both have a key, the value of the record replaces that of "meta".
+    # If both have a key, the record replaces the value of "meta".
     for metadata in (record.get("meta"), record):
         if not isinstance(metadata, Mapping):
             continue
@@ -51,7 +51,7 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
     short: dict[str, Any] = {}
     for key, value in metadata.items():
         is_text_key = isinstance(key, str) and can_be_saved(key)
-        if is_text_key and can_be_saved(value) and len(str(value)) <= MAX_LENGTH:
+        if is_text_key and can_be_saved(value) and len(str(value)) <= MAX_VALUE_LENGTH:
             short[key] = value
     return short
 
@@ -70,11 +70,11 @@ def join_documents(
     """Join docs that follow each other and have the same id of a document to one doc. Docs without
     an id stay as they are.
 
-    docs (Iterable[Doc]): The docs.
+    docs (Iterable[Doc]): The docs of a file, in their order.
     id_key (str): The name of the extension attribute that has the id of the document.
     place (FilePlace): The beginning of the file, for errors.
-    context (Context): What the reader of the docs had.
-    YIELDS (Doc): The documents.
+    context (Context): The context with which the docs were read.
+    YIELDS (Doc): A doc for each document, and the docs without an id.
     RAISES (CorpusError): If no doc has an id, or the docs of a document don't follow each other.
     """
     joined_ids: set[Any] = set()
@@ -103,13 +103,13 @@ def join_documents(
 def join(docs: list[Doc]) -> Doc:
     """Join docs, at least one, to one doc.
 
-    A sentence of the joined doc begins where each doc begins. A doc whose own sentences are not
-    known is one sentence. Of `user_data` the joined doc has the values that all docs have, if they
-    are short: see `short_values`.
+    A sentence of the joined doc begins where each doc begins. A doc whose sentences are unknown
+    becomes one sentence. The joined doc has the values of `user_data` that all docs have in common,
+    if they are short: see `short_values`.
     """
     # `from_docs` would warn of each value in `user_data`.
     joined = Doc.from_docs(docs, exclude=["user_data"])  # type: ignore[call-arg]
-    assert joined is not None  # it is None only if there are no docs
+    assert joined is not None  # it is None only without docs
 
     for key, value in short_values(docs[0].user_data).items():
         if all(doc.user_data.get(key) == value for doc in docs):

@@ -1,7 +1,7 @@
 """The files of a corpus.
 
 `corpus_files` lists them. `read_text` and `read_values` read their text and their JSON, and
-`digest` tells whether they have changed. Errors name the file and the line: a `FilePlace`, from
+`digest` shows whether they have changed. Errors name the file and the line: a `FilePlace`, from
 which each error is made.
 """
 
@@ -33,7 +33,7 @@ DATASET_INFO = ("dataset_info.json", "dataset_infos.json")
 """The names of files in which the library `datasets` describes a dataset."""
 
 DATASET_MARKS = ("state.json", "dataset_dict.json")
-"""The names of files by which a folder that the library `datasets` has saved is known."""
+"""The names of files that show that the library `datasets` has saved a folder."""
 
 JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a JSON value on each line."""
@@ -107,14 +107,14 @@ def corpus_files(path: Path) -> list[Path]:
     """List the files of a corpus, in alphabetical order.
 
     If a folder has .spacy files, only these are listed, as spaCy does. Otherwise all files are
-    listed, except for hidden ones and those about the corpus, such as README.md. A text in brat
+    listed, except for hidden files and files about the corpus, such as README.md. A text in brat
     standoff is left out, too: it is read together with its annotation. A Hugging Face dataset in
     the folder counts as one file. Pipes and devices are left out, and a link to a folder that was
     listed before is not followed.
 
     path (Path): A file, a folder, or a Hugging Face dataset.
     RETURNS (list[Path]): The files.
-    RAISES (CorpusError): If there is none.
+    RAISES (CorpusError): If there are no files.
     """
     if not path.exists():
         raise CorpusError(f"{path}: expected a file or folder, got nothing there")
@@ -129,17 +129,14 @@ def corpus_files(path: Path) -> list[Path]:
 
 def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
     """Yield the files of a corpus in a folder and in the folders within it. A dataset is one file.
-
-    folder (Path): The folder.
-    visited (set[tuple[int, int]]): The device and the inode of each folder that was listed before,
-        as a link may lead back to it. This folder is added.
-    """
+    `visited` has the device and the inode of each folder that was listed before, as a link may lead
+    back to it. This folder is added."""
     status = folder.stat()
     device_and_inode = (status.st_dev, status.st_ino)
     if device_and_inode in visited:
         return
     visited.add(device_and_inode)
-    # In order, so that of several links to a folder it is always the same one that is followed.
+    # In order, so that of several links to a folder always the same one is followed.
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
@@ -150,8 +147,8 @@ def _walk(folder: Path, visited: set[tuple[int, int]]) -> Iterator[Path]:
                 yield from _walk(path, visited)
             continue
 
-        # Reading a pipe might wait for ever. A link to a file that isn't there is listed, so that
-        # the user sees an error when it is read.
+        # Reading a pipe might block forever. A link to a missing file is listed, so that the user
+        # sees an error when it is read.
         is_pipe_or_device = path.exists() and not path.is_file()
         # In brat standoff, a text is read together with its annotation, which is another file.
         if not (is_pipe_or_device or is_about_corpus(path) or is_text_of_brat(path)):
@@ -179,7 +176,7 @@ def is_about_corpus(path: Path) -> bool:
 def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = False) -> str:
     """Read a text file, without its byte order mark.
 
-    path (Path): The file.
+    path (Path): The text file.
     keep_line_ends (bool): Whether line ends stay as they are. Otherwise they become "\\n".
     allow_blank (bool): Whether the file may be empty, or have nothing but white space.
     RETURNS (str): The text.
@@ -215,23 +212,22 @@ def read_head(path: Path) -> str:
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file has JSON. Its name says so, or it begins as an object or an array does:
-    with a bracket and the value after it, as a bracket may also be the first token of a file in
-    columns."""
+    """Whether a file has JSON, by its suffix or its beginning: a bracket and the value after it, as
+    a bracket alone may also be the first token of a file in columns."""
     if path.suffix == ".json" or path.suffix in JSONL_SUFFIXES:
         return True
     return JSON_BEGIN.match(read_head(path)) is not None
 
 
 def read_values(path: Path) -> tuple[str, Values]:
-    """Read the values of a JSON file: those on the lines of JSONL, the items of an array, or values
-    that stand one after another.
+    """Read the values of a JSON file: one on each line of JSONL, the items of an array, or values
+    one after another.
 
-    path (Path): The file.
+    path (Path): The JSON file.
     RETURNS (tuple[str, Values]): The name of the format, "JSONL" or "JSON"; and the values, each
         with its place.
-    RAISES (CorpusError): If the file isn't text, or is empty. The iterator raises it where it comes
-        to something that isn't JSON.
+    RAISES (CorpusError): If the file isn't text, or is empty. The iterator raises it for something
+        that isn't JSON.
     """
     text = read_text(path)
     # A .json file, too, is JSONL if its first line is a whole record.
@@ -254,10 +250,8 @@ def _begins_with_record(text: str) -> bool:
 
 
 def _read_lines(text: str, path: Path) -> Values:
-    """Read the value of each line of JSONL that isn't empty, with its place.
-
-    RAISES (CorpusError): If a line isn't JSON, or the first one begins an array of objects.
-    """
+    """Read the value of each line of JSONL that isn't empty, with its place. A line that isn't JSON
+    is refused, and so is a first line that begins an array of objects."""
     # spaCy 2 has arrays, too, but these begin with a text.
     if re.match(r"\s*\[\s*\{", text):
         name = path.with_suffix(".json").name
@@ -277,7 +271,7 @@ def _read_lines(text: str, path: Path) -> Values:
 
 
 def _read_items(text: str, path: Path) -> Values:
-    """Read the items of an array, or values that stand one after another without commas, each with
+    """Read the items of an array, or values one after another without commas, each with
     its place. `json.loads` can't be used, as it doesn't say on which lines the items of an array
     are."""
     scanner = JsonScanner(text, path)
@@ -299,8 +293,8 @@ def _read_items(text: str, path: Path) -> Values:
 
 
 class JsonScanner:
-    """Reads the values in a text of JSON, and the signs between them, from the beginning to the
-    end. It counts lines, for error messages."""
+    """Reads the values in a text of JSON, and the brackets and commas between them, from the
+    beginning to the end. It counts lines, for error messages."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.text = text
@@ -319,12 +313,12 @@ class JsonScanner:
 
     @property
     def place(self) -> FilePlace:
-        """The line of the next value or sign. It is up to date after `skip`."""
+        """The line of the next value, bracket or comma. It is up to date after `skip`."""
         return FilePlace(self.path, self._line)
 
-    def is_before(self, sign: str) -> bool:
-        """Whether a sign, such as "]", is next."""
-        return self.text.startswith(sign, self.position)
+    def is_before(self, character: str) -> bool:
+        """Whether a bracket or comma is next."""
+        return self.text.startswith(character, self.position)
 
     def upcoming(self) -> str:
         """The text that is next, for an error message."""
@@ -332,29 +326,26 @@ class JsonScanner:
             return "the end of the file"
         return shown(self.text[self.position : self.position + SHOWN_JSON])
 
-    def skip(self, sign: str = "") -> bool:
-        """Read white space, and then a sign such as "," if it is next. Returns whether it was."""
+    def skip(self, character: str = "") -> bool:
+        """Read white space, and then a bracket or comma if it is next. Returns whether it was."""
         space = SPACE.match(self.text, self.position)
         assert space is not None  # the pattern matches the empty text, too
         self.position = space.end()
         self._line += self.text.count("\n", self._line_position, self.position)
         self._line_position = self.position
 
-        if not self.is_before(sign):
+        if not self.is_before(character):
             return False
-        self.position += len(sign)
+        self.position += len(character)
         return True
 
     def read_value(self) -> tuple[FilePlace, Any]:
-        """Read a value, and return its place and the value.
-
-        RAISES (CorpusError): If it isn't JSON.
-        """
+        """Read a value, and return its place and the value. What isn't JSON is refused."""
         place = self.place
         try:
             value, self.position = self._decoder.raw_decode(self.text, self.position)
         except (ValueError, RecursionError) as error:
-            # A JSONDecodeError says where the error is. Other errors don't, such as the one for a
+            # A JSONDecodeError says where the error is. Other errors don't, such as the error for a
             # number with too many digits.
             begin = getattr(error, "pos", self.position)
             line = getattr(error, "lineno", place.number)
@@ -364,13 +355,8 @@ class JsonScanner:
 
 
 def _not_json(place: FilePlace, text: str, error: Exception) -> CorpusError:
-    """Make the error for text that isn't JSON.
-
-    place (FilePlace): The place of the text.
-    text (str): The text, from the wrong character on or from shortly before it.
-    error (Exception): The error of Python's decoder.
-    RETURNS (CorpusError): The error.
-    """
+    """Make the error for text that isn't JSON. The text begins with the wrong character or shortly
+    before it, and `error` is from Python's decoder."""
     message = getattr(error, "msg", type(error).__name__)
     return place.refuse(f"expected JSON, got {shown(text)}: {message}")
 
@@ -379,7 +365,7 @@ def digest(*parts: Any) -> str:
     """Compute a digest of several parts, which changes if one of them does.
 
     *parts (Any): JSON values, bytes, or paths. A `Path` stands for the content of the file, or for
-        the names and contents of all files in the folder but hidden and .pyc files.
+        the names and contents of all files in the folder, except hidden and .pyc files.
     RETURNS (str): The SHA-256 of all parts, as hexadecimal digits.
     """
     sha = sha256()

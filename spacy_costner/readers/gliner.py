@@ -2,7 +2,7 @@
 
     {"tokenized_text": ["Kim", "left", "New", "York"], "ner": [[0, 0, "person"], [2, 3, "city"]]}
 
-The second number is that of the last word. Entities may overlap.
+The second number is the number of the last word. Entities may overlap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def read_gliner(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): Each example, or its words alone if it has no list of entities.
-    RAISES (CorpusError): If a record is no such example.
+    RAISES (CorpusError): If a record isn't an example of GLiNER.
     """
     for place, record in records:
         if not is_gliner(record):

@@ -2,15 +2,15 @@
 
 A browser makes a tree of HTML. Label Studio's `globalOffsets` count the characters of all text in
 this tree, in its order, and one for each `<br>`: this is the *content*. Tags, comments and the head
-of a page count nothing. An entity such as `&amp;` counts one, and so does each character of white
-space between tags, although a browser doesn't show it. Scripts and frames are removed first.
+of a page don't count. An entity such as `&amp;` counts as one character. White space between tags
+counts, too, although a browser doesn't show it. Scripts and frames are removed first.
 
 The text that we read is the content with two changes. What a browser doesn't show, such as style
 sheets, is left out, and words of two blocks, such as two cells of a table, are separated by a line
-break if nothing else stands between them.
+break if nothing else is between them.
 
 Source: `domManager.ts` and `html.js` of Label Studio's editor; for tags, section 13.2.5 of the HTML
-standard. Python's `HTMLParser` takes quadratic time for some wrong HTML, and fails on other.
+standard. Python's `HTMLParser` takes quadratic time for some invalid HTML, and fails for other.
 """
 
 import re
@@ -28,7 +28,7 @@ BLOCKS = frozenset(BLOCK_NAMES.split())
 """The elements that a browser shows on lines or in cells of their own."""
 
 HEAD = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "title"])
-"""The elements that may stand before the body of a page. Their text is no part of the body."""
+"""The elements that may precede the body of a page. Their text is not part of the body."""
 
 REMOVED = frozenset(["iframe", "script"])
 """The elements that Label Studio removes."""
@@ -40,7 +40,7 @@ WHITE_SPACE = " \t\n\f"
 """The white space of HTML, which `&nbsp;` isn't."""
 
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
-"""Matches a comment, which goes on to the end if it isn't closed."""
+"""Matches a comment, which extends to the end if it isn't closed."""
 
 DECLARATION = re.compile(r"<(?:[!?]|/(?![a-zA-Z]))[^>]*(?:>|\Z)")
 """Matches a declaration, such as `<!DOCTYPE html>`, and other things that browsers ignore."""
@@ -61,7 +61,7 @@ RAW_TEXT_ENDS = {
 
 
 class Piece(NamedTuple):
-    """A stretch of the content that stands in the text without a change, or is left out of it.
+    """A stretch of the content that is in the text without a change, or is left out of it.
 
     content_start (int): The first character of the stretch in the content.
     text_start (int): Its place in the text.
@@ -76,7 +76,7 @@ class Piece(NamedTuple):
 class HtmlText(NamedTuple):
     """The text of HTML.
 
-    text (str): The text.
+    text (str): The text that we read.
     content (str): The characters that offsets count.
     pieces (list[Piece]): Which parts of the content are where in the text, in order.
     """
@@ -106,7 +106,7 @@ def read_html(html: str, *, is_page: bool = True) -> HtmlText:
     """Read the text of HTML.
 
     html (str): The HTML: a page, or a part of one.
-    is_page (bool): Whether a browser reads it as a page, with a head and a body of which only the
+    is_page (bool): Whether a browser reads it as a page with a head and a body, where only the
         body counts, as Label Studio does by default. Otherwise the browser reads it as a part of a
         page, as with `inline="true"`: everything counts.
     RETURNS (HtmlText): The text.
@@ -185,7 +185,7 @@ class _TextCollector:
     def add_text(self, text: str) -> None:
         """Add text."""
         if not self._is_in_body:
-            # The first word begins the body. White space before it is no part of the body.
+            # The first word begins the body. White space before it isn't part of the body.
             text = text.lstrip(WHITE_SPACE)
             self._is_in_body = bool(text)
         if self._is_after_pre:  # browsers leave out this line break

@@ -4,7 +4,7 @@ a function for each.
 - `spacy evaluate` gives the pipeline the text: `as_spacy_evaluates`. Functions that evaluate a
   pipeline do so.
 - `spacy apply` gives it the tokens and the sentence starts of a .spacy file: `as_spacy_applies`.
-  `annotate` does so, and other functions do with `file_tokens`.
+  `annotate` does so, and so do other functions with `file_tokens`.
 """
 
 from spacy.language import Language
@@ -16,8 +16,8 @@ from .sentences import copy_without_annotation
 
 def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     """Make the doc that a pipeline gets in `spacy evaluate`: the text of a doc, tokenized by the
-    pipeline, without sentence starts. If it isn't known which spaces were between words, as in
-    files of columns, there is no text to tokenize, and the tokens of the doc are kept.
+    pipeline, without sentence starts. If the original whitespace is unknown, as in files of
+    columns, there is no text to tokenize, and the tokens of the doc are kept.
 
     nlp (Language): The pipeline.
     doc (Doc): The doc, with annotation or without.
@@ -29,8 +29,8 @@ def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
 
 def as_spacy_applies(doc: Doc) -> Doc:
     """Make the doc that a pipeline gets in `spacy apply`: one with the tokens and the sentence
-    starts of a doc. Other annotation, which `spacy apply` keeps, is left out, as it is to be
-    predicted.
+    starts of a doc. Other annotation, which `spacy apply` keeps, is left out, as the
+    pipeline predicts it.
 
     doc (Doc): The doc, with annotation or without.
     RETURNS (Doc): A new doc, with the metadata of the doc: see `with_metadata`.

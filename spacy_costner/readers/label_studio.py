@@ -2,10 +2,10 @@
 
 A *record* is a task: the *data* that it was imported with, and the annotations of one or more
 people. An annotation has *results*: regions of text with labels (see `studio_regions`), answers
-such as choices and relations, which say nothing of entities, and marks of something else than text,
-such as a rectangle. We can't know what the latter mean for a text, so its annotation is missing.
+such as choices and relations, which say nothing about entities, and other marks, such as a
+rectangle. What these mean for a text is unknown, so its annotation is missing.
 
-The texts are in a *field* of the data, or in several. The regions of all tasks show in which: a
+The texts are in a *field* of the data, or in several fields. The regions of all tasks show where: a
 region quotes its text. An *element* of the labeling interface shows one field.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .context import CorpusInfo
 from .files import CorpusError, FilePlace, Values, shown
+from .offsets import Range
 from .studio_regions import (
     Kind,
     Result,
@@ -28,17 +29,10 @@ from .studio_regions import (
     read_text,
     readings_of,
 )
-from .tasks import (
-    LOCATION,
-    AnnotatedTask,
-    Range,
-    Task,
-    has_its_text,
-    words_of_quote,
-)
+from .tasks import LOCATION, AnnotatedTask, Task, has_its_text, words_of_quote
 
 ANNOTATION_KEYS = ("annotations", "completions")
-"""The keys under which Label Studio has the annotations of a task: since version 1, and before."""
+"""The keys under which Label Studio has the annotations of a task: since version 1, and earlier."""
 
 ANSWER_TYPES = (
     "choices",
@@ -51,7 +45,7 @@ ANSWER_TYPES = (
     "taxonomy",
     "textarea",
 )
-"""The types of results that say nothing of entities."""
+"""The types of results that say nothing about entities."""
 
 CLOSING_TAG = re.compile(r"</[a-z][a-z0-9]*>", re.IGNORECASE)
 """Matches a closing tag of HTML."""
@@ -68,12 +62,12 @@ WITHOUT_OFFSETS = (
     "regions of HTML have no globalOffsets: all other tokens of their text are missing annotation"
 )
 UNREAD = "regions of type {} are not read: all other tokens of their text are missing annotation"
-OF_OTHER_ELEMENTS = "regions of type {} mark something else than the text: they are left out"
+OF_OTHER_ELEMENTS = "regions of type {} mark something other than the text: they are left out"
 LIKE_HTML = "texts have tags of HTML, but no region shows what they are: the tags are read as text"
 
 FieldKey = tuple[str, Kind, str]
-"""A field and how it is read: its key in the data, and the kind of its texts and their reading, as
-for `read_text`."""
+"""A field and how it is read: its key in the data, the kind of its texts, and their reading. See
+`read_text`."""
 
 PlacedRecords = Sequence[tuple[FilePlace, Mapping[str, Any]]]
 """The records of a file, each with its place."""
@@ -85,7 +79,7 @@ class Field(NamedTuple):
     key (str): Its key in the data.
     kind (Kind): The kind of the texts.
     reading (str): How they are read: see `readings_of`.
-    elements (frozenset[str | None] | None): The elements that show the field. None: all do.
+    elements (frozenset[str | None] | None): The elements that show the field. None: all elements.
     is_sure (bool): Whether regions quote the field, or the user has named it.
     """
 
@@ -121,15 +115,15 @@ def read_label_studio(
     records: Values, *, text_key: str | None = None, info: CorpusInfo | None = None
 ) -> Iterator[AnnotatedTask]:
     """Read the tasks of Label Studio's JSON export. A task has the annotations of one or more
-    people. Those that were skipped are left out. If some are marked as ground truth, only these are
+    people. Skipped annotations are left out. If some are marked as ground truth, only these are
     read. If regions mark several texts of a task, each text becomes a task.
 
     records (Values): The records of the file.
-    text_key (str | None): The key of the text in the data. None: it is that of the field whose
-        characters the regions quote. If they quote none, it is "text" or the only key of a text.
+    text_key (str | None): The key of the text in the data. None: the key of the field that the
+        regions quote. If they quote none: "text", or the only key of a text.
     info (CorpusInfo | None): The problems are added to it.
-    YIELDS (AnnotatedTask): Each annotation, or the text alone if it has none.
-    RAISES (CorpusError): If a record is no task with a text, its annotations can't be read, or
+    YIELDS (AnnotatedTask): Each annotation, or the text alone if nobody has annotated it.
+    RAISES (CorpusError): If a record isn't a task with a text, its annotations can't be read, or
         nothing shows which text the regions mark.
     """
     info = CorpusInfo() if info is None else info
@@ -148,7 +142,7 @@ def read_label_studio(
         annotations = _annotations_of(record, place)
         for field in fields or [_guess_field(data, evidence, text_key, place)]:
             if field.key not in data and len(fields) > 1:
-                continue  # this task has only others of the texts
+                continue  # this task doesn't have this text
             reader = _TextReader(data, field, _elements_of_others(field, fields), place, info)
             extra = {"meta": _read_metadata(data, field.key)}
             if not annotations:
@@ -160,11 +154,9 @@ def read_label_studio(
 
 
 def _annotations_of(record: Mapping[str, Any], place: FilePlace) -> list[Mapping[str, Any]]:
-    """The annotations of a task, one by each person, without those that were skipped. If some are
-    marked as ground truth, only these. Empty: nobody has annotated the task.
-
-    RAISES (CorpusError): If they aren't annotations with results.
-    """
+    """The annotations of a task, one by each person, without skipped ones. If some are
+    marked as ground truth, the list has only these. It is empty if nobody has annotated the task.
+    Annotations without results are refused."""
     present_keys = [key for key in ANNOTATION_KEYS if key in record]
     if not present_keys:
         return []
@@ -185,8 +177,8 @@ def _has_result(annotation: Any) -> bool:
 
 
 def _read_metadata(data: Mapping[str, Any], text_key: str) -> dict[str, Any]:
-    """The metadata of a task: all its data except for the text. The values that stand under "meta"
-    and the others become one dictionary."""
+    """The metadata of a task: all its data except for the text. The values under "meta" and
+    the others become one dictionary."""
     metadata: dict[str, Any] = {}
     if isinstance(data.get("meta"), Mapping):
         metadata.update(data["meta"])
@@ -220,8 +212,8 @@ def _collect_evidence(placed_records: PlacedRecords) -> Evidence:
 def _count_quotes(
     regions: Sequence[Result], kind: Kind, data: Mapping[str, Any], place: FilePlace
 ) -> dict[FieldKey, int]:
-    """Count how many regions of a task quote each field of its data. Fields that no region quotes
-    are left out."""
+    """Count how many regions of a task quote each field of its data. Only fields that regions quote
+    are counted."""
     n_quotes: dict[FieldKey, int] = {}
     for key, value in data.items():
         for reading in readings_of(value, kind):
@@ -240,11 +232,9 @@ def _count_quotes(
 def _find_fields(
     placed_records: PlacedRecords, evidence: Evidence, text_key: str | None
 ) -> list[Field]:
-    """Find the fields that have the texts: the one that the user has named, or each field that
-    regions quote. Empty: regions quote none, so `_guess_field` decides for each task.
-
-    RAISES (CorpusError): If the regions of an element quote two fields equally often.
-    """
+    """Find the fields that have the texts: the field that the user has named, or each field that
+    regions quote. Empty: regions quote no field, so `_guess_field` decides for each task. If the
+    regions of an element quote two fields equally often, the file is refused."""
     # The elements that show each field
     elements: dict[FieldKey, set[str | None]] = {}
     for element, n_quotes in evidence.quoted_fields.items():
@@ -272,15 +262,10 @@ def _find_fields(
 def _guess_field(
     data: Mapping[str, Any], evidence: Evidence, text_key: str | None, place: FilePlace
 ) -> Field:
-    """Find the field that has the text of a task, if regions don't show it.
-
-    data (Mapping[str, Any]): The data of the task.
-    evidence (Evidence): What the regions of all tasks show.
-    text_key (str | None): The key of the field. None: it is "text" or the only key of a text.
-    place (FilePlace): The place of the task, for the error.
-    RETURNS (Field): The field. Its texts are of the kind that the regions are of.
-    RAISES (CorpusError): If the data has no such text, or nothing shows which it is.
-    """
+    """Find the field that has the text of a task, if no region quotes it. Its key is `text_key`, if
+    the user has named it, or "text", or the only key of a text. Its kind is the kind of most
+    regions of all tasks. If the data has no such text, or several texts are possible, the task is
+    refused."""
     region_kind = evidence.most_frequent_kind()
     kinds: list[Kind] = ["text", "dialogue"] if region_kind is None else [region_kind]
     keys_of_kind: dict[Kind, list[str]] = {}
@@ -292,7 +277,7 @@ def _guess_field(
     remedy = "set text_key to the key of the text"
     if text_key is None and len(evidence.kinds) > 1:
         got = " and ".join(sorted(map(repr, evidence.kinds)))
-        raise place.refuse(f"data: expected regions of one text, got those of {got}: {remedy}")
+        raise place.refuse(f"data: expected regions of one text, got regions of {got}: {remedy}")
     key = text_key or "text"
     if key not in keys:
         if text_key is not None or len(keys) != 1:
@@ -329,16 +314,9 @@ class _TextReader:
         place: FilePlace,
         info: CorpusInfo,
     ) -> None:
-        """Read the text.
-
-        data (Mapping[str, Any]): The data of the task.
-        field (Field): The field of the text.
-        elements_of_others (frozenset[str | None]): The elements that show other texts, which are
-            read as well.
-        place (FilePlace): The place of the task, for errors and problems.
-        info (CorpusInfo): The problems are added to it.
-        RAISES (CorpusError): If there is no text in the field, or only its URL.
-        """
+        """Read the text of a field from the data of a task. `elements_of_others` are the elements
+        that show other texts, which are read as well. Data without a text in the field, or with
+        only its URL, is refused."""
         self._field = field
         self._elements_of_others = elements_of_others
         self._place = place
@@ -352,10 +330,8 @@ class _TextReader:
             self._check_guessed_text()
 
     def _check_guessed_text(self) -> None:
-        """Check a text that no region quotes, and report if it seems to be HTML.
-
-        RAISES (CorpusError): If it is a URL, or the name of a file.
-        """
+        """Refuse a text that no region quotes if it is a URL or the name of a file, and report it
+        if it seems to be HTML."""
         text = self.text.text
         if LOCATION.fullmatch(text):
             expected = f"expected a text under {self._field.key!r}"
@@ -366,12 +342,8 @@ class _TextReader:
             self._info.add_problem(LIKE_HTML, self._place, shown(text))
 
     def read(self, results: Sequence[Result]) -> Task:
-        """Read the annotation of the text by one person.
-
-        results (Sequence[Result]): The results of the annotation.
-        RETURNS (Task): The text with its spans, and where annotation is missing.
-        RAISES (CorpusError): If a region isn't a part of the text.
-        """
+        """Read the annotation of the text by one person, from its results. A region that isn't a
+        part of the text is refused."""
         regions: list[Result] = []
         unlabeled_regions: list[Result] = []
         has_unread_results = False

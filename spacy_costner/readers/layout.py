@@ -1,10 +1,10 @@
 """Find out what the columns of a file have: tokens, tags, parts of speech, or numbers of tokens.
 
-What the user says counts first, and then what the file says: names of columns, as in CoNLL-U Plus,
-or ten columns as in CoNLL-U. Otherwise the content decides. A column that counts the tokens of each
+The user's options decide first, and then the file: names of columns, as in CoNLL-U Plus, or ten
+columns as in CoNLL-U. Otherwise the content decides. A column that counts the tokens of each
 sentence has no tokens. The last column has the tags, as in the CoNLL shared tasks, or a key of a
-column of keys and values: "name=B-PER|SpaceAfter=No". Readers report what was found, and what else
-has tags.
+column of keys and values: "name=B-PER|SpaceAfter=No". Readers report what was found, and other
+columns with tags.
 """
 
 import re
@@ -30,7 +30,7 @@ class Table(NamedTuple):
 
     fields (list[str]): The fields of all N rows, row after row. A row is a line with a token.
     n_columns (int): The number of columns.
-    names (Sequence[str]): The names of the columns. Empty: they are not known.
+    names (Sequence[str]): The names of the columns. Empty: the columns have no names.
     sent_start (Array1d): True for the first row of a sentence. Shape: (N,)
     has_tabs (bool): Whether TABs separate columns.
     place (FilePlace): The place of the first row.
@@ -60,8 +60,8 @@ class Columns(NamedTuple):
     tag (int): The column of the tags.
     key (str | None): The key before each tag, if the column has keys and values.
     number (int | None): The column that numbers the tokens of a sentence. None: no column does.
-    pos (int | None): The column of the parts of speech. None: there are none.
-    text (str): All of this, for people.
+    pos (int | None): The column of the parts of speech. None: no column has them.
+    text (str): A description of these columns, for messages.
     """
 
     token: int
@@ -77,11 +77,11 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
     table (Table): The fields of the file.
     options (ReadOptions): The user's options `token_column` and `tag_column`.
-    RETURNS (Columns): The columns.
-    RAISES (CorpusError): If no column has tags, it isn't sure which column has tokens, or there
-        is no such column as the user says.
+    RETURNS (Columns): Which column has what.
+    RAISES (CorpusError): If no column has tags, it isn't clear which column has tokens, or a column
+        that the user has set doesn't exist.
     """
-    number = _find_numbers(table, is_told=options.token_column is not None)
+    number = _find_numbers(table, is_token_column_set=options.token_column is not None)
     if number is not None and not table.names and table.has_tabs and table.n_columns == len(CONLLU):
         table = table._replace(names=CONLLU)
     token = _find_tokens(table, number, options.token_column)
@@ -109,17 +109,14 @@ def find_columns(table: Table, options: ReadOptions) -> Columns:
 
 def is_tag(field: str) -> bool:
     """Whether a field may be a tag of entities: O, a prefix and a label, such as B-PER, or "-" or
-    "_", which stand for missing annotation."""
+    "_", which mean that annotation is missing."""
     return field == "O" or field in NOT_ANNOTATED or PREFIXED.fullmatch(field) is not None
 
 
-def _find_numbers(table: Table, *, is_told: bool) -> int | None:
-    """Find the column that numbers tokens: the column ID, or the first if it counts.
-
-    is_told (bool): Whether the user says which column has the tokens.
-    RETURNS (int | None): Its index. None: it is missing.
-    RAISES (CorpusError): If the first column has numbers, but it isn't sure that they count tokens.
-    """
+def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
+    """Find the column that numbers tokens: the column ID, or the first column if it counts. None:
+    no column does. If the first column has numbers, it has to be clear that they count tokens,
+    unless the user has set the column of the tokens."""
     if table.names:
         names = [name.upper() for name in table.names]
         return names.index("ID") if "ID" in names else None
@@ -130,19 +127,19 @@ def _find_numbers(table: Table, *, is_told: bool) -> int | None:
     if _count_tokens(numbers, table.sent_start):
         return 0
     is_other_number = len(numbers) == 1 and numbers[0] not in ("0", "1")
-    if is_told or is_other_number:
+    if is_token_column_set or is_other_number:
         return None
     expected = "expected a column of tokens first, or one that numbers the tokens of each sentence"
     raise _refuse_tokens(table, expected, numbers)
 
 
 def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
-    """Whether numbers count the tokens of each sentence or of the whole file, from 1 or from 0, and
-    some sentence has two tokens, so that this is sure. In CoNLL-U, the number of a multiword token
-    stands before its first token, and that of an empty node after a token."""
+    """Whether numbers count the tokens of each sentence or of the whole file, from 1 or from 0.
+    Some sentence needs two tokens, so that this is certain. In CoNLL-U, the line of a multiword
+    token is before its first token, and the line of an empty node is after a token."""
     first = int(numbers[0].partition("-")[0].partition(".")[0])
     is_sure = False
-    begins = False  # whether a sentence has begun, and had no token since
+    begins = False  # whether a sentence has begun, and has had no token yet
     last = first - 1
     for number, starts_sentence in zip(numbers, sent_start.tolist()):
         match = NUMBER.fullmatch(number)
@@ -162,16 +159,12 @@ def _count_tokens(numbers: Sequence[str], sent_start: Array1d) -> bool:
     return is_sure and first <= 1
 
 
-def _find_tokens(table: Table, number: int | None, told: int | str | None) -> int:
-    """Find the column of the tokens: the one that the user says, the column FORM, or the first that
-    doesn't number tokens.
-
-    number (int | None): The column that numbers tokens.
-    told (int | str | None): The user's option `token_column`.
-    RAISES (CorpusError): If there is no such column, or the first can't have tokens.
-    """
-    if told is not None:
-        return _resolve(table, "token_column", told)
+def _find_tokens(table: Table, number: int | None, choice: int | str | None) -> int:
+    """Find the column of the tokens: the user's choice (the option `token_column`), the column
+    FORM, or the first column other than `number`, which numbers tokens. A column that can't have
+    tokens is refused."""
+    if choice is not None:
+        return _resolve(table, "token_column", choice)
     if table.names:
         names = [name.upper() for name in table.names]
         if "FORM" in names:
@@ -187,31 +180,27 @@ def _find_tokens(table: Table, number: int | None, told: int | str | None) -> in
 
 
 def _refuse_tokens(table: Table, expected: str, words: Sequence[str]) -> CorpusError:
-    """Make the error that a column may have no tokens."""
+    """Make the error for a column that may have no tokens."""
     got = ", ".join(map(shown, words[:3]))
     hint = "the setting `token_column` says which column has the tokens (the first is 1)"
     return table.place.refuse(f"{expected}, got {got}: {hint}")
 
 
-def _resolve(table: Table, option: str, told: int | str) -> int:
-    """The index of a column that the user has given by its number or its name.
-
-    option (str): The name of the user's option, for errors.
-    told (int | str): Its value.
-    RAISES (CorpusError): If there is no such column.
-    """
-    if isinstance(told, str):
+def _resolve(table: Table, option: str, choice: int | str) -> int:
+    """The index of a column that the user has given by its number or its name, as the value
+    `choice` of an option. An unknown column is refused."""
+    if isinstance(choice, str):
         names = [name.upper() for name in table.names]
-        if told.upper() in names:
-            return names.index(told.upper())
+        if choice.upper() in names:
+            return names.index(choice.upper())
         expected = (
             f"one of {', '.join(table.names)}" if names else "a number: columns have no names"
         )
-        raise table.place.refuse(f"{option}: expected {expected}, got {told!r}")
-    index = told - 1 if told > 0 else table.n_columns + told
+        raise table.place.refuse(f"{option}: expected {expected}, got {choice!r}")
+    index = choice - 1 if choice > 0 else table.n_columns + choice
     if not 0 <= index < table.n_columns:
         expected = f"expected a column from 1 to {table.n_columns}, or from -1 at the end"
-        raise table.place.refuse(f"{option}: {expected}, got {told}")
+        raise table.place.refuse(f"{option}: {expected}, got {choice}")
     return index
 
 
@@ -220,19 +209,14 @@ def _find_tags(
     token: int,
     number: int | None,
     tag_columns: Sequence[int],
-    told: int | str | None,
+    choice: int | str | None,
 ) -> tuple[int, str | None]:
-    """Find the column of the tags and, in a column of keys and values, their key.
-
-    token (int): The column of the tokens.
-    number (int | None): The column that numbers tokens.
-    tag_columns (Sequence[int]): The columns that have only tags.
-    told (int | str | None): The user's option `tag_column`.
-    RETURNS (tuple[int, str | None]): The column and the key, or None.
-    RAISES (CorpusError): If there is no such column, or it has no tags.
-    """
+    """Find the column of the tags and, in a column of keys and values, their key, or None. The
+    columns `token` and `number` have the tokens and their numbers, and `tag_columns` have only
+    tags. `choice` is the user's option `tag_column`. An unknown column, or one without tags, is
+    refused."""
     last = table.n_columns - 1
-    if told is None:
+    if choice is None:
         tag = last
         if last in tag_columns:
             tag = _find_outer_layer(table, token, number, tag_columns)
@@ -245,17 +229,17 @@ def _find_tags(
                 tag = tag_columns[0]
     else:
         names = [name.upper() for name in table.names]
-        if isinstance(told, str) and told.upper() not in names:
+        if isinstance(choice, str) and choice.upper() not in names:
             for column in range(table.n_columns):
-                if told in _find_keys(table, column):
-                    return column, told
-        tag = _resolve(table, "tag_column", told)
+                if choice in _find_keys(table, column):
+                    return column, choice
+        tag = _resolve(table, "tag_column", choice)
         keys = _find_keys(table, tag)
         if keys:
             return tag, keys[0]
     if tag == token:
-        expected = "expected another column than that of the tokens (token_column)"
-        raise table.place.refuse(f"tag_column: {expected}, got {told or tag + 1}")
+        expected = "expected a column other than the column of the tokens (token_column)"
+        raise table.place.refuse(f"tag_column: {expected}, got {choice or tag + 1}")
     # A file of two columns always has tags in the second.
     if table.n_columns > 2 and not _has_tags(table, tag):
         expected = f"{table.name(tag)}: expected tags of entities"
@@ -268,8 +252,8 @@ def _find_outer_layer(
     table: Table, token: int, number: int | None, tag_columns: Sequence[int]
 ) -> int:
     """Find the column of the tags if the last column has tags. There may be several layers of the
-    same annotation, as in GermEval 2014, and the first of them has the outer entities, which are
-    many more. Layers have labels in common (tags of chunks have other labels), or they are all
+    same annotation, as in GermEval 2014. The first of them has the outer entities, which are the
+    most frequent. Layers have labels in common (tags of chunks have other labels), or they are all
     columns after numbered tokens."""
     layers = range(token + 1, table.n_columns)
     if number is not None and set(layers).issubset(tag_columns):
@@ -294,14 +278,14 @@ def _has_only_tags(table: Table, column: int) -> bool:
 
 
 def _has_tags(table: Table, column: int) -> bool:
-    """Whether a column has tags of entities. "_" doesn't count, as in CoNLL-U any empty field has
-    it."""
+    """Whether a column has tags of entities. "_" doesn't count: in CoNLL-U, it marks any empty
+    field."""
     return any(is_tag(field) for field in set(table.column(column)) - {"_"})
 
 
 def _find_keys(table: Table, column: int) -> list[str]:
-    """Find the keys of a column of keys and values whose values are tags, in the order in which
-    they stand first. Empty: there are none, or the column has something else."""
+    """Find the keys of a column of keys and values whose values are tags, in the order of their
+    first occurrence. Empty: no key has tags, or the column has other fields."""
     values: dict[str, set[str]] = defaultdict(set)
     for field in dict.fromkeys(table.column(column)):
         if field == "_":
@@ -315,8 +299,8 @@ def _find_keys(table: Table, column: int) -> list[str]:
 
 
 def tags_of_key(column: Sequence[str], key: str) -> list[str]:
-    """The tags of a column of keys and values. Where the key is missing, the tag is "-", which
-    stands for missing annotation.
+    """The tags of a column of keys and values. Where the key is missing, the tag is "-", for
+    missing annotation.
 
     column (Sequence[str]): The fields of the column.
     key (str): The key.
@@ -332,7 +316,8 @@ def tags_of_key(column: Sequence[str], key: str) -> list[str]:
 
 
 def _hint_at_tags(table: Table, token: int) -> str:
-    """Say which column has tags of entities, for the error that the column of the tags has none."""
+    """Name a column that has tags of entities, for the error that the column of the tags has
+    none."""
     for column in range(table.n_columns):
         if column == token:
             continue
@@ -343,13 +328,10 @@ def _hint_at_tags(table: Table, token: int) -> str:
 
 
 def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None) -> int | None:
-    """Find the column of the parts of speech: the column XPOS or UPOS, or without names the one
-    behind the tokens, as `spacy convert -c ner` does. If tokens have numbers, there may be lemmas
-    or other fields behind them, so it must be the only column before the tags.
-
-    RETURNS (int | None): The column. None: there is none, as the column has the tags of entities,
-        or other tags with prefixes, such as those of chunks.
-    """
+    """Find the column of the parts of speech: the column XPOS or UPOS or, if columns have no names,
+    the column after the tokens, as `spacy convert -c ner` does. After numbered tokens there may be
+    lemmas or other fields, so it must be the only column before the tags. None: this column is
+    missing, or it has tags with prefixes, such as the tags of entities or chunks."""
     if table.names:
         names = [name.upper() for name in table.names]
         for name in ("XPOS", "UPOS"):

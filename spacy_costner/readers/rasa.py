@@ -37,7 +37,7 @@ EXAMPLE = re.compile(r"\s*[-*+] +(.*\S)\s*")
 
 ENTITY = re.compile(r"\[([^\[\]\n]+)\](?:\(([^:()\n]+)(?::[^()\n]*)?\)|(\{[^{}\n]+\}))")
 """Matches an entity of an example. The groups are its text; its label, without the value that may
-stand after it; or an object with the label."""
+follow it; or an object with the label."""
 
 
 def is_rasa(record: Any) -> bool:
@@ -86,7 +86,7 @@ def _read_example(example: Any, place: FilePlace) -> Task:
 def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
     """Read the examples of a file of YAML or Markdown.
 
-    path (Path): The file.
+    path (Path): The YAML or Markdown file.
     YIELDS (AnnotatedTask): Each example.
     RAISES (CorpusError): If it isn't of this form.
     """
@@ -94,7 +94,7 @@ def read_rasa_text(path: Path) -> Iterator[AnnotatedTask]:
     texts = _yaml_examples(path) if path.suffix in YAML_SUFFIXES else _markdown_examples(lines)
     number = 1
     for text in texts:
-        # YAML doesn't say on which line an example is. It is one of the next that have its text.
+        # YAML has no line numbers. The example is on one of the next lines that have its text.
         with suppress(StopIteration):
             number = next(i for i in range(number, len(lines) + 1) if text in lines[i - 1])
         place = FilePlace(path, number)

@@ -35,7 +35,7 @@ MAX_LENGTH = 50_000
 million."""
 
 MAX_STRINGS = 1_000_000
-"""The number of strings that the vocab of a pipeline may have before it is made anew. With the
+"""The number of strings that the vocab of a pipeline may have before it is made again. With the
 tokenizer they take about 200 MB."""
 
 ResultT = TypeVar("ResultT")
@@ -58,7 +58,7 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
     reading it raises an error.
 
     paths (Iterable[Path]): Files, folders, datasets, or - for standard input.
-    RETURNS (RawFiles): The files.
+    RETURNS (RawFiles): The files to read, and the skipped files.
     RAISES (CorpusError): If a folder has no text.
     """
     files = RawFiles(paths=[], skipped=[])
@@ -68,8 +68,8 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
             continue
         readable: list[Path] = []
         for file in corpus_files(path):
-            # These are read as a corpus, whatever their first bytes are. A folder in this list is a
-            # dataset, a .spacy file isn't text, and a file of brat's annotation may be empty.
+            # These are read as a corpus, and their first bytes don't matter. A folder in this list
+            # is a dataset, a .spacy file isn't text, and a file of brat's annotation may be empty.
             is_corpus = file.is_dir() or file.suffix in (".spacy", BRAT_ANNOTATION)
             if is_corpus or can_be_text(file):
                 readable.append(file)
@@ -81,13 +81,8 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
 
 
 def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
-    """List the files of a folder, and of the folders within it, that aren't read. Hidden files are
-    not listed.
-
-    folder (Path): The folder.
-    readable (Iterable[Path]): The files and datasets that are read.
-    RETURNS (list[Path]): The other files.
-    """
+    """List the files of a folder, and of the folders within it, that aren't `readable`: the files
+    and datasets that are read. Hidden files are not listed."""
     read_paths = {*readable}
     skipped: list[Path] = []
     for path in sorted(folder.rglob("*")):
@@ -109,14 +104,14 @@ def can_be_text(path: Path) -> bool:
     text = head.removeprefix(BOM).decode("utf8", "replace")
     if len(head) == HEAD:
         text = text[:-1]  # the last character may be cut in two
-    replacement = "\ufffd"  # what `decode` puts instead of bytes that aren't UTF-8
+    replacement = "\ufffd"  # `decode` writes it instead of bytes that aren't UTF-8
     return bool(text.strip()) and "\0" not in text and replacement not in text
 
 
 class BoundedPipeline:
-    """A pipeline that is made anew when its vocab has many strings, so that memory doesn't grow
-    with the text. Until then the vocab and the tokenizer remember the words that they have seen,
-    which makes them fast. (In spaCy's `memory_zone` the tokenizer doesn't remember words, and takes
+    """A pipeline that is made again when its vocab has many strings, so that memory doesn't grow
+    with the text. Until then, the vocab and the tokenizer cache the words that they have seen,
+    which makes them fast. (In spaCy's `memory_zone` the tokenizer doesn't cache words, and takes
     three times as long.)
 
     make_pipeline (Callable[[], Language]): Makes the pipeline.
@@ -128,7 +123,7 @@ class BoundedPipeline:
 
     @property
     def nlp(self) -> Language:
-        """The pipeline. Ask for it again for each text: it may be a new one."""
+        """The pipeline. Read this property again for each text: it may be a new pipeline."""
         if len(self._nlp.vocab.strings) > MAX_STRINGS:
             self._nlp = self._make_pipeline()
         return self._nlp
@@ -143,14 +138,14 @@ def map_docs(
     """Call a function with each doc of a file of raw text, and yield what it returns. The function
     should not keep the doc, so that memory doesn't grow with the text.
 
-    function (Callable[[Doc], ResultT]): The function.
+    function (Callable[[Doc], ResultT]): Called with each doc.
     pipeline (BoundedPipeline): The pipeline. Its tokenizer is used for texts without tokens.
     path (Path): A file, a dataset, or - for standard input. Each line of a text becomes a doc, and
         a long line several: see `cut_line`.
     options (ReadOptions): How to read a corpus, where there are several ways.
     YIELDS (ResultT): What the function returns for each doc.
-    RAISES (CorpusError): If it can't be read; the message names it and, if there are lines, the
-        line.
+    RAISES (CorpusError): If the file can't be read; the message names it and, if there are lines,
+        the line.
     RAISES (ImportError): If it is a dataset, and `datasets` isn't installed.
     """
     if path == STANDARD_INPUT:
@@ -166,12 +161,8 @@ def map_docs(
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
     """Yield the lines of an open file, without white space at their ends, if anything is left. A
-    long line is yielded in several parts.
-
-    file (BinaryIO): The file.
-    path (Path): Its name, for errors.
-    RAISES (CorpusError): If a line isn't UTF-8, or has a null character.
-    """
+    long line is yielded in several parts. A line that isn't UTF-8, or has a null character, is
+    refused: `path` is the name of the file in errors."""
     for number, line in enumerate(file, start=1):
         place = FilePlace(path, number)
         if number == 1:
@@ -190,14 +181,14 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
 
 
 def cut_line(line: str) -> Iterator[str]:
-    """Cut a long line into parts of at most `MAX_LENGTH` characters. It is cut at blanks or, where
-    there are none, anywhere."""
+    """Cut a long line into parts of at most `MAX_LENGTH` characters. It is cut at blanks, if there
+    are any."""
     start = 0
     while len(line) - start > MAX_LENGTH:
         # Cut at the last blank that fits. The next part begins with it, so it doesn't count there.
         end = line.rfind(" ", start + 1, start + MAX_LENGTH)
         if end < 0:
-            end = start + MAX_LENGTH  # there is no blank
+            end = start + MAX_LENGTH  # without a blank
         yield line[start:end]
         start = end
     yield line[start:]

@@ -1,12 +1,12 @@
-"""Find the entities that tags stand for, in any scheme.
+"""Find the entities of tags, in any scheme.
 
 A tag of an entity consists of a prefix and a label, such as B-PER. A prefix *opens* an entity if it
 says that one begins here (B, U, S), and *closes* it if it says that one ends here (L, E, U, S). The
-prefix may also stand behind the label (PER-B), and in IO without prefixes the tag is the label.
+prefix may also follow the label (PER-B), and in IO without prefixes the tag is the label.
 
-`find_scheme` finds out which scheme the tags of a corpus are of. It looks at all of them: a label
-may look like a prefix and a label (E-MAIL), so it takes E or S for a prefix only if other tags of
-the corpus confirm it. What no scheme explains, or several schemes do, is refused.
+`find_scheme` finds the scheme of the tags of a corpus. It looks at all tags: a label may look like
+a prefix and a label (E-MAIL), so E or S is read as a prefix only if other tags of the corpus
+confirm it. Tags that fit no scheme, or several schemes, are refused.
 
 `decode_tags` finds the entities. An entity begins at a token whose tag opens one, where the label
 changes, and after a tag that closes one. These are the rules of conlleval (Tjong Kim Sang & De
@@ -35,7 +35,7 @@ PREFIXED = re.compile(r"(?P<prefix>[BILUESM])(?P<separator>[-_])(?P<label>.+)")
 """Matches a tag of an entity."""
 
 SUFFIXED = re.compile(r"(?P<label>.+)(?P<separator>[-_])(?P<prefix>[BILUESM])")
-"""Matches a tag of an entity whose prefix stands behind the label."""
+"""Matches a tag of an entity whose prefix follows the label."""
 
 LIKE_PREFIXED = re.compile(r"(?P<prefix>[BILUESM])[-_.:/|](?P<label>.+)")
 LIKE_SUFFIXED = re.compile(r"(?P<label>.+)[-_.:/|](?P<prefix>[BILUESM])")
@@ -50,8 +50,8 @@ CLOSING = frozenset("LEUS")
 IO_WITHOUT_PREFIXES = "IO without prefixes"
 """The name of the scheme in which the tag of an entity is its label alone."""
 
-CONFLICTS = [("E", "LU"), ("S", "LU"), ("M", "ILU")]
-"""Prefixes, each with those that aren't in any scheme with it."""
+EXCLUDED_PREFIXES = [("E", "LU"), ("S", "LU"), ("M", "ILU")]
+"""Prefixes, each with the prefixes that no scheme has together with it."""
 
 PREFIXES_OF_SCHEME = {
     "IO": "I",
@@ -62,10 +62,10 @@ PREFIXES_OF_SCHEME = {
     "IOBES": "BIES",
     "BMES": "BMES",
 }
-"""The prefixes of each scheme that has some."""
+"""The prefixes of each scheme that has prefixes."""
 
 SUFFIX = "-suffix"
-"""The end of the name of a scheme whose prefixes stand behind the label, such as "IOB2-suffix"."""
+"""The end of the name of a scheme whose prefixes follow the label, such as "IOB2-suffix"."""
 
 LABELS = "labels"
 """A short name of `IO_WITHOUT_PREFIXES`, for the setting."""
@@ -89,7 +89,7 @@ SCHEME_NAMES = f"{', '.join(PREFIXES_OF_SCHEME)}, one of these with {SUFFIX}, or
 """The values of the setting `scheme`, for messages."""
 
 HINT = f"the setting `scheme` says how tags are read ({SCHEME_NAMES})"
-"""The end of a message about tags that aren't understood."""
+"""The end of a message about tags that can't be read."""
 
 
 class SplitTag(NamedTuple):
@@ -111,7 +111,7 @@ class TagScheme(NamedTuple):
 
 
 class DecodedTags(NamedTuple):
-    """The entities of N tokens, as their tags say.
+    """The entities of N tokens, from their tags.
 
     iob (Ints1d): spaCy's ENT_IOB of each token. Shape: (N,)
     label (Ints1d): The label of each token as an index in `labels`; -1 for none. Shape: (N,)
@@ -131,7 +131,7 @@ class TokenTags(NamedTuple):
     label (Ints1d): The label of the tag, as an index; -1 for none.
     opens (Array1d): True if its prefix opens an entity.
     closes (Array1d): True if its prefix closes an entity.
-    is_missing (Array1d): True if it stands for missing annotation.
+    is_missing (Array1d): True if annotation is missing.
     """
 
     label: Ints1d
@@ -141,7 +141,7 @@ class TokenTags(NamedTuple):
 
 
 class TagCounts:
-    """The tags of a corpus: where each stands first, and how often tags follow each other.
+    """The tags of a corpus: where each occurs first, and how often tags follow each other.
 
     places (dict[str, FilePlace]): The place of the first token with each tag.
     pairs (Counter[tuple[str, str]]): How often a tag (second) follows another (first). For the
@@ -161,7 +161,7 @@ class TagCounts:
         sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
         place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
         """
-        # The K different tags, after the empty one that stands before a sentence.
+        # The K different tags, after the empty one that precedes a sentence.
         tag_set = ["", *dict.fromkeys(tags)]
         id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
         tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
@@ -205,13 +205,13 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
     counts (TagCounts): All tags of the corpus.
     name (str | None): The scheme that the user has named: see `check_scheme`. None: it is found
         from the tags.
-    RETURNS (TagScheme): The scheme.
+    RETURNS (TagScheme): The scheme, with the prefix and the label of each tag.
     RAISES (CorpusError): If something isn't a tag of this scheme, no scheme has all of the tags, or
-        the scheme isn't sure.
+        several schemes have them.
     """
     tags = [tag for tag in counts.places if tag != "O" and tag not in NOT_ANNOTATED]
     if name is not None:
-        return _split_as_told(counts, tags, name)
+        return _split_by_name(counts, tags, name)
     if not tags:
         return TagScheme("", {})
 
@@ -229,18 +229,18 @@ def find_scheme(counts: TagCounts, name: str | None = None) -> TagScheme:
             return TagScheme(_name_scheme(counts, split_tags) + suffix, split_tags)
         refusals.append(refusal)
     if refusals:
-        # If tags have prefixes in front as well as behind, the former is the usual case.
+        # If tags may have prefixes or suffixes, prefixes are more common.
         raise refusals[0]
     _check_labels(counts, tags)
     return TagScheme(IO_WITHOUT_PREFIXES, _as_labels(tags))
 
 
 def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> DecodedTags:
-    """Find the entities that tags stand for.
+    """Find the entities of tags.
 
     tags (Sequence[str]): The tag of each token.
     sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
-    scheme (TagScheme): Their scheme.
+    scheme (TagScheme): The scheme of the tags.
     RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
     """
     tag_set = list(dict.fromkeys(tags))  # the K different tags
@@ -268,14 +268,9 @@ def _look_up(
     split_tags: Mapping[str, SplitTag],
     labels: Sequence[str],
 ) -> TokenTags:
-    """Find out what the tag of each token says.
-
-    tag_set (Sequence[str]): The K different tags.
-    tag_ids (Ints1d): The index in `tag_set` of the tag of each token. Shape: (N,)
-    split_tags (Mapping[str, SplitTag]): The prefix and the label of each tag of an entity.
-    labels (Sequence[str]): All labels.
-    RETURNS (TokenTags): What the tag of each token says.
-    """
+    """Find out what the tag of each token says. `tag_set` has the K different tags, `tag_ids` the
+    index of each token's tag in it, (N,), and `split_tags` the prefix and the label of each tag of
+    an entity."""
     # First for each different tag. Shapes: (K,)
     id_of_label = {label: i for i, label in enumerate(labels)}
     label_of_tag = numpy.full(len(tag_set), -1)
@@ -299,18 +294,16 @@ def _look_up(
 
 
 def _find_begins(token_tags: TokenTags, sent_start: Array1d) -> tuple[Array1d, Array1d]:
-    """Find the first tokens of entities by the rules of conlleval. All arrays have the shape (N,).
+    """Find the first tokens of entities by the rules of conlleval.
 
-    token_tags (TokenTags): What the tag of each token says.
-    sent_start (Array1d): True for the first token of a sentence.
-    RETURNS (tuple[Array1d, Array1d]): Two masks. The first is true for tokens that may continue the
-        entity of the token before: that token has the same label, and is in the same sentence. The
-        second is true for the first tokens of entities.
+    Returns two masks. The first is true for tokens that may continue the entity of the previous
+    token: that token has the same label, and is in the same sentence. The second is true for the
+    first tokens of entities. All arrays have the shape (N,).
     """
     label = token_tags.label
     is_entity = label >= 0
-    # In these lines, [1:] stands for the tokens after the first, and [:-1] for the token before
-    # each of them.
+    # In these lines, [1:] are the tokens after the first, and [:-1] are the tokens before each of
+    # them.
     follows_label = numpy.zeros(len(label), dtype=bool)
     follows_label[1:] = is_entity[1:] & (label[1:] == label[:-1]) & ~sent_start[1:]
     begins = is_entity & (token_tags.opens | ~follows_label)
@@ -324,10 +317,8 @@ def _as_labels(tags: Collection[str]) -> dict[str, SplitTag]:
 
 
 def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTag]:
-    """Split tags into prefix and label. Tags that the pattern doesn't match are left out.
-
-    pattern (re.Pattern[str]): `PREFIXED` or `SUFFIXED`.
-    """
+    """Split tags into prefix and label by `PREFIXED` or `SUFFIXED`. Tags that the pattern doesn't
+    match are left out."""
     split_tags: dict[str, SplitTag] = {}
     for tag in tags:
         match = pattern.fullmatch(tag)
@@ -337,15 +328,16 @@ def _split(tags: Collection[str], pattern: re.Pattern[str]) -> dict[str, SplitTa
 
 
 def _are_labels(split_tags: Mapping[str, SplitTag], pattern: re.Pattern[str]) -> bool:
-    """Whether the letters behind labels are a part of these, as no tag ends with B or I: SIZE-S,
-    SIZE-L."""
+    """Whether the last letters of tags are parts of the labels, as in SIZE-S and SIZE-L: they
+    aren't prefixes if no tag ends with B or I."""
     if pattern is not SUFFIXED:
         return False
     return not any(split_tag.prefix in "BI" for split_tag in split_tags.values())
 
 
-def _split_as_told(counts: TagCounts, tags: Sequence[str], name: str) -> TagScheme:
-    """Split the tags of entities as the scheme does that the user has named: see `find_scheme`."""
+def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagScheme:
+    """Split the tags of entities by the prefixes of the scheme that the user has named: see
+    `find_scheme`."""
     if name == IO_WITHOUT_PREFIXES:
         return TagScheme(name, _as_labels(tags))
     prefixes = PREFIXES_OF_SCHEME[name.removesuffix(SUFFIX)]
@@ -363,13 +355,8 @@ def _split_as_told(counts: TagCounts, tags: Sequence[str], name: str) -> TagSche
 def _find_contradiction(
     counts: TagCounts, tags: Sequence[str], pattern: re.Pattern[str]
 ) -> CorpusError | None:
-    """Find out why tags may be no tags of one scheme, though all of them have a prefix.
-
-    counts (TagCounts): All tags of the corpus.
-    tags (Sequence[str]): The tags of entities.
-    pattern (re.Pattern[str]): The pattern that matches all of them.
-    RETURNS (CorpusError | None): The error, for the caller to raise. None: they are of one scheme.
-    """
+    """Find out why the tags of entities may not be of one scheme, though the pattern matches all of
+    them. Returns the error, for the caller to raise. None: the tags are of one scheme."""
     tag_of_separator: dict[str, str] = {}  # an example of a tag with each separator
     tag_of_prefix: dict[str, str] = {}
     prefixes_of_label: dict[str, set[str]] = defaultdict(set)
@@ -383,7 +370,7 @@ def _find_contradiction(
         tag = tag_of_separator["_"]
         expected = f"expected a tag such as {tag_of_separator['-']!r}"
         return counts.refuse(tag, f"{expected}, got {shown(tag)}: {HINT}")
-    for prefix, others in CONFLICTS:
+    for prefix, others in EXCLUDED_PREFIXES:
         for other in others:
             if prefix in tag_of_prefix and other in tag_of_prefix:
                 tag = tag_of_prefix[prefix]
@@ -413,17 +400,19 @@ def _confirm_prefixes(
     prefixes: Collection[str], prefixes_of_label: Mapping[str, Collection[str]]
 ) -> Callable[[str, str], bool]:
     """Make a function that takes a prefix and a label, and returns whether other tags confirm that
-    the prefix is one. If they don't, the tag may be a label as a whole, such as E-MAIL.
+    the prefix is one. Otherwise the tag may be a label as a whole, such as E-MAIL. `prefixes` are
+    the prefixes of all tags.
 
-    B, I and U are always taken for prefixes. E, S and M are confirmed if some label has B and E,
-    and E if its own label has B, I or M, too. (L is the E of BILUO.) Without B there is only IOE,
-    in which some label has I and E.
-
-    prefixes (Collection[str]): The prefixes of all tags.
-    prefixes_of_label (Mapping[str, Collection[str]]): The prefixes of each label.
+    B, I and U are always read as prefixes. E, S and M are confirmed if some label has B and E, and
+    E only if its own label has B, I or M, too. (L is the E of BILUO.) Without B, the only scheme
+    with E is IOE, in which some label has I and E.
     """
-    some_has_b_and_e = any({"B", "E"}.issubset(few) for few in prefixes_of_label.values())
-    some_has_i_and_e = any({"I", "E"}.issubset(few) for few in prefixes_of_label.values())
+    some_has_b_and_e = any(
+        {"B", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()
+    )
+    some_has_i_and_e = any(
+        {"I", "E"}.issubset(label_prefixes) for label_prefixes in prefixes_of_label.values()
+    )
 
     def is_confirmed(prefix: str, label: str) -> bool:
         if prefix in "BIU":
@@ -439,19 +428,15 @@ def _confirm_prefixes(
 
 
 def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
-    """Check that tags can be labels without prefixes.
-
-    counts (TagCounts): All tags of the corpus.
-    tags (Sequence[str]): The tags of entities, some of which have no prefix.
-    RAISES (CorpusError): If they look like tags of a scheme, or of something else than entities.
-    """
+    """Check that the tags of entities, some of which have no prefix, can be labels. Tags that look
+    like the tags of a scheme, or of something other than entities, are refused."""
     split_tags = _split(tags, PREFIXED)
     without_prefix = next(tag for tag in tags if tag not in split_tags)
     for tag, split_tag in split_tags.items():
         if split_tag.prefix in "BI":
             expected = f"expected a tag such as {tag!r}"
             raise counts.refuse(without_prefix, f"{expected}, got {shown(without_prefix)}: {HINT}")
-    # Any column of words could be tags of IO without prefixes. Without an O, they are taken for
+    # Any column of words could be tags of IO without prefixes. Without an O, they are read as
     # something else, such as parts of speech.
     if "O" not in counts.places:
         expected = "expected tags, O among them"
@@ -477,7 +462,7 @@ def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
 
 
 def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
-    """Find the name of the scheme that uses the prefixes of these tags."""
+    """Find the name of the scheme that has the prefixes of these tags."""
     prefixes = {split_tag.prefix for split_tag in split_tags.values()}
     if prefixes <= {"I"}:
         return "IO"
@@ -509,15 +494,9 @@ def _name_scheme(counts: TagCounts, split_tags: Mapping[str, SplitTag]) -> str:
 def _find_irregular(
     scheme: str, token_tags: TokenTags, begins: Array1d, follows_label: Array1d
 ) -> Array1d:
-    """Find the tokens whose tags a scheme doesn't allow. All arrays have the shape (N,).
-
-    scheme (str): The name of the scheme.
-    token_tags (TokenTags): What the tag of each token says.
-    begins (Array1d): True for the first tokens of entities.
-    follows_label (Array1d): True for tokens that may continue the entity of the token before: see
-        `_find_begins`.
-    RETURNS (Array1d): A mask. Tokens outside of entities may be in it, too, and don't count.
-    """
+    """Find the tokens whose tags a scheme doesn't allow. `follows_label` is from `_find_begins`.
+    The mask that is returned may also be true outside of entities, where it doesn't count. All
+    arrays have the shape (N,)."""
     name = scheme.removesuffix(SUFFIX)
     if name == "IOB1":
         opens_needlessly: Array1d = token_tags.opens & ~follows_label

@@ -39,7 +39,7 @@ class TaggedTokens(NamedTuple):
     sent_start (Array1d): True for the first token of each sentence. Shape: (N,)
     n_docstarts (Ints1d): The number of -DOCSTART- lines before each token. Shape: (N,)
     pos (Sequence[str] | None): The part of speech of each token, for `token.tag_`. None: they are
-        not known. Length: N
+        unknown. Length: N
     """
 
     words: Sequence[str]
@@ -64,17 +64,17 @@ def make_docs(
     n_sents: int | None,
     columns: str = "",
 ) -> Iterator[Doc]:
-    """Make docs of the tokens of a file, with the entities that their tags say. Nobody knows
-    whether there were spaces between the tokens, so `doc.has_unknown_spaces` is true.
+    """Make docs of the tokens of a file, with the entities of their tags. The original
+    whitespace is unknown, so `doc.has_unknown_spaces` is true.
 
-    tokens (TaggedTokens): The tokens.
+    tokens (TaggedTokens): All tokens of the file, with their tags.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
     format_name (str): The format of the file.
-    context (Context): What the reader needs. The format and the scheme are added to its info, and
-        tags that don't fit the scheme as a problem.
+    context (Context): The pipeline and the options. The format and the scheme are added to its
+        info, and tags that don't fit the scheme as a problem.
     n_sents (int | None): The number of sentences of a doc: see `ReadOptions`.
     columns (str): Which columns of the file are read, if it has columns.
-    YIELDS (Doc): The docs.
+    YIELDS (Doc): The docs, with their entities.
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
 
@@ -96,7 +96,7 @@ def make_docs(
     # attributes token by token would be slow.
     strings = context.nlp.vocab.strings
     hashes_of_labels = [strings.add(label) for label in decoded.labels]
-    # A token without a label has the index -1, so the hash for no label stands at the end.
+    # A token without a label has the index -1, so the hash for no label is the last one.
     no_label = 0
     label_hashes = numpy.asarray([*hashes_of_labels, no_label], dtype="uint64")
     attrs = [SENT_START, ENT_IOB, ENT_TYPE]
@@ -136,28 +136,23 @@ def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
 
 
 def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
-    """Find the token with which each doc begins. A document begins at the beginning of the file and
-    after each -DOCSTART- line, and is divided into docs of `n_sents` sentences.
-
-    tokens (TaggedTokens): The tokens of the file.
-    n_sents (int | None): The number of sentences of a doc. 0: a doc is a whole document. None: the
-        same if there are -DOCSTART- lines; otherwise a doc is a sentence.
-    RETURNS (Ints1d): The first token of each doc. Shape: (number of docs,)
-    """
+    """Find the first token of each doc. A document begins at the beginning of the file and after
+    each -DOCSTART- line, and is divided into docs of `n_sents` sentences. With 0, a doc is a whole
+    document. With None, it is one, too, if there are -DOCSTART- lines; otherwise a doc is a
+    sentence. Shape: (number of docs,)"""
     # The first token of each of S sentences. Shape: (S,)
     sentence_starts = numpy.flatnonzero(tokens.sent_start)
-    # A sentence begins a document if more -DOCSTART- lines are before it than before the sentence
-    # that precedes it. For the first sentence -1 stands instead of that number, so that it always
-    # begins a document. Shape: (S,)
+    # A sentence begins a document if more -DOCSTART- lines precede it than the sentence before it.
+    # For the first sentence, `prepend` is -1, so that it always begins a document. Shape: (S,)
     begins_document = numpy.diff(tokens.n_docstarts[sentence_starts], prepend=-1) > 0
     if n_sents is None:
         has_documents = tokens.n_docstarts[-1] > 0
         n_sents = 0 if has_documents else 1
     if n_sents == 0:
         return sentence_starts[begins_document]
-    # The number of each sentence in the file, and that of the first sentence of its document. If
-    # documents begin at the sentences 0 and 3 of 5, `where` gives 0 0 0 3 0, and the largest number
-    # up to each sentence is 0 0 0 3 3. Shapes: (S,)
+    # The number of each sentence in the file, and the number of the first sentence of its document.
+    # If documents begin at the sentences 0 and 3 of 5, `where` gives 0 0 0 3 0, and the largest
+    # number up to each sentence is 0 0 0 3 3. Shapes: (S,)
     sentence = numpy.arange(len(sentence_starts))
     first_sentence = numpy.maximum.accumulate(numpy.where(begins_document, sentence, 0))
     sentence_in_document = sentence - first_sentence
@@ -171,11 +166,11 @@ def copy_without_annotation(
     """Make a new doc with the tokens of a doc and without its annotation, so that a pipeline can
     annotate it.
 
-    doc (Doc): The doc.
-    vocab (Vocab | None): The vocab of the copy. None: that of the doc.
+    doc (Doc): The doc, with annotation or without.
+    vocab (Vocab | None): The vocab of the copy. None: the vocab of the doc.
     sentences (bool): Whether to copy sentence starts, too, and what else `spacy apply` gives a
         pipeline: `doc.has_unknown_spaces`, and the metadata of the doc (see `with_metadata`).
-    RETURNS (Doc): The copy.
+    RETURNS (Doc): The new doc.
     """
     if vocab is None:
         vocab = doc.vocab
@@ -195,7 +190,7 @@ def copy_without_annotation(
 def copy_sentences(doc: Doc, other: Doc) -> None:
     """Copy the sentence starts of a doc to another doc of the same text. The tokens may differ: a
     sentence start is left out if no token of the other doc begins at its character. If the
-    sentences of the first doc are not known, the other doc stays as it is.
+    sentences of the first doc are unknown, the other doc stays as it is.
 
     doc (Doc): The doc whose sentences are copied.
     other (Doc): The doc that is changed.
@@ -231,10 +226,10 @@ def read_tagged(
     key (str): The key of the tags.
     format_name (str): The format of the file.
     names (Sequence[str] | None): The names of tags that are numbers.
-    context (Context): What the reader needs.
-    YIELDS (Doc): The docs.
-    RAISES (CorpusError): If a row doesn't have a list of words and one of as many tags, there are
-        no words in any row, or the tags aren't of one scheme.
+    context (Context): The pipeline, the options, and the info for problems.
+    YIELDS (Doc): The docs, with their entities.
+    RAISES (CorpusError): If a row doesn't have a list of words and a list with a tag for each word,
+        no row has words, or the tags aren't of one scheme.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -272,15 +267,8 @@ def read_tagged(
 def _read_row(
     row: Any, key: str, names: Sequence[str] | None, place: FilePlace
 ) -> tuple[list[str], list[str]]:
-    """Read the words of a row and the names of their tags.
-
-    row (Any): The row.
-    key (str): The key of the tags.
-    names (Sequence[str] | None): The names of tags that are numbers.
-    place (FilePlace): The place of the row, for errors.
-    RETURNS (tuple[list[str], list[str]]): The words, and the name of the tag of each.
-    RAISES (CorpusError): If the row doesn't have these.
-    """
+    """Read the words of a row and the names of their tags, which are under `key`. `names` are the
+    names of tags that are numbers. A row that lacks words or tags is refused."""
     words: Any = None
     tags: Any = None
     if isinstance(row, dict):
@@ -296,7 +284,7 @@ def _read_row(
             expected = "expected words that can be UTF-8"
             raise place.refuse(f"tokens: {expected}, got {shown(word)}")
     if len(words) != len(tags):
-        raise place.refuse(f"{key}: expected {len(words)} tags, one a token, got {len(tags)}")
+        raise place.refuse(f"{key}: expected {len(words)} tags, one per token, got {len(tags)}")
 
     tag_names: list[str] = []
     for tag in tags:
@@ -311,16 +299,9 @@ def _read_row(
 
 
 def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: FilePlace) -> str:
-    """Look up the name of a tag that is a number. It is "-" for `IGNORED`.
-
-    tag (Any): The tag, which is not a string.
-    key (str): The key of the tags, for errors.
-    names (Sequence[str] | None): The names in the order of their numbers, from the user's option or
-        from the description of the dataset.
-    place (FilePlace): The place of the row, for errors.
-    RETURNS (str): The name.
-    RAISES (CorpusError): If the tag is not a number that has a name.
-    """
+    """Look up the name of a tag that is a number. It is "-" for `IGNORED`. `names` are in the order
+    of their numbers, from the user's option or from the description of the dataset. A tag without a
+    name is refused."""
     if type(tag) is not int:  # not `isinstance`, as True is an instance of int, too
         raise place.refuse(f"{key}: expected tags, got {shown(tag)}")
     if tag == IGNORED:
@@ -336,8 +317,8 @@ def _name_of_number(tag: Any, key: str, names: Sequence[str] | None, place: File
 
 
 def find_tag_names(path: Path, key: str) -> list[str] | None:
-    """Look for the names of tags that are numbers in the description of a dataset, which stands in
-    a file next to the file with the tags.
+    """Look for the names of tags that are numbers in the description of a dataset, which is in a
+    file next to the file with the tags.
 
     path (Path): The file with the tags.
     key (str): The key of the tags.
@@ -359,9 +340,9 @@ def find_tag_names(path: Path, key: str) -> list[str] | None:
 
 
 def _find_names(info: Any, key: str) -> list[str] | None:
-    """Look for the names of the tags with a key in the description of a dataset. They stand in
-    {key: {"feature": {"names": […]}}}, which may be anywhere in the description, as
-    dataset_infos.json has one for each configuration. None: they aren't there."""
+    """Look for the names of the tags with a key in the description of a dataset. They are in {key:
+    {"feature": {"names": […]}}}, which may be anywhere in the description: dataset_infos.json has
+    one for each configuration. None: the description doesn't have them."""
     if not isinstance(info, dict):
         return None
     feature: Any = info.get(key)

@@ -7,7 +7,8 @@ The tag of a token is in the scheme BILUO, and "-" where annotation is missing. 
 a doc.
 
 TRAIN_DATA of spaCy's examples, [["Kim left", {"entities": [[0, 3, "PER"]]}]], is read as texts and
-spans (`task_from_json`), here if it is the value of "annotations" in an object with "classes".
+spans by `task_from_json`. This module reads it as the value of "annotations" in an object with
+"classes".
 """
 
 import re
@@ -15,15 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .files import FilePlace, Values, shown
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskToken,
-    join_words,
-    spans_from_json,
-    task_from_json,
-)
+from .offsets import Range
+from .tasks import AnnotatedTask, Task, TaskToken, join_words, spans_from_json, task_from_json
 
 TAG = re.compile(r"([BILU])-(.+)", re.DOTALL)
 MISSING_TAGS = (None, "", "-")
@@ -39,7 +33,8 @@ def read_spacy2(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): Each paragraph.
-    RAISES (CorpusError): If a record is no such document, or a tag isn't of the scheme BILUO.
+    RAISES (CorpusError): If a record isn't a document of spaCy 2, or a tag isn't of the scheme
+        BILUO.
     """
     for place, record in records:
         if not is_spacy2(record):
@@ -126,7 +121,7 @@ def _read_tags(
     missing."""
     spans: list[list[Any]] = []
     missing: list[Range] = []
-    continues = False  # whether the last span goes on
+    continues = False  # whether the last span continues
     for tag, token in zip(tags, tokens):
         match = TAG.fullmatch(tag) if isinstance(tag, str) else None
         if match is None:

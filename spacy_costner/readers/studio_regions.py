@@ -1,14 +1,14 @@
 """The regions of Label Studio: parts of a text that a person has marked.
 
-A *result* is what JSON has for a region, or for something else that a person has said of a task.
-The kind of a text decides what the offsets of its regions count:
+A *result* is what JSON has for a region, or for another answer of a person to a task. The kind of a
+text decides what the offsets of its regions count:
 
 text        start and end count characters
 html        globalOffsets count characters of HTML: see `html_text`
 dialogue    start and end count utterances, startOffset and endOffset characters within an utterance
 
-In exports of older versions, UTF-16 code units are counted where newer ones count characters. What
-a region quotes, `value.text`, shows which.
+In exports of older versions, offsets count UTF-16 code units instead of characters. The text that a
+region quotes, `value.text`, shows which.
 
 Source: `RichTextRegion.js` and `ParagraphsRegion.js` of Label Studio's editor.
 """
@@ -20,17 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 from .files import FilePlace, shown
 from .html_text import HtmlText, read_html
-from .tasks import (
-    Range,
-    TaskSpan,
-    count_in_place,
-    range_in_characters,
-    spans_from_json,
-    split_words,
-    utf16_ends,
-    utf16_length,
-    words_of_quote,
-)
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
+from .tasks import TaskSpan, count_in_place, spans_from_json, split_words, words_of_quote
 
 Kind = Literal["text", "html", "dialogue"]
 """A string, a string of HTML, or a list of utterances."""
@@ -52,9 +43,9 @@ class StudioText(NamedTuple):
     """A text of a task.
 
     text (str): The text.
-    html (HtmlText | None): Where the characters of HTML are in the text. None: it is no HTML.
+    html (HtmlText | None): Where the characters of HTML are in the text. None: the text isn't HTML.
     utterances (Sequence[str]): The utterances of a dialogue, each of which is a line of the text.
-        Empty: it is no dialogue.
+        Empty: the text isn't a dialogue.
     """
 
     text: str
@@ -63,10 +54,10 @@ class StudioText(NamedTuple):
 
 
 def readings_of(value: Any, kind: Kind) -> list[str]:
-    """In which ways a value of the data of a task can be read as a text of a kind, the most usual
-    one first. Empty: it is no such text.
+    """The ways in which a value of the data of a task can be read as a text of a kind, the most
+    common one first. Empty: the value isn't such a text.
 
-    value (Any): The value.
+    value (Any): The value, as JSON has it.
     kind (Kind): The kind of the text.
     RETURNS (list[str]): For HTML "page", as the text is by default, or "inline", if it is a part of
         a page: see `read_html`. For a dialogue, each key under which all utterances have a string:
@@ -97,15 +88,15 @@ def read_text(value: Any, kind: Kind, reading: str) -> StudioText:
 
 
 def kind_of(result: Result) -> Kind | None:
-    """The kind of the text that a result marks a part of. None: it is no region of text."""
+    """The kind of text that a result marks. None: the result isn't a region of text."""
     if result.get("type", "labels") in REGION_TYPES:
         return kind_of_offsets(result)
     return None
 
 
 def kind_of_offsets(result: Result) -> Kind | None:
-    """The kind of the text whose parts have offsets such as those of a result. None: it has no
-    offsets, or seconds."""
+    """The kind of text that the offsets of a result are for. None: it has no offsets, or they are
+    seconds."""
     value = result.get("value")
     if not isinstance(value, dict):
         return None
@@ -122,7 +113,7 @@ def kind_of_offsets(result: Result) -> Kind | None:
 
 
 def labels_of(result: Result) -> Any:
-    """The labels of a region, as JSON has them. None: it has none."""
+    """The labels of a region, as JSON has them. None: it has no labels."""
     for key in REGION_TYPES:
         if key in result["value"]:
             return result["value"][key]
@@ -130,8 +121,8 @@ def labels_of(result: Result) -> Any:
 
 
 def element_of(result: Result) -> str | None:
-    """The name of the element of the labeling interface that a result marks a part of, or is an
-    answer to. None: it isn't known."""
+    """The name of the element of the labeling interface that a result marks or answers. None: it is
+    unknown."""
     name = result.get("to_name")
     return name if isinstance(name, str) else None
 
@@ -139,8 +130,8 @@ def element_of(result: Result) -> str | None:
 def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) -> list[TaskSpan]:
     """Read regions of a text as spans. A region with several labels becomes a span for each.
 
-    regions (Sequence[Result]): The regions.
-    text (StudioText): The text.
+    regions (Sequence[Result]): The regions of the text, with labels.
+    text (StudioText): The text that they mark.
     place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskSpan]): The spans, in characters of the text.
     RAISES (CorpusError): If a region isn't a part of the text, or its labels aren't labels.
@@ -166,7 +157,7 @@ def read_spans(regions: Sequence[Result], text: StudioText, place: FilePlace) ->
 
 
 def _global_offsets(value: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Start and end of a region of HTML, as JSON has them. None: it doesn't have them."""
+    """Start and end of a region of HTML, as JSON has them. None: the region has no such offsets."""
     offsets = value.get("globalOffsets")
     if not isinstance(offsets, dict):
         return None, None
@@ -177,7 +168,7 @@ def _move_to_text(span: TaskSpan, html: HtmlText) -> TaskSpan:
     """Convert a span of the content of HTML to a span of its text."""
     start, end = html.range_in_text(span.start, span.end)
     extra = dict(span.extra)
-    # A browser may show white space between words, or none, in other places than we do.
+    # White space between words may be in other places in a browser.
     text = html.text[start:end]
     if "".join(words_of_quote(span)) == "".join(split_words(text)):
         extra["text"] = text
@@ -187,12 +178,10 @@ def _move_to_text(span: TaskSpan, html: HtmlText) -> TaskSpan:
 def _ranges_in_dialogue(
     values: Sequence[Mapping[str, Any]], text: StudioText, place: FilePlace
 ) -> list[Range]:
-    """Find the characters of each region of a dialogue.
-
-    RAISES (CorpusError): If a region isn't a part of the dialogue.
-    """
+    """Find the characters of each region of a dialogue. A region that isn't a part of the dialogue
+    is refused."""
     places = [_places_in_dialogue(value, text.utterances, place) for value in values]
-    # The first character of each utterance in the text, where line breaks stand between them.
+    # The first character of each utterance in the text, where line breaks separate them.
     lengths = [len(utterance) + 1 for utterance in text.utterances]
     begins = [0, *accumulate(lengths)]
 
@@ -213,21 +202,18 @@ def _ranges_in_dialogue(
     converted_ranges = [to_range(start, end, in_units=True) for start, end in places]
 
     def in_place(ranges: Sequence[Range]) -> tuple[int, int]:
-        """How many regions have the text that they quote."""
+        """The numbers of regions that have the text that they quote: see `count_in_place`."""
         spans = [TaskSpan(*characters, "", value) for characters, value in zip(ranges, values)]
         return count_in_place(text.text, spans)
 
-    return max(ranges, converted_ranges, key=in_place)  # the first, if both are as good
+    return max(ranges, converted_ranges, key=in_place)  # the first, if both are equally good
 
 
 def _places_in_dialogue(
     value: Mapping[str, Any], utterances: Sequence[str], place: FilePlace
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Read where a region of a dialogue begins and ends: at which utterance, and at which offset in
-    it.
-
-    RAISES (CorpusError): If the dialogue doesn't have these places.
-    """
+    """Read where a region of a dialogue begins and ends: each place is the number of an utterance
+    and an offset in it. Places that the dialogue doesn't have are refused."""
     places: list[tuple[int, int]] = []
     for number_key, offset_key in (("start", "startOffset"), ("end", "endOffset")):
         number: Any = value.get(number_key)

@@ -1,21 +1,17 @@
 """Tasks: texts with annotated spans, as the JSON of annotation tools has them.
 
-`task_from_json` reads the forms of several tools; that of Label Studio's export is read by the
-module `label_studio`. `save_tasks` writes the forms in `TASK_FORMS`. A *record* is what JSON has
-for a task, and a *json_span* what it has for a span. Offsets count characters, except where UTF-16
-code units are named.
+`task_from_json` reads the forms of several tools. The module `label_studio` reads Label Studio's
+export, and `task_forms` writes tasks. A *record* is what JSON has for a task, and a *json_span* is
+what it has for a span. Offsets count characters, except where UTF-16 code units are named.
 """
 
-import json
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files.saving import save_file
 from .files import SURROGATE, FilePlace, read_values, shown
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 
 SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 """The keys under which tools have the list of spans: Prodigy "spans", spaCy 2 and Hugging Face
@@ -27,7 +23,7 @@ LABEL_KEYS = ("label", "labels", "type", "entity_group")
 """The keys under which a span may have its label: "entity_group" by pipelines of Hugging Face."""
 
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
-"""The keys of a span that `TaskSpan.extra` doesn't have."""
+"""The keys of a span that aren't in `TaskSpan.extra`."""
 
 ANSWERS = ("accept", "reject", "ignore")
 """What an annotator can answer to a task in Prodigy."""
@@ -42,9 +38,6 @@ LOCATION = re.compile(
     re.IGNORECASE,
 )
 """Matches a URL, or the name of a file that was uploaded to an annotation tool."""
-
-Range = tuple[int, int]
-"""The first character of a stretch of text and the character after its last; or likewise tokens."""
 
 
 class TaskSpan(NamedTuple):
@@ -67,7 +60,7 @@ class TaskToken(NamedTuple):
 
     start (int): The first character of the token.
     end (int): The character after its last.
-    sent_start (bool | None): Whether it begins a sentence. None: that isn't known.
+    sent_start (bool | None): Whether it begins a sentence. None: it is unknown.
     """
 
     start: int
@@ -83,8 +76,8 @@ class Task(NamedTuple):
     tokens (list[TaskToken] | None): The tokens. None: the pipeline's tokenizer finds them.
     missing (tuple[Range, ...]): The parts of an annotated text, in characters, that nobody has
         annotated.
-    has_unknown_spaces (bool): Whether it is not known if there were spaces between the tokens. The
-        text then has a single space between any two.
+    has_unknown_spaces (bool): Whether the original whitespace is unknown. The text then has a
+        single space between any two tokens.
     extra (Mapping[str, Any]): The other keys and values of its JSON, such as "meta" and "answer".
     """
 
@@ -100,8 +93,8 @@ class AnnotatedTask(NamedTuple):
     """One annotation of a text. Several people may have annotated the same text.
 
     place (FilePlace): The file and the line or row that it was read from.
-    text_key (int | None): A number that all annotations of the text share. None: there is only this
-        one.
+    text_key (int | None): A number that all annotations of the text share. None: the text has no
+        other annotation.
     task (Task): The text with the annotation.
     """
 
@@ -113,7 +106,7 @@ class AnnotatedTask(NamedTuple):
 def read_tasks(path: Path) -> Iterator[tuple[FilePlace, Task]]:
     """Read the tasks of a JSON or JSONL file.
 
-    path (Path): The file.
+    path (Path): The JSON or JSONL file.
     YIELDS (tuple[FilePlace, Task]): Each task, and its place.
     RAISES (CorpusError): If the file isn't JSON, or something in it isn't a task.
     """
@@ -131,9 +124,9 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
     record (Any): The value of a line of JSON.
-    place (FilePlace): The line.
-    RETURNS (Task): The task.
-    RAISES (CorpusError): If it is no task.
+    place (FilePlace): The line, for error messages.
+    RETURNS (Task): The text, with its spans and its other values.
+    RAISES (CorpusError): If it isn't a task.
     """
     # spaCy 2 has a pair, of the text and an object or a list of spans. It becomes one object.
     if isinstance(record, list) and len(record) == 2:
@@ -168,8 +161,8 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
 def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:
     """Check that the answer to a task or a span of Prodigy, if it has one, is one of `ANSWERS`. The
-    answer itself goes into `extra`: `task_docs` decides what it means. `key` names the answer in
-    the error message."""
+    answer itself goes into `extra`: `task_docs` decides what it means. `key` is the name of the
+    answer in the error message."""
     if record.get("answer", "accept") not in ANSWERS:
         raise place.refuse(f"{key}: expected {', '.join(ANSWERS)}, got {shown(record['answer'])}")
 
@@ -188,15 +181,12 @@ def _missing_from_json(record: Mapping[str, Any], place: FilePlace) -> tuple[Ran
 
 
 def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
-    """Find the key under which a task has the list of its spans: one of `SPAN_KEYS`.
-
-    RETURNS (str | None): The key. None: there is no such list, as nobody has annotated the text.
-    RAISES (CorpusError): If there is no list under these keys, but something else, or there are two
-        different lists.
-    """
+    """Find the key under which a task has the list of its spans: one of `SPAN_KEYS`. None: nobody
+    has annotated the text, so there is no such list. Other values under these keys, and two
+    different lists, are refused."""
     present_keys = [key for key in SPAN_KEYS if record.get(key) is not None]
     list_keys = [key for key in present_keys if isinstance(record[key], list)]
-    # The label of a text, which Prodigy's interface "classification" asks for, is no list.
+    # The label of a text, which Prodigy's interface "classification" asks for, isn't a list.
     if present_keys and not list_keys and record.get("_view_id") not in NO_SPANS_VIEWS:
         key = present_keys[0]
         raise place.refuse(f"{key}: expected a list of spans, got {shown(record[key])}")
@@ -214,11 +204,11 @@ def _find_span_key(record: Mapping[str, Any], place: FilePlace) -> str | None:
 def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace) -> list[TaskSpan]:
     """Read the spans of a text. A span with several labels becomes a span for each label.
 
-    Some tools write the text of a span with its offsets. If more of these texts are where the
-    offsets say if the offsets count UTF-16 code units, as in JavaScript, the offsets are read so.
+    Some tools write the text of a span with its offsets. If more of these texts are found when the
+    offsets are read as UTF-16 code units, as in JavaScript, the offsets are read in this way.
 
     json_spans (list[Any]): What JSON has for the spans: lists [start, end, label], or objects.
-    text (str): The text.
+    text (str): The text of the task.
     key (str): The key of the list, for error messages.
     place (FilePlace): The place of the task, for error messages.
     RETURNS (list[TaskSpan]): The spans, in characters.
@@ -243,15 +233,9 @@ def spans_from_json(json_spans: list[Any], text: str, key: str, place: FilePlace
 
 
 def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[TaskSpan]:
-    """Read a span, and make a span for each of its labels.
-
-    json_span (Any): What JSON has for the span: a list [start, end, label], or an object.
-    limit (int): The largest end that the span may have, in code units.
-    key (str): The key of the list of spans, for error messages.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (list[TaskSpan]): The spans, with the offsets as they are in the JSON.
-    RAISES (CorpusError): If it isn't a span.
-    """
+    """Read a span from a list [start, end, label] or an object, and make a span for each of its
+    labels. The offsets stay as they are in the JSON, and the end is at most `limit`, in code units.
+    `key`, the key of the list of spans, is for error messages."""
     extra: Mapping[str, Any] = {}
     if isinstance(json_span, dict):
         start = _first_value(json_span, START_KEYS)
@@ -280,8 +264,7 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
 
 
 def _first_value(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """The value of a record under the first of these keys that it has. None: it has none of
-    them."""
+    """The value of a record under the first of these keys that it has. None: it has no such key."""
     for key in keys:
         if key in record:
             return record[key]
@@ -304,8 +287,8 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether a span has the text that a tool has written with its offsets, under the key "text".
-    True if the tool has written none."""
+    """Whether the text at the offsets of a span is the text that a tool has written under the key
+    "text". True if the tool has written no text."""
     quoted_words = words_of_quote(span)
     if not quoted_words:
         return True
@@ -316,9 +299,9 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
 
 
 def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
-    """Count the spans that have their text (see `has_its_text`), and those that also have its white
-    space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀", but
-    these characters are "😀 "."""
+    """Count the spans that have their text (see `has_its_text`), and the spans that also have its
+    white space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word
+    "😀", but these characters are "😀 "."""
     n_in_place = 0
     n_equal = 0
     for span in spans:
@@ -328,7 +311,8 @@ def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
 
 
 def words_of_quote(span: TaskSpan) -> list[str]:
-    """The words of the text that a tool has written with the offsets of a span. Empty: none."""
+    """The words of the text that a tool has written with the offsets of a span. Empty: it has
+    written no text."""
     quote = span.extra.get("text")
     return split_words(quote) if isinstance(quote, str) else []
 
@@ -337,33 +321,6 @@ def split_words(text: str) -> list[str]:
     """Split a text at white space, and at the characters `\\n`, which Label Studio writes for a
     line break in a quoted text."""
     return text.replace("\\n", " ").split()
-
-
-def utf16_length(text: str) -> int:
-    """The length of a text in UTF-16 code units, which JavaScript counts instead of characters."""
-    # A code unit is two bytes. "surrogatepass" lets half of a surrogate pair count as one, too.
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def utf16_ends(text: str) -> list[int]:
-    """The end of each character of a text, in UTF-16 code units from the beginning of the text. A
-    character above U+FFFF, such as an emoji, is two code units. Length: the number of
-    characters."""
-    return list(accumulate(2 if character > "\uffff" else 1 for character in text))
-
-
-def range_in_characters(units: Range, ends: Sequence[int]) -> Range:
-    """Convert a range of UTF-16 code units of a text to one of characters.
-
-    units (Range): The first code unit and the one after the last.
-    ends (Sequence[int]): The `utf16_ends` of the text: after each character the number of code
-        units so far.
-    RETURNS (Range): The first character and the one after the last.
-    """
-    start_unit, end_unit = units
-    # The number of characters that end at a code unit or before it is the index of the character
-    # that begins there.
-    return bisect_right(ends, start_unit), bisect_right(ends, end_unit)
 
 
 def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]:
@@ -377,15 +334,9 @@ def _spans_in_characters(spans: Iterable[TaskSpan], text: str) -> list[TaskSpan]
 
 
 def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[TaskToken] | None:
-    """Read the tokens of a task, and check that they cover its text in order.
-
-    json_tokens (Any): What JSON has under the key "tokens".
-    text (str): The text of the task.
-    place (FilePlace): The place of the task, for error messages.
-    RETURNS (list[TaskToken] | None): The tokens. None: the task has none.
-    RAISES (CorpusError): If they aren't tokens, don't cover all words of the text, or have another
-        text than is at their offsets.
-    """
+    """Read the value under the key "tokens" of a task, and check that the tokens cover its text in
+    order. None: the task has no tokens. Tokens that don't cover all words, or have another text
+    than the text at their offsets, are refused."""
     if json_tokens is None:
         return None
     is_list = isinstance(json_tokens, list)
@@ -428,9 +379,9 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 
 
 def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, list[TaskToken]]:
-    """Make a text of words, with a space between any two, as it isn't known where spaces were.
+    """Make a text of words, with a space between any two, as the original whitespace is unknown.
 
-    words (Sequence[Any]): The words.
+    words (Sequence[Any]): The words of a text, in order.
     key (str): Their key, for errors.
     place (FilePlace): Their place, for errors.
     RETURNS (tuple[str, list[TaskToken]]): The text, and its tokens.
@@ -444,168 +395,3 @@ def join_words(words: Sequence[Any], key: str, place: FilePlace) -> tuple[str, l
         tokens.append(TaskToken(start, start + len(word), sent_start=None))
         start += len(word) + 1
     return " ".join(words), tokens
-
-
-def task_to_json(task: Task) -> dict[str, Any]:
-    """Make the record of a task in Prodigy's form, which `task_from_json` reads. Prodigy doesn't
-    know the keys "missing" and "has_unknown_spaces": they are for `task_from_json`."""
-    record: dict[str, Any] = {"text": task.text}
-    if task.tokens is not None:
-        record["tokens"] = _tokens_to_json(task.tokens, task.text)
-    if task.spans is not None:
-        record["spans"] = _spans_to_json(task.spans, task.tokens or ())
-    if task.missing:
-        record["missing"] = [list(characters) for characters in task.missing]
-    if task.has_unknown_spaces:
-        record["has_unknown_spaces"] = True
-    return _with_extra(record, task)
-
-
-def _with_extra(record: dict[str, Any], task: Task) -> dict[str, Any]:
-    """Add the other keys and values of a task to its record. They replace no key of the record: a
-    task that was read from "entities" may also have an empty list of "spans", for example."""
-    other_keys = {key: value for key, value in task.extra.items() if key not in record}
-    return {**record, **other_keys}
-
-
-def _tokens_to_json(tokens: Sequence[TaskToken], text: str) -> list[dict[str, Any]]:
-    """The tokens of a text as Prodigy has them. "ws" says whether a space follows. Prodigy doesn't
-    know "sent_start"."""
-    json_tokens: list[dict[str, Any]] = []
-    starts = {token.start for token in tokens}
-    for i, (start, end, sent_start) in enumerate(tokens):
-        has_space = text.startswith(" ", end) and end not in starts
-        token = {"text": text[start:end], "start": start, "end": end, "id": i, "ws": has_space}
-        if sent_start is not None:
-            token["sent_start"] = sent_start
-        json_tokens.append(token)
-    return json_tokens
-
-
-def _spans_to_json(spans: Iterable[TaskSpan], tokens: Sequence[TaskToken]) -> list[dict[str, Any]]:
-    """The spans of a text as Prodigy has them. A span that begins and ends with tokens has the
-    numbers of its first and its last token, too."""
-    # The number of the token that begins, or ends, at a character.
-    token_at_start = {token.start: i for i, token in enumerate(tokens)}
-    token_at_end = {token.end: i for i, token in enumerate(tokens)}
-    json_spans: list[dict[str, Any]] = []
-    for start, end, label, extra in spans:
-        span = {"start": start, "end": end, "label": label, **extra}
-        if start in token_at_start and end in token_at_end:
-            span["token_start"] = token_at_start[start]
-            span["token_end"] = token_at_end[end]
-        json_spans.append(span)
-    return json_spans
-
-
-def _task_to_doccano(task: Task) -> dict[str, Any]:
-    """Make the record of a task for doccano:
-
-        {"text": "…", "label": [[start, end, label], …], "scores": […], …}
-
-    A span of doccano has no place for a score, so the scores are a list of their own. doccano shows
-    other keys as metadata of the text.
-    """
-    labels = []
-    scores = []
-    has_scores = False
-    for start, end, label, extra in task.spans or []:
-        labels.append([start, end, label])
-        scores.append(extra.get("score"))
-        has_scores = has_scores or "score" in extra
-    record: dict[str, Any] = {"text": task.text}
-    if task.spans is not None:  # None: nobody has annotated the text
-        record["label"] = labels
-    if has_scores:
-        record["scores"] = scores
-    return _with_extra(record, task)
-
-
-def _task_to_label_studio(task: Task) -> dict[str, Any]:
-    """Make the record of a task for Label Studio:
-
-        {"data": {"text": "…", …}, "predictions": [{"result": […]}]}
-
-    The labeling interface of the project needs <Labels name="label" toName="text"> and <Text
-    name="text" value="$text"/>. Offsets count UTF-16 code units, as JavaScript does.
-    """
-    text = task.text
-    # For each offset in characters the offset in code units. Length: the number of characters + 1.
-    unit_at = [0, *utf16_ends(text)]
-    results = []
-    for i, (start, end, label, extra) in enumerate(task.spans or []):
-        value = {
-            "start": unit_at[start],
-            "end": unit_at[end],
-            "text": text[start:end],
-            "labels": [label],
-        }
-        result = {"id": str(i), "from_name": "label", "to_name": "text", "type": "labels"}
-        # The id of a result has to be unique, so it replaces an "id" in `extra`: that one says what
-        # the span names, such as a person, and several spans may name the same.
-        results.append({**extra, **result, "value": value})
-    record: dict[str, Any] = {"data": {"text": text, **task.extra}}
-    if task.spans is not None:  # None: annotators begin without predicted spans
-        record["predictions"] = [{"result": results}]
-    return record
-
-
-class TaskForm(NamedTuple):
-    """The form of the files of tasks that an annotation tool imports.
-
-    to_json (Callable[[Task], dict[str, Any]]): Makes the JSON of a task.
-    suffix (str): ".json" for an array of tasks, ".jsonl" for a task on each line.
-    """
-
-    to_json: Callable[[Task], dict[str, Any]]
-    suffix: str
-
-
-TASK_FORMS: dict[str, TaskForm] = {
-    "prodigy": TaskForm(task_to_json, ".jsonl"),
-    "doccano": TaskForm(_task_to_doccano, ".jsonl"),
-    "label-studio": TaskForm(_task_to_label_studio, ".json"),
-}
-"""The form of the files that each annotation tool imports, by the name of the tool."""
-
-
-def check_task_form(name: str, path: Path) -> None:
-    """Check, before any work, that tasks can be written for a tool to a file.
-
-    name (str): The name of the tool: one of `TASK_FORMS`.
-    path (Path): The file.
-    RAISES (ValueError): If there is no such form, or it has files of another suffix.
-    """
-    if name not in TASK_FORMS:
-        raise ValueError(f"format: expected one of {[*TASK_FORMS]}, got {name!r}")
-    suffix = TASK_FORMS[name].suffix
-    if path.suffix != suffix:
-        raise ValueError(f"{path}: expected a name that ends in {suffix}, for {name}")
-
-
-def write_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Write tasks to a file that an annotation tool imports: see `save_tasks`. If writing fails,
-    part of the file is there."""
-    to_json, suffix = TASK_FORMS[form]
-    lines = (json.dumps(to_json(task), ensure_ascii=False) for task in tasks)
-    # Metadata may have half of a surrogate pair, which can't be UTF-8. "backslashreplace" writes it
-    # as \udc00, say, which is its escape in JSON, too.
-    with path.open("w", encoding="utf8", errors="backslashreplace", newline="\n") as file:
-        if suffix == ".json":  # one array of all tasks
-            file.write("[\n" + ",\n".join(lines) + "\n]\n")
-            return
-        for line in lines:
-            file.write(f"{line}\n")
-
-
-def save_tasks(path: Path, tasks: Iterable[Task], form: str = "prodigy") -> None:
-    """Save tasks to a file that an annotation tool imports. If saving fails, an earlier file of
-    that name stays as it was.
-
-    path (Path): The file.
-    tasks (Iterable[Task]): The tasks.
-    form (str): "prodigy", "doccano" (both JSONL) or "label-studio" (JSON).
-    RAISES (ValueError): If there is no such form, or it has files of another suffix.
-    """
-    check_task_form(form, path)
-    save_file(path, lambda new_path: write_tasks(new_path, tasks, form))

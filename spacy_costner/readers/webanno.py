@@ -11,9 +11,9 @@ each feature of each layer of annotation.
     1-3	8-12	left	_	_
     1-4	13-15	😊	_	_
 
-Lines with the same number in brackets have the same entity. "|" is between stacked entities, "*" is
-an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code units
-of the whole text. A backslash stands before characters that otherwise have a meaning.
+Lines with the same number in brackets have the same entity. "|" separates stacked entities, and "*"
+is an entity without a value. A line 1-1.1 has a part of a token. Offsets count the UTF-16 code
+units of the whole text. A backslash escapes characters that otherwise have a meaning.
 
 A file names only the layers that have annotations in it. So the feature with the labels is found
 for all files of a corpus together: `find_label_feature`.
@@ -29,18 +29,9 @@ from spacy.tokens import Doc
 
 from .context import Context, ReadOptions
 from .files import FilePlace, read_text, shown
+from .offsets import Range, range_in_characters, utf16_ends, utf16_length
 from .task_docs import tasks_to_docs
-from .tasks import (
-    AnnotatedTask,
-    Range,
-    Task,
-    TaskSpan,
-    TaskToken,
-    check_all_words,
-    range_in_characters,
-    utf16_ends,
-    utf16_length,
-)
+from .tasks import AnnotatedTask, Task, TaskSpan, TaskToken, check_all_words
 
 FORMAT = "#FORMAT=WebAnno TSV "
 """The beginning of every file, before the version."""
@@ -58,28 +49,28 @@ ENTITY_FEATURE = "NamedEntity.value"
 """The feature that has the labels, in the layer for named entities that every project has."""
 
 BUILT_IN = "de.tudarmstadt.ukp."
-"""The beginning of the names of the layers that every project has. Except for that of named
-entities, they are for lemmas, parts of speech and other things that are no entities."""
+"""The beginning of the names of the layers that every project has. Except for the layer of named
+entities, they are for lemmas, parts of speech and other things that aren't entities."""
 
 N_BEFORE_FEATURES = 3
 """The first three columns have the number of a token, its offsets and its text."""
 
 MOST_BETWEEN = 1_000_000
-"""The largest number of code units between two sentences. Each becomes a blank, so that a wrong
-offset must not be taken for a text of any size."""
+"""The largest number of code units between two sentences. Each becomes a blank, so that without a
+limit a wrong offset could make a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")
-"""The line of a token or of a part of it. The groups are the number of the part, with a dot, and
-the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
+"""Matches the line of a token or of a part of it. The groups are the number of the part, with a
+dot, and the offsets of start and end. `int` refuses numbers of more than 4,300 digits."""
 
 VALUE = re.compile(r"((?:[^\\|\[\]]|\\.)+)(?:\[(\d+)\])?")
-"""The value of an entity, and its number."""
+"""Matches the value of an entity, and its number."""
 
 VALUES = re.compile(rf"{VALUE.pattern}(?:\|{VALUE.pattern})*")
-"""One or more of these, with | between them."""
+"""Matches one or more values, with | between them."""
 
 NO_ENTITY = "_"
-"""What a column has on the line of a token without an entity."""
+"""The value of a column on the line of a token without an entity."""
 
 ESCAPED = re.compile(r"\\(.)")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "b": "\b"}
@@ -100,18 +91,26 @@ class Feature(NamedTuple):
 
 
 class TokenLine(NamedTuple):
-    """The line of a token or of a part of a token. Offsets are in code units."""
+    """The line of a token or of a part of a token.
+
+    place (FilePlace): The line.
+    start (int): The first code unit of the token.
+    end (int): The code unit after its last.
+    text (str): Its text.
+    entities (str): The values of its entities, as they are written.
+    is_part (bool): Whether it is a part of a token.
+    """
 
     place: FilePlace
     start: int
     end: int
     text: str
-    entities: str  # the values of its entities, as they are written
+    entities: str
     is_part: bool
 
 
 class WebannoEntity(NamedTuple):
-    """An entity, in code units. Its value, as it is written, is "*" if it has none."""
+    """An entity, in code units. Its value is as in the file: "*" if it is missing."""
 
     place: FilePlace
     start: int
@@ -135,7 +134,7 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
     """Find the feature that has the labels of entities in the files of a corpus. Each file names
     only the layers that have annotations in it, so one file isn't enough.
 
-    paths (Iterable[Path]): The files.
+    paths (Iterable[Path]): All WebAnno TSV files of the corpus.
     options (ReadOptions): `tag_column` is the name of a feature, such as `ENTITY_FEATURE`, or of a
         layer with one feature; or the number of its column, where the first column is 1 and the
         last is -1. None: the feature of named entities or, if no file has it, the only feature of
@@ -180,14 +179,14 @@ def find_label_feature(paths: Iterable[Path], options: ReadOptions) -> str | Non
 
 def _index_of_column(column: int, n_features: int) -> int | None:
     """The index of the feature in a column, where the first column is 1 and the last is -1. None:
-    there is no such column, or it has no feature."""
+    this column doesn't exist, or has no feature."""
     index = column - 1 - N_BEFORE_FEATURES if column > 0 else n_features + column
     return index if 0 <= index < n_features else None
 
 
 def _is_of_layer(name: str, tag_column: str) -> bool:
     """Whether the user's option `tag_column` names this feature: by its own name, such as
-    "NamedEntity.value", or by that of its layer, such as "NamedEntity"."""
+    "NamedEntity.value", or by the name of its layer, such as "NamedEntity"."""
     layer, _, _ = name.partition(".")
     return tag_column.upper() in (name.upper(), layer.upper())
 
@@ -198,7 +197,7 @@ def _read_head_lines(path: Path) -> list[str]:
 
 
 def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
-    """Find the features of the layers in the head of a file: those of its columns, in order."""
+    """Find the features of the layers in the head of a file, in the order of their columns."""
     for line in lines:
         match = LAYER.fullmatch(line)
         if match is None:
@@ -213,12 +212,12 @@ def _read_features(lines: Iterable[str]) -> Iterator[Feature]:
 
 def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
     """Read a file: one doc, with the tokens and sentences of the file. Entities without a value are
-    missing annotation, and are reported. So are files without the layer that has the labels in
-    others: nobody knows whether they were annotated.
+    missing annotation, and are reported. Files that lack the layer of the labels are reported,
+    too: it is unknown whether they were annotated.
 
-    path (Path): The file.
-    context (Context): What the reader needs, with the `label_feature` of the corpus.
-    RETURNS (Iterator[Doc]): The doc.
+    path (Path): The WebAnno TSV file.
+    context (Context): The pipeline and the options, with the `label_feature` of the corpus.
+    RETURNS (Iterator[Doc]): One doc.
     RAISES (CorpusError): If the file is of another version, or a line isn't of the format.
     """
     begin = FilePlace(path, number=1)
@@ -274,14 +273,8 @@ def read_webanno(path: Path, context: Context) -> Iterator[Doc]:
 def _read_sentences(
     path: Path, lines: list[str], n_columns: int, label_column: int | None
 ) -> Iterator[Sentence]:
-    """Read the sentences of a file.
-
-    path (Path): The file, for errors.
-    lines (list[str]): Its lines.
-    n_columns (int): The number of its columns.
-    label_column (int | None): The index of the column with the labels. None: it is missing.
-    RAISES (CorpusError): If a line isn't of the format.
-    """
+    """Read the sentences of a file of `n_columns` columns. The labels are in a column or, if it is
+    None, missing. A line that isn't of the format is refused."""
     text_lines: list[str] = []
     tokens: list[TokenLine] = []
     # The empty line at the end ends the last sentence.
@@ -299,10 +292,8 @@ def _read_sentences(
 
 
 def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int | None) -> TokenLine:
-    """Read the line of a token, which ends with a TAB: see `_read_sentences`.
-
-    RAISES (CorpusError): If it isn't the line of a token with these columns.
-    """
+    """Read the line of a token, which ends with a TAB: see `_read_sentences`. A line without these
+    columns is refused."""
     match = TOKEN.fullmatch(line)
     fields = line.removesuffix("\t").split("\t")
     if match is None or len(fields) != n_columns:
@@ -321,10 +312,8 @@ def _read_token(place: FilePlace, line: str, n_columns: int, label_column: int |
 
 
 def _join_texts(sentences: list[Sentence]) -> str:
-    """The text of a file. What is between sentences isn't in the file: it becomes blanks.
-
-    RAISES (CorpusError): If sentences aren't in order, or a token isn't in its sentence.
-    """
+    """The text of a file. The characters between sentences aren't in the file: they become blanks.
+    Sentences have to be in order, and each token in its sentence."""
     texts: list[str] = []
     n_units = 0  # of all texts so far
     for text, tokens in sentences:
@@ -344,8 +333,8 @@ def _join_texts(sentences: list[Sentence]) -> str:
 
 
 def _join_entities(sentences: list[Sentence]) -> Iterator[WebannoEntity]:
-    """Find the entities of a file. An entity of several tokens has a number, and stands on the line
-    of each of its tokens. An entity without a number has a single token."""
+    """Find the entities of a file. An entity of several tokens has a number, and is on the line of
+    each of its tokens. An entity without a number has a single token."""
     numbered: dict[str, WebannoEntity] = {}
     for line in chain.from_iterable(sentence.tokens for sentence in sentences):
         if line.entities == NO_ENTITY:

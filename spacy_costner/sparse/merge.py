@@ -17,8 +17,8 @@ class Merged(NamedTuple):
     """Groups of rows of weights that occur in exactly the same tokens.
 
     Rows of a group that start with the same weights have the same weights throughout training,
-    because their gradients are equal. So one vector v can take the place of the c equal rows w of a
-    group. It is
+    because their gradients are equal. So one vector v can replace the c equal rows w of a group. It
+    is
 
         v = sqrt(c) w
 
@@ -36,8 +36,8 @@ class Merged(NamedTuple):
     roots: Floats1d
 
     def merge(self, weights: Floats2d) -> Floats2d:
-        """Compute the vectors that take the place of weights. If the rows of a group differ, it is
-        as if each were their mean. Shape: (V, K) to (G, K)"""
+        """Compute the vectors that replace weights. If the rows of a group differ, it is as if each
+        were their mean. Shape: (V, K) to (G, K)"""
         sums = numpy.zeros((len(self.roots), weights.shape[1]))
         numpy.add.at(sums, self.group_of, weights)
         return sums / self.roots[:, None]
@@ -51,7 +51,7 @@ class Merged(NamedTuple):
 def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
     """Find the rows that occur in exactly the same tokens, and make groups of them.
 
-    To compare sets of tokens would be slow. Instead each token gets a random number of 64 bits, and
+    Comparing sets of tokens would be slow. Instead each token gets a random number of 64 bits, and
     each row the sum of the numbers of its tokens, modulo 2^64. Rows with the same sum are a group.
     The probability that some rows with different tokens have the same sum is about V^2 / 2^65.
 
@@ -90,8 +90,8 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
 
 
 def _pack_left(rows: Ints2d) -> Ints2d:
-    """Sort the rows of each token in descending order, so that every -1 stands on the right. Then
-    leave out the columns in which all tokens have -1. Shapes: (N, S) to (N, S')"""
+    """Sort the rows of each token in descending order, so that every -1 is on the right. Then leave
+    out the columns in which all tokens have -1. Shapes: (N, S) to (N, S')"""
     descending = -numpy.sort(-rows, axis=1)
     n_slots = int((descending >= 0).sum(axis=1).max(initial=0))
     return numpy.ascontiguousarray(descending[:, :n_slots])

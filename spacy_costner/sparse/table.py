@@ -10,7 +10,7 @@ from thinc.types import Floats2d, Ints1d
 
 
 class Table(NamedTuple):
-    """Rows of weights, and what AdaGrad and averaging keep of them.
+    """Rows of weights, with the state of AdaGrad and of averaging.
 
     weights (Floats2d): The weights. Shape: (V, K)
     squares (Floats2d): For each weight the sum of its squared gradients so far. Shape: (V, K)
@@ -27,8 +27,8 @@ class Table(NamedTuple):
     last: Ints1d
 
     def interleaved(self) -> "Table":
-        """Make a copy in which all that belongs to a row stands together in memory. An update reads
-        and writes all of a row, and rows are far apart: so it is fetched at once."""
+        """Make a copy in which the numbers of a row are contiguous in memory. An update reads and
+        writes all of a row, and rows are far apart: so it is fetched at once."""
         n_rows, n_tags = self.weights.shape
         # A row has its weights, their squares, their totals, and `last` as an integer of 32 bits.
         cells = numpy.empty((n_rows, 3 * n_tags + 1), dtype="float32")
@@ -59,8 +59,8 @@ class AdaGrad(NamedTuple):
     learn_rate (float): The size of the first update of a weight, if its gradient is large.
     L1 (float): The penalty of the sum of the absolute weights. It sets weights to 0.
     L2 (float): The penalty of half the sum of the squared weights.
-    eps (float): The updates of a weight are small as long as its gradients so far are small next to
-        this number.
+    eps (float): The updates of a weight are small as long as its gradients so far are small
+        compared with this number.
     """
 
     learn_rate: float = 0.1

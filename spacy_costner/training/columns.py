@@ -1,8 +1,8 @@
 """Columns of numbers with a row for each token of a corpus, in memory or in files.
 
 First the rows of all tokens are written, batch after batch of docs. Then rows are read in any
-order, such as those of the tokens of a training batch. Files are for a corpus that is too large for
-memory.
+order, such as the order of the tokens of a training batch. Files are for a corpus that is too large
+for memory.
 """
 
 import io
@@ -19,13 +19,13 @@ class Columns:
     """Columns, by name, with a row for each token. A column doesn't have to be written for all
     docs: the rows of the other docs are 0. A column that is never written doesn't exist.
 
-    folder (Path | None): The folder for the files of the columns. None: they are in memory.
+    folder (Path | None): The folder for the files of the columns. None: they are kept in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._columns: dict[str, Column] = {}
-        # The same columns as arrays, once `finish` was called. The first axis is that of tokens.
+        self._columns: dict[str, StoredColumn] = {}
+        # The same columns as arrays, once `finish` was called. The first axis is the tokens.
         self._arrays: dict[str, ArrayXd] = {}
 
     def write(self, name: str, first_row: int, rows: ArrayXd | None) -> None:
@@ -34,14 +34,14 @@ class Columns:
         if rows is None:
             return
         if name not in self._columns:
-            self._columns[name] = Column(self.folder, rows)
+            self._columns[name] = StoredColumn(self.folder, rows)
         self._columns[name].write(first_row, rows)
 
     def finish(self, n_rows: int) -> None:
         """End writing, so that rows can be read. `n_rows` is the number of tokens of the corpus."""
         for name, column in self._columns.items():
-            # The last docs may lack the column. One more row, after that of the last token, makes
-            # the column long enough: what lies between is 0.
+            # The last docs may lack the column. One more row, after the last token, makes the
+            # column long enough: the rows between are 0.
             column.write(n_rows, numpy.zeros((1, *column.shape)))
             self._arrays[name] = column.read()
 
@@ -58,7 +58,7 @@ class Columns:
         return self._arrays[name][tokens]
 
 
-class Column:
+class StoredColumn:
     """Rows of numbers, in a file or in memory. They are written in any order, and then read. Rows
     that are left out while later ones are written are 0.
 
@@ -89,10 +89,10 @@ class Column:
             raise OSError(f"cache: {self.folder}: {error}") from error
 
     def read(self) -> ArrayXd:
-        """Return all rows, without copying them. Nothing can be written afterwards. Shape: (rows,
-        *shape of a row)"""
+        """Return all rows, without copying them. Nothing can be written afterwards.
+        Shape: (rows, *shape of a row)"""
         self.file.flush()
-        # The file has all numbers of a row, then those of the next row, and so on.
+        # The file has all numbers of the first row, then all numbers of the next row, and so on.
         if isinstance(self.file, io.BytesIO):
             numbers = numpy.frombuffer(self.file.getbuffer(), dtype=self.dtype)
         else:
@@ -101,7 +101,7 @@ class Column:
         return numbers.reshape(-1, *self.shape)
 
     def __del__(self) -> None:
-        """Close the file. Two errors are ignored. If the disk is full, `write` has said so already.
-        If arrays still use the memory, it is freed with the last of them."""
+        """Close the file. Two errors are ignored. If the disk is full, `write` has already reported
+        it. If arrays still use the memory, it is freed with the last of them."""
         with suppress(OSError, BufferError):
             self.file.close()

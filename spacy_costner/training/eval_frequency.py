@@ -33,7 +33,7 @@ class Evaluations(NamedTuple):
 
     steps_per_epoch (int): The number of steps of the shortest epoch.
     n_steps (int | None): The number of steps after which training ends, if it doesn't stop early.
-        None: there is no limit.
+        None: no limit.
     frequency (int): The setting `eval_frequency`, in steps.
     """
 
@@ -43,13 +43,12 @@ class Evaluations(NamedTuple):
 
     @property
     def are_after_training(self) -> bool:
-        """Whether there is an evaluation after that of step 0, where the model is hardly
-        trained."""
+        """Whether there is an evaluation after step 0, when the model is hardly trained."""
         return self.n_steps is None or self.frequency < self.n_steps
 
     @property
     def are_enough(self) -> bool:
-        """Whether there is an evaluation after that of step 0, and at least one in each epoch."""
+        """Whether there is an evaluation after step 0, and at least one in each epoch."""
         # Without examples an epoch has 0 steps, but the frequency is at least 1.
         is_in_each_epoch = self.frequency <= max(self.steps_per_epoch, 1)
         return self.are_after_training and is_in_each_epoch
@@ -123,7 +122,7 @@ def count_evaluations(
     if max_steps:
         # spaCy counts steps from 0, and ends after the step with this number.
         limits.append(max_steps + 1)
-    # Without examples epochs have 0 steps, and the limit of 0 is none.
+    # Without examples epochs have 0 steps, and a limit of 0 means no limit.
     n_steps = min((limit for limit in limits if limit > 0), default=None)
 
     evaluations = Evaluations(
@@ -156,8 +155,8 @@ def read_evaluations(config: Config, nlp: Language | None = None) -> Evaluations
     config is read.
 
     config (Config): A config for `spacy train`, complete or not.
-    nlp (Language | None): The pipeline that reads the corpus. None: the one of the config, without
-        components.
+    nlp (Language | None): The pipeline that reads the corpus. None: the pipeline of the config,
+        without its components.
     RETURNS (Evaluations | None): When training evaluates. None if the corpus is a stream.
     RAISES (ValueError, OSError): If the config is wrong, or the corpus can't be read.
     """
@@ -206,7 +205,7 @@ def evaluate_each_epoch(nlp: Language) -> Language:
 
 @contextmanager
 def without_evaluation(nlp: Language) -> Iterator[None]:
-    """Take the callback `evaluate_each_epoch` out of a pipeline's config in this context. Use it to
+    """Remove the callback `evaluate_each_epoch` from a pipeline's config in this context. Use it to
     initialize a pipeline that is not trained by `spacy train`: other training ignores
     `eval_frequency`, and the callback would read the corpus for nothing."""
     block = nlp.config["initialize"]

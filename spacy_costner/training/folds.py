@@ -7,9 +7,9 @@ There are weights that were trained on all docs, for new text, and weights for e
 trained on the docs of all other folds. The latter score the docs of the fold.
 
 Each fold has texts that follow each other in the corpus. Docs with equal texts (see `equal_texts`)
-are in the same fold, so that no weights are trained on a copy of what they score. Each text counts
-once when the corpus is divided, so that folds have about the same size even if all texts recur. The
-label memory of the first pass (see `features.memory`) is counted anew for each fold.
+are in the same fold, so that no weights are trained on a copy of a text that they score. Each text
+counts once when the corpus is divided, so that folds have about the same size even if all texts
+recur. The label memory of the first pass (see `features.memory`) is counted anew for each fold.
 
 In shapes, V is the number of features, M of rows of weights for static vectors (see `ml.weights`),
 and K of tags.
@@ -39,7 +39,7 @@ from .pieces import batch_pieces
 from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
-N_WORDS = 500
+WORDS_OF_STEP = 500
 """About how many words a step has. A step with a long doc has more."""
 
 N_FIRST_PASS_FOLDS = 2
@@ -47,24 +47,24 @@ N_FIRST_PASS_FOLDS = 2
 
 LEAST_FIRST_PASS_STEPS = 8
 """About how many steps an epoch of the first pass has at least. In a small corpus they have fewer
-words than `N_WORDS`."""
+words than `WORDS_OF_STEP`."""
 
 N_LINEAR_FOLDS = 4
 """The number of folds for the linear part of a hybrid model."""
 
 LEAST_LINEAR_STEPS = 100
-"""About how many steps an epoch of the linear part has at least, as in the configs of `costner
-init`. In a small corpus they have fewer words than `N_WORDS`."""
+"""About how many steps an epoch of the linear part has at least, as in the configs that `init`
+makes. In a small corpus they have fewer words than `WORDS_OF_STEP`."""
 
 GetExamples = Callable[[], Iterable[Example]]
-"""Returns the training examples, as what `nlp.initialize` gets does."""
+"""Returns the training examples, as the argument of `nlp.initialize` does."""
 
 
 @dataclass(frozen=True)
 class FoldBatch:
     """A batch of examples of the same fold, which one step of the first pass learns from.
 
-    examples (list[Example]): The examples.
+    examples (list[Example]): The examples, all of the same fold.
     targets (Segmentations[Targets]): Their targets, without soft targets.
     """
 
@@ -76,8 +76,8 @@ def train_first_pass(
     model: Model, objective: Objective, tags: Tags, get_examples: GetExamples
 ) -> None:
     """Train the first pass, if the model has one: on all docs, for new text, and once without each
-    fold, for the docs of that fold. Its loss is the likelihood of the gold path, whatever the loss
-    of the component is.
+    fold, for the docs of that fold. Its loss is the likelihood of the gold path, even if the
+    component has another loss.
 
     model (Model): The model, whose vocabulary of features is built.
     objective (Objective): The objective of the component. It reads the annotation of docs.
@@ -124,7 +124,7 @@ def train_first_pass(
         )
         features_and_rows.append((recounted_features, rows))
 
-    # Each training has overwritten the weights. Those for new text are of the first one.
+    # Each training has overwritten the weights. New text needs the weights of the first training.
     _, rows_of_all_docs = features_and_rows[0]
     first_pass.weights.restart(rows_of_all_docs)
     first_pass.set_folds(features_and_rows[1:], fold_of_text)
@@ -134,13 +134,9 @@ def divide_for_first_pass(
     objective: Objective, tags: Tags, examples: Sequence[Example]
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
     """Divide examples into batches, and the batches into folds for the first pass. Examples with
-    equal texts are in the same fold: a batch with texts of both folds is divided.
+    equal texts are in the same fold: a batch with texts of both folds is divided. Returns the
+    batches of each fold, and the fold of each text by the hash of the text.
 
-    objective (Objective): The objective of the component, which makes the targets.
-    tags (Tags): The tags of the chain.
-    examples (Sequence[Example]): The examples. Each has tokens.
-    RETURNS (tuple[list[list[FoldBatch]], dict[int, int]]): The batches of each fold; and the fold
-        of each text, by the hash of the text.
     RAISES (ValueError): As `Objective.targets`.
     """
     fold_of_text = find_first_pass_folds(examples)
@@ -185,21 +181,14 @@ def find_batch_size(examples: Iterable[Example]) -> int:
     """How many words a batch of the first pass has at least. In a small corpus batches are smaller,
     so that there are enough of them."""
     n_words = sum(len(eg.predicted) for eg in examples)
-    return min(N_WORDS, n_words // LEAST_FIRST_PASS_STEPS)
+    return min(WORDS_OF_STEP, n_words // LEAST_FIRST_PASS_STEPS)
 
 
 def recount_features(
     features: Features, objective: Objective, tags: Tags, batches: Sequence[FoldBatch]
 ) -> Features:
     """Make features with a label memory that is counted in these batches only: it must not know the
-    labels of the docs that are left out.
-
-    features (Features): The features of the model.
-    objective (Objective): The objective of the component. It says where the annotation stands.
-    tags (Tags): The tags of the chain.
-    batches (Sequence[FoldBatch]): The batches whose labels are counted.
-    RETURNS (Features): The new features.
-    """
+    labels of the docs that are left out."""
     docs: list[Doc] = []
     for batch in batches:
         for eg in batch.examples:
@@ -258,7 +247,7 @@ def train_linear_part(
     n_words = sum(len(eg.predicted) for eg in examples)
     folds, fold_of_text = divide_by_words(examples)
     # In a small corpus, batches are smaller, so that there are enough of them.
-    words_of_batch = min(N_WORDS, n_words // LEAST_LINEAR_STEPS)
+    words_of_batch = min(WORDS_OF_STEP, n_words // LEAST_LINEAR_STEPS)
     words_of_batch = max(words_of_batch, 1)  # few words divided by the number of steps may be 0
     batcher = partial(minibatch_by_words, size=words_of_batch)
     # Long docs are cut into pieces, so that batches have about as many words: see `pieces`.
@@ -280,11 +269,11 @@ def train_linear_part(
         )
         trained_rows.append(rows)
 
-    # Each training has overwritten the weights. Those for new text are of the first one.
+    # Each training has overwritten the weights. New text needs the weights of the first training.
     rows_of_all_docs = trained_rows[0]
     weights.restart(rows_of_all_docs)
-    # Of the weights of a fold, those of features and vectors are kept. All folds use the
-    # transitions, start and end that were trained on all docs.
+    # For each fold, the weights of features and vectors are kept. All folds use the transitions,
+    # start and end that were trained on all docs.
     n_emission_rows = weights.n_features + weights.n_vector_rows
     emissions_of_folds = [rows[:n_emission_rows] for rows in trained_rows[1:]]
     weights.set_folds(emissions_of_folds, fold_of_text)
@@ -292,12 +281,8 @@ def train_linear_part(
 
 def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], dict[int, int]]:
     """Divide examples into folds for the linear part. The different texts of each fold have about
-    the same number of words together. Examples with equal texts are in the same fold.
-
-    examples (Sequence[Example]): The examples. Each has tokens.
-    RETURNS (tuple[list[list[Example]], dict[int, int]]): The examples of each fold; and the fold of
-        each text, by the hash of the text.
-    """
+    the same number of words together. Examples with equal texts are in the same fold. Returns the
+    examples of each fold, and the fold of each text by the hash of the text."""
     first_examples = select_first(examples)
     n_words = sum(len(eg.predicted) for eg in first_examples)
     fold_of_text: dict[int, int] = {}
@@ -326,7 +311,8 @@ def _train_from_zero(
     desc: str,
 ) -> Floats2d:
     """Train weights from 0, and return their average, rounded as in a saved model (see
-    `SparseWeights.prune_and_quantize`). For the arguments see `train`. Shape: (V + M + K + 2, K)
+    `SparseWeights.prune_and_quantize`). For the other arguments see `train`.
+    Shape: (V + M + K + 2, K)
 
     RAISES (ValueError): If a score is not finite.
     RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:

@@ -1,7 +1,7 @@
-"""Training of the hidden layer of a linear model, on top of the scores of its weights.
+"""Training of the hidden layer of a linear model, after the training of its weights.
 
 On few words, the weights and the layer would both learn the same things if they were trained
-together. So the weights are trained first, and then the layer alone learns what they lack.
+together. So the weights are trained first, and then the layer alone, to correct their scores.
 """
 
 import random
@@ -17,22 +17,22 @@ from ..types import Progress
 from .objective import Objective
 from .online import Batch, TrainingResult, read_batches, train
 
-MOST_WORDS = 100_000
+MOST_WORDS_ALONE = 100_000
 """Up to this number of words the layer is trained alone. With more words, weights and layer are
 trained together: that is better with all sentences of GENIA, and not with 1,000 of them."""
 
 N_EPOCHS = 20
 """How often the training of the layer goes through the examples. Chosen on development data, as is
-`N_WORDS`: see docs/linear.md."""
+`HIDDEN_WORDS_OF_STEP`: see docs/linear.md."""
 
-N_WORDS = 100
+HIDDEN_WORDS_OF_STEP = 100
 """The number of words of a step."""
 
 
 def are_few_words(examples: Iterable[Example]) -> bool:
     """Whether examples have so few words that the hidden layer is trained alone, after the
     weights."""
-    return sum(len(eg.predicted) for eg in examples) <= MOST_WORDS
+    return sum(len(eg.predicted) for eg in examples) <= MOST_WORDS_ALONE
 
 
 def train_hidden_layer(
@@ -49,10 +49,10 @@ def train_hidden_layer(
     model (Model): A linear model with trained weights and a hidden layer.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The training examples.
     optimizer (Optimizer): The optimizer. If it keeps averages, the layer gets the averaged weights
         in the end.
-    progress (Progress): The progress of training so far, when the weights were trained.
+    progress (Progress): The progress of training so far, which is the training of the weights.
     RETURNS (TrainingResult): How training ended.
     RAISES (ValueError): If examples can't be learned (see `Objective.targets`), or a score is not
         finite.
@@ -72,7 +72,9 @@ def train_hidden_layer(
         return [add_scores(batch) for batch in batches]
 
     shuffled = random.sample(examples, len(examples))  # a copy in random order
-    batches = read_batches(model, objective, tags, minibatch_by_words(shuffled, N_WORDS))
+    batches = read_batches(
+        model, objective, tags, minibatch_by_words(shuffled, HIDDEN_WORDS_OF_STEP)
+    )
     trained = train(
         HiddenLayerAlone(layer),
         objective,

@@ -30,8 +30,8 @@ from ..tags import Tags
 from ..types import Constraints, Gold, Potentials
 
 FIRST, MIDDLE, LAST, ONLY = range(4)
-"""The places of the four tags in a copy: those of the first, a middle, the last and the only token
-of an entity."""
+"""The places of the four tags in a copy: the tags of the first, a middle, the last and the only
+token of an entity."""
 
 N_COPIED = 4
 """The number of tags in a copy."""
@@ -57,12 +57,12 @@ def read_incorrect_spans(
     """Read the spans that are known not to be entities. A span without a label is not an entity of
     any label: it becomes one incorrect span for each label of the tags.
 
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The batch. Its incorrect spans are in the reference docs.
     key (str): The key of the spans in `doc.spans` of the reference docs.
     tags (Tags): The tags of the chain.
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
-    RETURNS (list[IncorrectSpan]): The spans, without those that don't align with tokens of the
-        predicted docs, and without those of labels that the tags don't have.
+    RETURNS (list[IncorrectSpan]): The spans. Spans that don't align with tokens of the predicted
+        docs are left out, as are spans whose labels the tags don't have.
     """
     # The first token of each doc, counted over the batch.
     first_tokens = (numpy.cumsum(lengths) - lengths).tolist()
@@ -91,7 +91,8 @@ def exclude_spans(
     constraints (Constraints): The possible paths, in the same tags.
     tags (Tags): The tags of the chain.
     RETURNS (tuple[Gold, Constraints]): The gold paths and the possible paths, in the K' tags of the
-        chain with copies. `Gold.tied_to` says which tag each copy has its scores from.
+        chain with copies. `Gold.tied_to` has, for each copy, the tag from which it takes its
+        scores.
     """
     augmented = augment_tags(tags, spans, len(gold.tags))
     tied_to = augmented.tied_to
@@ -115,7 +116,7 @@ class AugmentedTags(NamedTuple):
     """The K' tags of a chain for incorrect spans: first the K tags of the original chain, then the
     copies, four tags for each.
 
-    tied_to (Ints1d): For each tag the tag of the original chain that it has its scores from.
+    tied_to (Ints1d): For each tag the tag of the original chain from which it takes its scores.
         Shape: (K',)
     constraints (Constraints): The possible paths. An entity that starts where an incorrect span
         starts has to use a copy.
@@ -131,13 +132,7 @@ class AugmentedTags(NamedTuple):
 def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> AugmentedTags:
     """Make the copies of tags for the incorrect spans of a batch. Docs share them: a label has as
     many copies as there are tokens at which its incorrect spans start, in the doc with the most of
-    them.
-
-    tags (Tags): The tags of the chain.
-    spans (Sequence[IncorrectSpan]): The spans, at least one.
-    n_tokens (int): The number of tokens of the batch, N.
-    RETURNS (AugmentedTags): The tags of the chain and the copies.
-    """
+    them. There has to be at least one span."""
     copy_of_start = _choose_copies(spans)
     n_copies: Counter[int] = Counter()  # the number of copies of each label
     for (label, _), copy in copy_of_start.items():
@@ -170,15 +165,9 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
 def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
-    """Number the tags of copies, label by label. Their numbers come after those of the K tags of
-    the chain.
-
-    tags (Tags): The tags of the chain.
-    n_copies (Mapping[int, int]): The number of copies of each label that has some.
-    RETURNS (tuple[list[int], dict[tuple[int, int], int]]): For each tag the tag of the chain that
-        it has its scores from, K' in number; and the number of the first of the four tags of each
-        copy, by its label and the number of the copy.
-    """
+    """Number the tags of copies, label by label. Their numbers come after the numbers of the K tags
+    of the chain. Returns, for each of the K' tags, the tag of the chain from which it takes its
+    scores; and, by label and number of the copy, the number of the first of its four tags."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):
@@ -206,12 +195,9 @@ def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]
 
 def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     """Make the constraints of transitions, start and end for the tags of the chain and their
-    copies. Between two entities, a copy may follow or be followed by what its original may. Within
-    an entity, a tag of a copy is only followed by a tag of the same copy.
-
-    tags (Tags): The tags of the chain.
-    tied_to (Ints1d): For each tag the tag of the chain that it has its scores from. Shape: (K',)
-    """
+    copies. Between two entities, a copy has the transitions of its original. Within an entity, a
+    tag of a copy is only followed by a tag of the same copy. `tied_to` has, for each tag, the tag
+    of the chain from which it takes its scores. Shape: (K',)"""
     constraints = tags.constraints
     assert constraints.transitions is not None
     assert constraints.start is not None and constraints.end is not None
@@ -222,15 +208,16 @@ def _copy_constraints(tags: Tags, tied_to: Ints1d) -> Constraints:
     opens_copy = (place == FIRST) | (place == ONLY)
     closes_copy = (place == LAST) | (place == ONLY)
 
-    # First the transitions between entities: those that the originals allow, from a tag that may
-    # end an entity to one that may begin another. (All original tags count as ends here. A copy
-    # only follows them as FIRST or ONLY, and transitions between them are set below.)
+    # First the transitions between entities: the transitions that the originals allow, from a tag
+    # that may end an entity to a tag that may begin another one. (All original tags count as ends
+    # here. A copy only follows them as FIRST or ONLY, and transitions between them are set below.)
     opens = numpy.append(~tags.continuing, opens_copy)  # (K',)
     closes = numpy.append(numpy.ones(n_tags, dtype=bool), closes_copy)  # (K',)
     is_between_entities = closes[:, None] & opens  # (K', K')
     transitions = constraints.transitions[numpy.ix_(tied_to, tied_to)] & is_between_entities
 
-    # Then the original tags get all their transitions, and each copy those within an entity.
+    # Then the original tags get all their transitions, and each copy gets the transitions within an
+    # entity.
     transitions[:n_tags, :n_tags] = constraints.transitions
     for first_tag in range(n_tags, len(tied_to), N_COPIED):
         for place_before in (FIRST, MIDDLE):
@@ -248,7 +235,7 @@ def copy_scores(potentials: Potentials, tied_to: Ints1d) -> Potentials:
     original.
 
     potentials (Potentials): The scores of the K tags of the chain, without constraints.
-    tied_to (Ints1d): For each tag the tag of the chain that it has its scores from. Shape: (K',)
+    tied_to (Ints1d): For each tag the tag of the chain from which it takes its scores. Shape: (K',)
     RETURNS (Potentials): The scores of K' tags.
     """
     columns = get_array_module(potentials.emissions).asarray(tied_to)
@@ -262,8 +249,8 @@ def copy_scores(potentials: Potentials, tied_to: Ints1d) -> Potentials:
 
 
 def sum_over_copies(gradient: Potentials, tied_to: Ints1d, n_tags: int) -> Potentials:
-    """Compute the gradient of the scores of the chain from that of the scores with copies: the
-    backward pass of `copy_scores`. The gradients of a tag and of its copies are summed.
+    """Compute the gradient of the scores of the chain from the gradient of the scores with copies:
+    the backward pass of `copy_scores`. The gradients of a tag and of its copies are summed.
 
     gradient (Potentials): The gradient with respect to the scores of K' tags.
     tied_to (Ints1d): As in `copy_scores`. Shape: (K',)

@@ -40,7 +40,7 @@ def sentence_ids(doc: Doc) -> list[int]:
     """Compute hashes of the long sentences of a doc, so that they can be found in other docs. Equal
     texts (see `equal_texts`) have the same hash. Sentences without letters and digits have none.
 
-    doc (Doc): The doc.
+    doc (Doc): A tokenized doc.
     RETURNS (list[int]): A hash of 32 bits for each sentence of at least `LONG` tokens.
     """
     ids = []
@@ -52,10 +52,10 @@ def sentence_ids(doc: Doc) -> list[int]:
 
 
 def passage_ids(doc: Doc) -> list[int]:
-    """Compute hashes of the passages of a doc: those of its long sentences or, if it has none, that
-    of its whole text. A doc without letters and digits has none.
+    """Compute hashes of the passages of a doc: a hash of each long sentence or, if there are none,
+    a hash of the whole text. A doc without letters and digits has none.
 
-    doc (Doc): The doc.
+    doc (Doc): A tokenized doc.
     RETURNS (list[int]): A hash of 32 bits for each passage.
     """
     ids = sentence_ids(doc)
@@ -83,7 +83,7 @@ class Recurring(NamedTuple):
     @classmethod
     def of_times(cls, times: Collection[int]) -> "Recurring":
         """Count the passages that recur. A corpus that is copied as a whole, or for the most part,
-        counts as if it weren't: the numbers are divided by their median, and rounded up.
+        counts once: the numbers are divided by their median, and rounded up.
 
         times (Collection[int]): How often each different passage is in the corpus.
         """

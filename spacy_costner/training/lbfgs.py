@@ -44,7 +44,7 @@ LEAST_DECREASE = 1e-4
 equation 3.4 of Nocedal & Wright (2006)."""
 
 MOST_STEP_SIZES = 20
-"""How many step sizes are tried until one makes that decrease, each half of the one before."""
+"""How many step sizes are tried until one makes that decrease, each half of the previous one."""
 
 LEAST_CURVATURE = 1e-10
 """A step is remembered if s y is above this share of y y: see `Step`. Otherwise the estimate of the
@@ -54,8 +54,8 @@ MANY_LABELS = 20
 """Above this number of labels the penalties are `PENALTY_OF_MANY_LABELS` instead of `PENALTY`."""
 
 TOLERANCE = 1e-3
-"""Where `train_at_once` ends: see `minimise_by_lbfgs`. A smaller one makes no model better: see
-docs/linear.md."""
+"""The tolerance of `train_at_once`: see `minimise_by_lbfgs`. A lower tolerance makes no model
+better: see docs/linear.md."""
 
 MOST_ITERATIONS = 60
 """The most iterations of `train_at_once`. More iterations make no model better."""
@@ -64,7 +64,7 @@ AT_ONCE = "trained on all docs at once, as they are few"
 """`TrainingResult.reason` after `train_at_once`, unless it was interrupted."""
 
 MEMINFO = Path("/proc/meminfo")
-"""The file in which Linux says how much memory is free."""
+"""The file in which Linux reports how much memory is free."""
 
 
 class Penalty(NamedTuple):
@@ -100,10 +100,10 @@ class BatchTargets(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the tokens of all examples have with any tags.
+    """The features and static vectors of the tokens of all examples.
 
     merged (Merged): Their features, in groups.
-    vectors (VectorInputs | None): The static vectors in their windows. None: these are no inputs.
+    vectors (VectorInputs | None): The static vectors in their windows. None: vectors are no inputs.
     """
 
     merged: sparse.Merged
@@ -111,11 +111,7 @@ class Inputs(NamedTuple):
 
 
 def find_inputs(model: Model, examples: Sequence[Example]) -> Inputs:
-    """Find the features and the static vectors of the tokens of examples.
-
-    model (Model): A linear model whose vocabulary of features is built.
-    examples (Sequence[Example]): The examples.
-    """
+    """Find the features and the static vectors of the tokens of examples."""
     _, weights = linear_part(model)
     feature_batch = find_features(model, [eg.predicted for eg in examples], is_train=True)
     # Features that always occur together become a group.
@@ -128,8 +124,8 @@ class TotalLoss:
 
         f(w) = sum over the examples of the loss + sum over the weights w_i of c2_i w_i^2
 
-    The penalty is that of CRFsuite, except that the weights of static vectors have a c2 of their
-    own. The loss of a doc with borders is a weighted mean over both of its segmentations: see
+    The penalty is the same as in CRFsuite, except that the weights of static vectors have a c2 of
+    their own. The loss of a doc with borders is a weighted mean over both of its segmentations: see
     `Segmentations.shares`. Docs are read once, when the object is made. The vector is in float64,
     scores are in float32.
 
@@ -140,10 +136,11 @@ class TotalLoss:
     model (Model): A linear model whose vocabulary of features is built.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain, or `Tags.collapsed`: the same with a single O.
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The training examples.
     c2 (float): The penalty of the weights.
     c2_of_vectors (float | None): The penalty of the weights of static vectors. None: `c2`.
-    inputs (Inputs | None): The features and vectors of the examples. None: they are found here.
+    inputs (Inputs | None): The features and vectors of the examples. None: they are found when the
+        object is made.
     RAISES (ValueError): As `Objective.targets`.
     """
 
@@ -181,7 +178,7 @@ class TotalLoss:
         none. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows
-        # In the table, the products of vectors stand below the groups: product 0 is row `n_groups`.
+        # In the table, the products of vectors come after the groups: product 0 is row `n_groups`.
         rows_of_products = numpy.where(self.vectors.rows < 0, -1, self.vectors.rows + self.n_groups)
         rows_of_products = rows_of_products.astype("int32")  # the only type that `sum_rows` takes
         return numpy.concatenate([self.merged.rows, rows_of_products], axis=1)
@@ -324,7 +321,7 @@ def train_at_once(
     model (Model): A linear model whose vocabulary of features is built.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The training examples.
     RETURNS (TrainingResult): How training ended. Each evaluation of the loss counts as an epoch of
         one step. The value is the loss with its penalty, per token, at the end of the last training
         whose weights are used.
@@ -355,7 +352,7 @@ def train_at_once(
         minimum = minimise_by_lbfgs(total, start, max_iter=MOST_ITERATIONS, tolerance=TOLERANCE)
         n_evaluations += minimum.n_evaluations
         is_interrupted = minimum.reason == INTERRUPTED
-        # If the second training is interrupted, the weights are those of the first one alone.
+        # If the second training is interrupted, only the weights of the first one are used.
         if not (is_interrupted and rows_of_trainings):
             rows = total.to_rows(minimum.vector)
             if trained_tags is not tags:
@@ -379,14 +376,9 @@ def train_at_once(
 
 
 def spread_over_split(rows: Floats2d, tags: Tags) -> Floats2d:
-    """Turn the weights of a chain with a single O, which has L tags, into those of a chain with
-    several tags for O. Each of these gets the weights of O, so that paths have the same scores.
-
-    rows (Floats2d): The weights of features, of vectors and of the chain.
-        Shape: (V + M + L + 2, L)
-    tags (Tags): The tags of the new chain, K of them.
-    RETURNS (Floats2d): The new weights. Shape: (V + M + K + 2, K)
-    """
+    """Turn the weights of a chain with a single O, which has L tags, into the weights of a chain
+    with several tags for O. Each of these gets the weights of O, so that paths have the same
+    scores. Shapes: (V + M + L + 2, L) to (V + M + K + 2, K)"""
     first_chain_row = len(rows) - len(tags.collapsed) - 2
     emissions = rows[:first_chain_row]
     # The transitions from O become transitions from each of its tags: (L, L) to (K, L).
@@ -416,7 +408,7 @@ class Iterate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An earlier step. The letters are those of Nocedal & Wright (2006).
+    """An earlier step. The letters are from Nocedal & Wright (2006).
 
     s (Floats1d): How much it changed the vector. Shape: (D,)
     y (Floats1d): How much it changed the gradient. Shape: (D,)
@@ -470,7 +462,7 @@ def minimise_by_lbfgs(
         values.append(point.value)
         while point.gradient.any() and not has_settled(values, tolerance):
             if max_iter is not None and len(values) > max_iter:
-                reason = "iterations used up"
+                reason = "reached max_iter"
                 break
 
             direction = descent_direction(point.gradient, steps)
@@ -528,7 +520,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
     the inverse of the Hessian from the last steps. H itself is never made. The first direction,
     before any step, is - g, shortened to length 1 if it is longer.
 
-    Algorithm 7.4 of Nocedal & Wright (2006). The letters are those of the book.
+    Algorithm 7.4 of Nocedal & Wright (2006). The letters are from the book.
 
     gradient (Floats1d): The gradient, g. Shape: (D,)
     steps (Sequence[Step]): The last steps, the latest at the end.
@@ -555,7 +547,7 @@ def descent_direction(gradient: Floats1d, steps: Sequence[Step]) -> Floats1d:
 
 def has_settled(values: Sequence[float], tolerance: float) -> bool:
     """Whether the last `PERIOD` iterations made the value smaller by less than `tolerance`, as a
-    share of it. `values` are those at the start and after each iteration."""
+    share of it. `values` has the values at the start and after each iteration."""
     if len(values) <= PERIOD:
         return False
     decrease = values[-1 - PERIOD] - values[-1]
@@ -564,7 +556,7 @@ def has_settled(values: Sequence[float], tolerance: float) -> bool:
 
 def check_memory(model: Model, tags: Tags, name: str) -> None:
     """Check, before they are made, that the weights of a model fit in memory and swap. On systems
-    that don't say how much is free, nothing is checked.
+    that don't report free memory, nothing is checked.
 
     model (Model): A model, whose vocabulary of features is built if it is linear.
     tags (Tags): The tags of the chain.
@@ -587,7 +579,8 @@ def check_memory(model: Model, tags: Tags, name: str) -> None:
         n_vector_rows = features.n_vector_rows
     n_tags = len(tags)
     n_weights = (n_features + n_vector_rows + n_tags + 2) * n_tags
-    # For each weight there are four floats of 4 bytes: itself and what the optimizer keeps of it.
+    # For each weight there are four floats of 4 bytes: the weight itself and the state of the
+    # optimizer.
     n_bytes = 4 * 4 * n_weights
     if available < n_bytes:
         raise ValueError(

@@ -1,8 +1,8 @@
 """The training objective: it makes targets of examples, and computes the loss of targets and
 scores.
 
-Targets are what a loss needs in addition to the scores of the model: see `targets`. A loss may have
-several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
+Targets are the inputs of a loss, in addition to the scores of the model: see `targets`. A loss may
+have several stages, which are losses that follow each other in training: see `LossSchedule`. Soft
 targets are the probabilities that a teacher gives to paths: see `soft_targets`.
 
 A doc may have borders, such as sentence starts, where its chain can be cut. Every other epoch cuts
@@ -53,7 +53,7 @@ class Objective:
     strings (StringStore): The strings of the vocab. The labels of the component are among them.
     loss (Loss | LossSchedule): The loss, or several losses that follow each other.
     weights (Weights): How much tokens and examples count.
-    annotation (Annotation): Where the annotation stands in docs.
+    annotation (Annotation): Where docs have their annotation.
     RAISES (ValueError): If `weights` are not `Weights`, or if tokens have weights, and no stage of
         the loss uses them.
     """
@@ -76,7 +76,7 @@ class Objective:
         if self.weights.weighs_tokens and not are_used:
             raise ValueError(
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
-                "has no use for them; losses that have are those with a cost, Pointwise and Mixed"
+                "doesn't use them: choose a loss with a cost, Pointwise or Mixed"
             )
         # The cost tables of losses, by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
@@ -95,7 +95,7 @@ class Objective:
         features (Ints2d | None): The features of tokens, if the loss uses them: see
             `Gold.features`. Shape: (N, S)
         RETURNS (Segmentations[Targets]): The targets of whole docs and, if some docs have borders,
-            those of docs that are cut at their borders.
+            the targets of docs that are cut at their borders.
         RAISES (ValueError): If the annotation can't be learned (see `read_annotation`), or if there
             are soft targets with labels that the tags don't have, or soft targets and a loss that
             is a ratio over the batch.
@@ -167,10 +167,9 @@ class Objective:
 
         targets (Targets): The targets of the batch.
         scores (Potentials): The model's scores of the docs of the batch.
-        progress (Progress): How far training has come, on which the loss may depend.
-        RETURNS (tuple[LossResult, int]): The loss with its gradient; and the number that the loss
-            is divided by for a mean: that of annotated tokens, at least 1; if the loss is a ratio,
-            1.
+        progress (Progress): The progress of training, on which the loss may depend.
+        RETURNS (tuple[LossResult, int]): The loss with its gradient; and the divisor for the mean
+            loss: the number of annotated tokens, at least 1, or 1 if the loss is a ratio.
         """
         loss = self.loss.stage_at(progress)
         # Costs are for the tags of annotation, which have a single O.
@@ -274,31 +273,26 @@ def check_finite(scores: Potentials, name: str) -> None:
 def to_loss_inputs(
     targets: Targets, scores: Potentials, table: CostTable | None = None
 ) -> tuple[Potentials, Gold]:
-    """Make the arguments of a loss.
-
-    targets (Targets): The targets of a batch.
-    scores (Potentials): The scores of the model for the sequences of the batch.
-    table (CostTable | None): The cost of each mistake, if the loss has a cost. Its tags are those
-        of annotation, with a single O.
-    RETURNS (tuple[Potentials, Gold]): The potentials, which are minus infinity where paths are
-        impossible; and gold with its cost. Both are on the device of the scores.
-    """
+    """Make the arguments of a loss: the potentials, which are minus infinity where paths are
+    impossible; and gold with its cost. Both are on the device of the scores. `table` has the cost
+    of each mistake, if the loss has a cost. Its tags are the tags of annotation, with a single
+    O."""
     gold = targets.gold
     if table is not None:
         if gold.collapsed_of is not None:
-            # The chain has several tags for O, or copies of tags. Each costs what the tag of the
-            # annotation costs that it counts as. Shape: (K, K)
+            # The chain has several tags for O, or copies of tags. Each has the cost of its tag of
+            # the annotation. Shape: (K, K)
             table = table[numpy.ix_(gold.collapsed_of, gold.collapsed_of)]
         gold = gold._replace(costs=costs_given_gold(gold.tags, table, gold.token_weights))
 
     if targets.soft is not None:
-        # A doc with soft targets is learned from these alone: its gold has the weight 0. The
-        # weights are those of sequences. Shapes: (B,)
-        is_taught = targets.soft.weights != 0
+        # A doc with soft targets is learned from these alone: its gold has the weight 0. There is a
+        # weight for each sequence. Shapes: (B,)
+        is_soft = targets.soft.weights != 0
         weights = gold.weights
         if weights is None:
-            weights = numpy.ones(len(is_taught))
-        gold = gold._replace(weights=numpy.where(is_taught, 0.0, weights))
+            weights = numpy.ones(len(is_soft))
+        gold = gold._replace(weights=numpy.where(is_soft, 0.0, weights))
 
     # Copy the arrays of gold to the device of the scores. Some fields may be None.
     asarray = get_array_module(scores.emissions).asarray
@@ -311,13 +305,9 @@ def to_loss_inputs(
 
 
 def costs_given_gold(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """Compute what it costs to predict each tag at each token, given the gold tags.
-
-    path (Ints1d): The gold tag of each token, -1 where gold is missing. Shape: (N,)
-    table (CostTable): The cost of each mistake, [gold tag, predicted tag]. Shape: (K, K)
-    weights (Floats1d | None): The weights of tokens; None: 1. Shape: (N,)
-    RETURNS (Floats2d): The costs, 0 where gold is missing. Shape: (N, K)
-    """
+    """Compute what it costs to predict each tag at each token, given the gold tags in `path`, which
+    are -1 where gold is missing. The cost is 0 there. Without `weights` all tokens have the weight
+    1. Shapes: (N,), (K, K), (N,) to (N, K)"""
     costs = table[path]  # -1 takes the last row, which is replaced by 0 below
     if weights is not None:
         costs = costs * weights[:, None]

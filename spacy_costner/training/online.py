@@ -57,8 +57,8 @@ Batches = Segmentations[list[Batch]]
 class TrainingResult(NamedTuple):
     """The result of training, or its state after an epoch.
 
-    value (float): The loss of the last complete epoch or, if there is none, of all steps. It is the
-        mean over annotated tokens or, if the loss is one ratio over a batch, over steps.
+    value (float): The loss of the last complete epoch or, if no epoch is complete, of all steps. It
+        is the mean over annotated tokens or, if the loss is one ratio over a batch, over steps.
     n_epochs (int): The number of complete epochs.
     n_steps (int): The number of steps.
     reason (str): Why training ended.
@@ -128,18 +128,18 @@ def train(
     on_epoch: OnEpoch = lambda trained: None,
     desc: str = "train",
 ) -> TrainingResult:
-    """Train weights: update them with each batch, in another order in each epoch. A
-    KeyboardInterrupt ends training; the weights stay as they are then.
+    """Train weights: update them with each batch, in a new order in each epoch. A KeyboardInterrupt
+    ends training; the weights stay as they are at that step.
 
     weights (Trainable): The weights.
     objective (Objective): The training objective.
     batches (Batches): The batches. Their lists are shuffled in place.
-    optimizer (Optimizer): The optimizer of the config. Of sparse weights it only says whether
+    optimizer (Optimizer): The optimizer of the config. For sparse weights it only decides whether
         averages are kept (see `SparseWeights`); it trains the hidden layer.
     max_epochs (int): The number of epochs after which training ends. 0: no limit.
-    max_steps (int): The number of steps after which training ends. 0: no limit. One of both limits
-        has to be set.
-    dropout (float): The share of features that tokens lose.
+    max_steps (int): The number of steps after which training ends. 0: no limit. At least one of the
+        two limits has to be set.
+    dropout (float): The share of the features of tokens that is left out at random.
     progress (Progress): The progress before this training.
     shuffle (Callable): Shuffles a list in place.
     on_epoch (OnEpoch): Called after each epoch.
@@ -164,7 +164,7 @@ def train(
             n_annotated_of_epoch = 0
             for batch in batches_of_epoch:
                 if max_steps and trained.n_steps == max_steps:
-                    return trained._replace(reason="steps used up")
+                    return trained._replace(reason="reached max_steps")
                 features, targets = batch.read()
                 scores, add_gradient = weights.begin_update(features, dropout)
                 check_finite(scores, objective.name)
@@ -195,12 +195,8 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """Count the steps that a training takes, for the progress bar.
-
-    batches (Batches): The batches.
-    max_epochs (int), max_steps (int): The limits of `train`. 0: no limit.
-    RETURNS (int): The number of steps, 0 if there is no limit.
-    """
+    """Count the steps that a training takes, for the progress bar. The limits are those of `train`.
+    Without a limit the result is 0."""
     n_steps_of_epochs = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
     if n_steps_of_epochs and max_steps:
         return min(n_steps_of_epochs, max_steps)

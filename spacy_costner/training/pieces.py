@@ -2,14 +2,15 @@
 
 A piece is a doc or a part of a doc. The chain takes it as a sequence of its own. But its tokens
 have the features that they have in the whole doc, so features can come from the tokens just before
-and after the piece. The piece together with these tokens is its window. A doc is *taught* if it has
-soft targets, the probabilities of another model instead of gold tags: see `soft_targets`.
+and after the piece. The piece together with these tokens is its window. Soft targets are the
+probabilities of another model instead of gold tags: see `soft_targets`.
 
-The tokens of the corpus are numbered from 0. What is known of each token is stored once, in memory
-or in files. There are two segmentations of the same docs (see `segmentations`). In one of them only
-long docs are cut. In the other one docs are cut at all borders of their chains, such as sentences.
-A `TokenStore` has what both share. A `PieceStore` for each segmentation has its pieces and its gold
-tags. The features and targets of pieces are put together each time that their batch is used.
+The tokens of the corpus are numbered from 0. The data of each token is stored once, in memory or in
+files. There are two segmentations of the same docs (see `segmentations`). In one of them only long
+docs are cut. In the other one docs are cut at all borders of their chains, such as sentences. A
+`TokenStore` has the data that both share. A `PieceStore` for each segmentation has its pieces and
+its gold tags. The features and targets of pieces are put together each time that their batch is
+used.
 
 In shapes, B is the number of pieces in a batch, N of their tokens, C of columns of values (see
 `features`), S of features that a token can have, and K of tags.
@@ -40,10 +41,10 @@ from .columns import Columns
 from .objective import Objective
 from .online import Batch, Batches, read_batches
 from .segmentations import Segmentations
-from .soft_targets import cut_as_taught, is_taught, read_soft_targets
+from .soft_targets import cut_as_teacher, has_soft_targets, read_soft_targets
 from .targets import Targets
 
-MOST_WORDS = 256
+MOST_WORDS_OF_PIECE = 256
 """Docs with more words are cut. Chosen on development data: see docs/linear.md."""
 
 N_DOCS = 256
@@ -77,7 +78,7 @@ class Piece:
         if self.example is None:
             raise ValueError(
                 "cache: expected a training.batcher that needs the lengths of docs only, as docs "
-                "are not kept, got one that looks at docs"
+                "are not kept, got one that reads docs"
             )
         return getattr(self.example, name)
 
@@ -98,12 +99,12 @@ def batch_pieces(
     model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
     objective (Objective): The training objective.
     tags (Tags): The tags of the chain.
-    examples (Iterable[Example]): The examples.
+    examples (Iterable[Example]): The training examples, which are read once.
     batcher (Callable): Divides pieces, or examples, into batches.
     shuffle (Callable): Shuffles a list in place.
     cache (Path | None): A folder for files, if memory is too small: see `read_pieces`.
     RETURNS (Batches): The batches, in both segmentations.
-    RAISES (ValueError): As `read_pieces`, or if there is a cache, and the batcher looks at docs.
+    RAISES (ValueError): As `read_pieces`, or if there is a cache, and the batcher reads docs.
     """
     if objective.annotation.incorrect_spans_key is not None:
         docs = list(examples)
@@ -138,9 +139,9 @@ def read_pieces(
     model (Model): A linear model whose vocabulary of features is built, or a hybrid one.
     objective (Objective): The training objective, which makes the targets.
     tags (Tags): The tags of the chain.
-    examples (Iterable[Example]): The examples.
+    examples (Iterable[Example]): The training examples, which are read once.
     most_words (int | None): The number of words that a piece may have, unless there is no place to
-        cut. None: `MOST_WORDS`.
+        cut. None: `MOST_WORDS_OF_PIECE`.
     cache (Path | None): A folder for files with the features and targets of tokens. Docs are not
         kept in memory then.
     RETURNS (Segmentations[list[Piece]]): The pieces of all docs that have tokens, in order.
@@ -158,7 +159,7 @@ def read_pieces(
     bar = progress(examples, desc="features", unit="doc")
     examples_with_tokens = (eg for eg in bar if len(eg.predicted))
     for batch in minibatch(examples_with_tokens, N_DOCS):
-        if cache is not None and any(is_taught(eg) for eg in batch):
+        if cache is not None and any(has_soft_targets(eg) for eg in batch):
             raise ValueError(
                 "cache: expected docs without soft targets, got soft targets, as `distill` writes "
                 "them with `soft`"
@@ -167,7 +168,7 @@ def read_pieces(
         targets = objective.targets(batch, tags)
         first_token = token_store.add(feature_batch, targets.by_doc)
 
-        cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS)
+        cuts = cut_long_docs(batch, targets.by_doc, most_words or MOST_WORDS_OF_PIECE)
         by_doc += doc_store.add(batch, targets.by_doc, cuts, first_token)
         if objective.annotation.sentence_boundaries:
             # Docs without borders are added, too: other docs of the corpus may have borders.
@@ -187,15 +188,10 @@ def read_pieces(
 def cut_long_docs(
     examples: Sequence[Example], targets: Targets, most_words: int
 ) -> list[list[int]]:
-    """Choose where to cut docs with more than `most_words` words.
-
-    examples (Sequence[Example]): The examples.
-    targets (Targets): The targets of these examples, in which each doc is one sequence.
-    most_words (int): The number of words that a piece may have, unless there is no place to cut.
-    RETURNS (list[list[int]]): For each doc the first token of its second piece, of its third piece
-        and so on, counted from the beginning of the doc. The list is empty if the doc isn't cut:
-        docs with soft targets never are, as soft targets are of the whole doc.
-    """
+    """Choose where to cut docs with more than `most_words` words. In `targets` each doc is one
+    sequence. Returns, for each doc, the first tokens of its second piece, its third piece and so
+    on, counted from the beginning of the doc. The list is empty if the doc isn't cut. Docs with
+    soft targets are never cut, as soft targets describe the whole doc."""
     constraints = targets.tags.constraints
     assert constraints.start is not None and constraints.end is not None
     path = targets.gold.tags
@@ -215,7 +211,7 @@ def cut_long_docs(
         begin = end
         end = begin + len(eg.predicted)
         n_tokens = end - begin
-        if n_tokens <= most_words or is_taught(eg):
+        if n_tokens <= most_words or has_soft_targets(eg):
             cuts.append([])
             continue
         may_cut = is_separable[begin:end]
@@ -228,14 +224,9 @@ def cut_long_docs(
 
 
 def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[int]]:
-    """Find where targets cut docs into sequences, so that each sequence becomes a piece. A doc with
-    soft targets is one piece: `PieceStore.read` cuts it into sequences.
-
-    examples (Sequence[Example]): The examples.
-    targets (Targets): The targets of these examples, in which docs are cut at their borders.
-    RETURNS (list[list[int]]): For each doc the first token of its second sequence, of its third
-        sequence and so on, counted from the beginning of the doc.
-    """
+    """Find where targets cut docs into sequences, so that each sequence becomes a piece. In
+    `targets` docs are cut at their borders. A doc with soft targets is one piece: `PieceStore.read`
+    cuts it into sequences. Returns the same as `cut_long_docs`."""
     # The first token of each sequence, counted over all docs. Shape: (B,)
     sequence_begins = numpy.cumsum(targets.lengths) - targets.lengths
     cuts: list[list[int]] = []
@@ -243,7 +234,7 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
     for eg in examples:
         begin = end
         end = begin + len(eg.predicted)
-        if is_taught(eg):
+        if has_soft_targets(eg):
             cuts.append([])
         else:
             begins_later_in_doc = (begin < sequence_begins) & (sequence_begins < end)
@@ -252,21 +243,16 @@ def cut_at_borders(examples: Sequence[Example], targets: Targets) -> list[list[i
 
 
 def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[int]:
-    """Choose where to cut a doc, so that each piece is as long as it may be. Where no possible cut
-    comes in time, a piece gets too long.
-
-    possible_cuts (Ints1d): The tokens before which the doc can be cut, in ascending order.
-    n_tokens (int): The number of tokens of the doc.
-    most_words (int): The number of words that a piece may have.
-    RETURNS (list[int]): The tokens before which to cut the doc.
-    """
+    """Choose where to cut a doc of `n_tokens` tokens, so that each piece is as long as it may be:
+    `most_words`. If no possible cut comes in time, the piece is longer. `possible_cuts` has the
+    tokens before which the doc can be cut, in ascending order. Returns the chosen ones."""
     cuts: list[int] = []
     piece_begin = 0
     while n_tokens - piece_begin > most_words:
         later_cuts = possible_cuts[possible_cuts > piece_begin]
         if not len(later_cuts):
             break
-        # The last cut that keeps the piece short enough or, if there is none, the next one.
+        # The last cut that keeps the piece short enough or, if there is no such cut, the next one.
         next_cut = later_cuts[0]
         cuts_in_time = later_cuts[later_cuts <= piece_begin + most_words]
         if len(cuts_in_time):
@@ -285,8 +271,8 @@ def join_pieces(pieces: Sequence[Piece]) -> Batch:
     piece_numbers = numpy.asarray([piece.number for piece in pieces])
     # Docs with soft targets are never cut, so such a piece is a whole doc.
     examples = [piece.example for piece in pieces if piece.example is not None]
-    has_soft_targets = any(is_taught(eg) for eg in examples)
-    if not has_soft_targets:
+    any_soft_targets = any(has_soft_targets(eg) for eg in examples)
+    if not any_soft_targets:
         return Batch(n_sequences=len(pieces), read=partial(store.read, piece_numbers))
 
     features_and_targets = store.read(piece_numbers, examples)
@@ -294,14 +280,14 @@ def join_pieces(pieces: Sequence[Piece]) -> Batch:
 
 
 class TokenStore:
-    """What both segmentations share of the tokens of the corpus: values, weights and possible tags.
+    """The data of tokens that both segmentations share: values, weights and possible tags.
 
     A value of a token is, for example, its word or its suffix. The features of a token are its own
-    values and those of its neighbours. Only its own values are stored: those of its neighbours are
-    added when a batch is made.
+    values and the values of its neighbours. Only its own values are stored: the others are added
+    when a batch is made.
 
     features (Features): The features of the model.
-    folder (Path | None): The folder for files. None: all is in memory.
+    folder (Path | None): The folder for files. None: everything is kept in memory.
     """
 
     def __init__(self, features: Features, folder: Path | None = None) -> None:
@@ -329,7 +315,7 @@ class TokenStore:
         return first_token
 
     def gather(self, value_ids: Ints2d, lengths: Ints1d) -> FeatureBatch:
-        """Make the features of tokens: their own values and those of their neighbours.
+        """Make the features of tokens: their own values and the values of their neighbours.
 
         value_ids (Ints2d): The ids of the tokens' own values. Shape: (N, C)
         lengths (Ints1d): The number of tokens of each window. A token has features of the
@@ -346,7 +332,7 @@ class TokenStore:
 class PieceStore:
     """The pieces of all docs in one segmentation, and the gold tags of their tokens.
 
-    tokens (TokenStore): What both segmentations share of the tokens.
+    tokens (TokenStore): The data of tokens that both segmentations share.
     tags (Tags): The tags of the chain.
     """
 
@@ -372,7 +358,7 @@ class PieceStore:
     ) -> list[Piece]:
         """Add docs, and cut them into pieces.
 
-        examples (Sequence[Example]): The examples.
+        examples (Sequence[Example]): The examples of the docs.
         targets (Targets): The targets of these examples in this segmentation.
         cuts (Sequence[Sequence[int]]): For each doc the first token of its second piece, of its
             third piece and so on, counted from the beginning of the doc.
@@ -393,8 +379,8 @@ class PieceStore:
             tokens_of_doc = slice(doc_begin, doc_end)
             weight = numpy.nan
             if targets.gold.weights is not None:
-                # All sequences of a doc have the same weight: take that of its first sequence.
-                # `doc_of_sequence` ascends, so `searchsorted` finds the first one.
+                # All sequences of a doc have the same weight: take the weight of its first
+                # sequence. `doc_of_sequence` ascends, so `searchsorted` finds the first one.
                 first_sequence = numpy.searchsorted(targets.doc_of_sequence, i)
                 weight = targets.gold.weights[first_sequence]
             # With files the corpus is too large for memory: docs aren't kept.
@@ -406,12 +392,8 @@ class PieceStore:
         return pieces
 
     def _add_piece(self, tokens: slice, tokens_of_doc: slice, weight: float) -> int:
-        """Add a piece, and return its number.
-
-        tokens (slice): The numbers of its tokens in the corpus.
-        tokens_of_doc (slice): The numbers of the tokens of its doc.
-        weight (float): The weight of its doc, NaN for none.
-        """
+        """Add a piece, and return its number. Its tokens and the tokens of its doc are numbered in
+        the corpus. `weight` is the weight of its doc, or NaN if the doc has none."""
         reach = self.tokens.features.reach  # how many tokens features look to either side
         window_begin = max(tokens_of_doc.start, tokens.start - reach)
         window_end = min(tokens_of_doc.stop, tokens.stop + reach)
@@ -439,7 +421,7 @@ class PieceStore:
         lengths = (end - first).astype("int32")
         piece_of = numpy.arange(len(pieces))
         if examples:
-            lengths, piece_of = cut_as_taught(examples, lengths, piece_of)
+            lengths, piece_of = cut_as_teacher(examples, lengths, piece_of)
 
         # Weights and masks are None if no token needs them.
         weights = self._read_weights(pieces)
@@ -464,14 +446,10 @@ class PieceStore:
     def _gather(
         self, first: Ints1d, end: Ints1d, window_begin: Ints1d, window_end: Ints1d
     ) -> tuple[FeatureBatch, Ints1d]:
-        """Gather the features of the tokens of pieces.
-
-        first (Ints1d), end (Ints1d): For each piece its first token and the one after its last, as
-            numbers in the corpus. Shapes: (B,)
-        window_begin (Ints1d), window_end (Ints1d): The same for its window. Shapes: (B,)
-        RETURNS (tuple[FeatureBatch, Ints1d]): The features, whose `lengths` are still those of the
-            windows; and the numbers of the tokens of pieces in the corpus. Shape: (N,)
-        """
+        """Gather the features of the tokens of pieces. A piece and its window are given by the
+        numbers of their first token and of the token after their last one. Returns the features, in
+        which `lengths` are still the lengths of the windows, and the numbers of the tokens of
+        pieces in the corpus. Shapes: (B,) to (N,)"""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
         value_ids = cast(Ints2d, self.tokens.columns["value_ids"][tokens])
@@ -486,8 +464,7 @@ class PieceStore:
 
     def _read_allowed_tags(self, tokens: Ints1d) -> Array2d | None:
         """Return a mask of the tags that agree with gold, for tokens of the corpus. None if all of
-        them have complete gold: then the column "tags" has all there is.
-        Shapes: (N,) to (N, K)"""
+        them have complete gold: then the column "tags" is enough. Shapes: (N,) to (N, K)"""
         is_allowed = self.columns.read("allowed", tokens)
         if is_allowed is None or not is_allowed.any():
             return None

@@ -36,7 +36,7 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
 
     vectors (str | None): The package or the folder of the pipeline with the vectors, as in the
         setting initialize.vectors.
-    RETURNS (Array1d): The hashes. There are none if the vectors are not of `learn_vectors`.
+    RETURNS (Array1d): The hashes. Empty if `learn_vectors` did not make the vectors.
     RAISES (ValueError): If the file of the hashes is damaged.
     """
     if vectors is None or not are_learned_vectors(pipeline_folder(vectors)):
@@ -46,11 +46,12 @@ def read_raw_sentences(vectors: str | None) -> Array1d:
         saved = json.loads(path.read_text(encoding="utf8"))
         return unpack_ids(saved["sentences"])
     except Exception as error:  # damaged hashes may raise any: see `unpack_ids`
-        raise ValueError(f"{path}: expected what `costner vectors` writes: {error}") from error
+        expected = "expected hashes as `learn_vectors` saves them"
+        raise ValueError(f"{path}: {expected}: {error}") from error
 
 
 def pipeline_folder(name: str) -> Path:
-    """Return the folder of a pipeline. `name` is that of a package or a folder."""
+    """Return the folder of a pipeline. `name` is the name of a package or the path of a folder."""
     if not is_package(name):
         return Path(name)
     package = get_package_path(name)

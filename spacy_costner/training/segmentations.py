@@ -26,11 +26,11 @@ def cuts_docs(epoch: int) -> bool:
 
 @dataclass(frozen=True)
 class Segmentations(Generic[T]):
-    """The same docs in both segmentations. T is the type of what there is for each of them, such as
-    `Targets` or a list of batches.
+    """The same docs in both segmentations. T is the type of the object for one segmentation, such
+    as `Targets` or a list of batches.
 
-    by_doc (T): What there is for whole docs.
-    by_sequence (T | None): What there is for docs that are cut at their borders. None: no doc has
+    by_doc (T): The object for whole docs.
+    by_sequence (T | None): The object for docs that are cut at their borders. None: no doc has
         borders, and all epochs take `by_doc`.
     """
 
@@ -39,14 +39,14 @@ class Segmentations(Generic[T]):
 
     @property
     def finest(self) -> T:
-        """What epochs take that cut docs at their borders: `by_sequence` or, if no doc has borders,
-        `by_doc`."""
+        """The object for epochs that cut docs at their borders: `by_sequence` or, if no doc has
+        borders, `by_doc`."""
         if self.by_sequence is None:
             return self.by_doc
         return self.by_sequence
 
     def in_epoch(self, epoch: int) -> T:
-        """Return what an epoch takes. The first epoch is number 0."""
+        """Return the object for an epoch. The first epoch is number 0."""
         if cuts_docs(epoch):
             return self.finest
         return self.by_doc

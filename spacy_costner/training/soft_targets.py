@@ -1,5 +1,5 @@
-"""Soft targets: a student model learns the distribution p of its teacher over paths, instead of
-one gold path. A doc with soft targets is called taught.
+"""Soft targets: a student model learns the distribution p of its teacher over paths, instead of one
+gold path.
 
 The student's distribution is q. Its loss is the Kullback-Leibler divergence, a sum over paths y:
 
@@ -37,7 +37,7 @@ SOFT_TARGETS_KEY = "spacy_costner.soft_targets"
 LEAST = 1e-6
 """Expected counts below this are saved as 0."""
 
-Saved = dict[str, Any]
+SavedSoftTargets = dict[str, Any]
 """The soft targets of one doc, as they are saved: the teacher's "labels"; the "entropy" of its
 paths; the expected counts of the finest tags, in "emissions" (T, K'), "start" (K',) and "end"
 (K',), and of their "transitions" (K', K'). If the teacher cut the doc into several sequences,
@@ -53,9 +53,10 @@ class SoftTargets(NamedTuple):
         Shapes: (N, K), (K, K), (K,), (K,)
     entropy (float): The entropy of the teacher's paths in nats: the sum over docs, each times its
         weight.
-    weights (Floats1d): The weight of each sequence, 0 for those without soft targets. Shape: (B,)
-    constraints (Constraints): The possible paths. In taught docs, labels that the teacher lacks are
-        impossible.
+    weights (Floats1d): The weight of each sequence, 0 for sequences without soft targets.
+        Shape: (B,)
+    constraints (Constraints): The possible paths. In docs with soft targets, labels unknown to the
+        teacher are impossible.
     """
 
     expected: Potentials
@@ -67,7 +68,7 @@ class SoftTargets(NamedTuple):
 def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
     """Compute the Kullback-Leibler divergence of a student's distribution from its teacher's, in
     nats: the sum over sequences, each times its weight. Its gradient with respect to a score is the
-    expected count of the student minus that of the teacher.
+    expected count of the student minus the expected count of the teacher.
 
     scores (Potentials): The scores of the student, without constraints.
     soft (SoftTargets): The soft targets.
@@ -92,7 +93,7 @@ def divergence(scores: Potentials, soft: SoftTargets) -> LossResult:
 
 def expectations(
     potentials: Potentials, tags: Tags, doc_of_sequence: Ints1d | None = None
-) -> Iterator[Saved]:
+) -> Iterator[SavedSoftTargets]:
     """Compute the soft targets of docs from the potentials of a teacher. They are to be saved with
     the docs.
 
@@ -100,7 +101,7 @@ def expectations(
     tags (Tags): The tags of the teacher's chain.
     doc_of_sequence (Ints1d | None): The doc of each sequence. None: each sequence is a doc.
         Shape: (B,)
-    YIELDS (Saved): The soft targets of each doc.
+    YIELDS (SavedSoftTargets): The soft targets of each doc.
     """
     if doc_of_sequence is None:
         doc_of_sequence = numpy.arange(len(potentials.lengths))
@@ -130,7 +131,7 @@ def expectations(
         entropies, _ = chain.entropy(scores)
 
         # The first four fields: "emissions", "transitions", "start" and "end"
-        saved: Saved = dict(zip(Potentials._fields, counts[:4]))
+        saved: SavedSoftTargets = dict(zip(Potentials._fields, counts[:4]))
         if len(lengths) > 1:
             saved["lengths"] = lengths
         saved["labels"] = list(finest.labels)
@@ -139,13 +140,8 @@ def expectations(
 
 
 def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
-    """Group the lengths of sequences by doc.
-
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The doc of each sequence, in ascending order. Each doc has at least
-        one sequence. Shape: (B,)
-    RETURNS (list[Ints1d]): For each doc the lengths of its sequences.
-    """
+    """Group the lengths of sequences by doc. The docs are in ascending order, and each has at least
+    one sequence. Shapes: (B,), (B,)"""
     if not len(doc_of_sequence):
         return []  # `split` would make one empty group
     # Split where the doc changes: before the first sequence of each doc but the first doc.
@@ -154,18 +150,18 @@ def _lengths_by_doc(lengths: Ints1d, doc_of_sequence: Ints1d) -> list[Ints1d]:
 
 
 def _round_down(counts: ArrayXd) -> ArrayXd:
-    """Turn expected counts into numbers that compress well: float32, with 0 instead of those below
+    """Turn expected counts into numbers that compress well: float32, with 0 instead of counts below
     `LEAST`."""
     return numpy.where(counts < LEAST, 0, counts).astype("float32")
 
 
-def mean(saved: Sequence[Saved]) -> Saved:
+def mean(saved: Sequence[SavedSoftTargets]) -> SavedSoftTargets:
     """Compute the mean of the soft targets that several teachers have for one doc. The teachers
     have the same labels. A student that learns the mean minimises the mean of its divergences from
     all teachers.
 
-    saved (Sequence[Saved]): The soft targets of each teacher.
-    RETURNS (Saved): Their mean.
+    saved (Sequence[SavedSoftTargets]): The soft targets of each teacher.
+    RETURNS (SavedSoftTargets): Their mean.
     RAISES (ValueError): If the teachers cut the doc into different sequences.
     """
     lengths_of_teachers = {tuple(targets.get("lengths", ())) for targets in saved}
@@ -179,30 +175,30 @@ def mean(saved: Sequence[Saved]) -> Saved:
 
 
 def labels_of(doc: Doc) -> set[str]:
-    """Return the labels that a model has to have to learn from a training doc: those of its
+    """Return the labels that a model has to have to learn from a training doc: the labels of its
     entities and, if the doc has soft targets, all labels of its teacher."""
     return {ent.label_ for ent in doc.ents} | labels_of_teacher(doc)
 
 
 def labels_of_teacher(doc: Doc) -> set[str]:
-    """The labels of the teacher of a training doc. Empty: it isn't taught."""
-    saved: Saved = doc.user_data.get(SOFT_TARGETS_KEY, {})
+    """The labels of the teacher of a training doc. Empty if the doc has no soft targets."""
+    saved: SavedSoftTargets = doc.user_data.get(SOFT_TARGETS_KEY, {})
     return set(saved.get("labels", ()))
 
 
-def count_taught(doc: Doc) -> dict[str, float]:
-    """Count the entities that the teacher of a training doc expects, by label. Empty: it isn't
-    taught."""
+def count_expected_entities(doc: Doc) -> dict[str, float]:
+    """Count the entities that the teacher of a training doc expects, by label. Empty if the doc has
+    no soft targets."""
     if SOFT_TARGETS_KEY not in doc.user_data:
         return {}
-    saved: Saved = doc.user_data[SOFT_TARGETS_KEY]
+    saved: SavedSoftTargets = doc.user_data[SOFT_TARGETS_KEY]
     finest = Tags(saved["labels"]).finest
     # The expected number of tokens that begin an entity of each label. Shape: (labels,)
     n_entities = (saved["emissions"] @ finest.opens_label).sum(axis=0)
     return dict(zip(finest.labels, n_entities.tolist()))
 
 
-def is_taught(example: Example) -> bool:
+def has_soft_targets(example: Example) -> bool:
     """Whether an example has soft targets that can be used. They can't if the predicted doc has
     other tokens than the reference: soft targets are by token, and are not aligned."""
     if SOFT_TARGETS_KEY not in example.reference.user_data:
@@ -212,24 +208,24 @@ def is_taught(example: Example) -> bool:
     return bool(numpy.array_equal(words, reference_words))
 
 
-def cut_as_taught(
+def cut_as_teacher(
     examples: Sequence[Example], lengths: Ints1d, doc_of_sequence: Ints1d
 ) -> tuple[Ints1d, Ints1d]:
     """Change how docs with soft targets are cut into sequences: cut them where their teacher cut
     them, because soft targets are about the paths of the teacher's sequences. Other docs stay as
     they are cut.
 
-    examples (Sequence[Example]): The examples. Each has at least one sequence.
+    examples (Sequence[Example]): The batch. Each has at least one sequence.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
     doc_of_sequence (Ints1d): The example of each sequence, as its index. Shape: (B,)
     RETURNS (tuple[Ints1d, Ints1d]): The same two arrays for the new sequences. Shapes: (B',)
     """
-    if not any(is_taught(eg) for eg in examples):
+    if not any(has_soft_targets(eg) for eg in examples):
         return lengths, doc_of_sequence
     lengths_by_doc = _lengths_by_doc(lengths, doc_of_sequence)
     for i, eg in enumerate(examples):
-        if is_taught(eg):
-            saved: Saved = eg.reference.user_data[SOFT_TARGETS_KEY]
+        if has_soft_targets(eg):
+            saved: SavedSoftTargets = eg.reference.user_data[SOFT_TARGETS_KEY]
             # If no lengths are saved, the teacher didn't cut the doc.
             n_tokens = lengths_by_doc[i].sum()
             lengths_by_doc[i] = saved.get("lengths", [n_tokens])
@@ -238,24 +234,24 @@ def cut_as_taught(
     return numpy.concatenate(lengths_by_doc).astype("int32"), doc_of_sequence
 
 
-class TaughtDoc(NamedTuple):
+class SoftTargetDoc(NamedTuple):
     """A doc with soft targets in a batch.
 
     example_number (int): The number of its example in the batch.
     tokens (slice): Its tokens, counted over the batch.
-    saved (Saved): Its soft targets.
+    saved (SavedSoftTargets): Its soft targets.
     student_tag_masks (Array2d): For each of the finest tags, True at the tag of the student that it
         counts as: see `_map_to_student_tags`. Shape: (K', K)
     """
 
     example_number: int
     tokens: slice
-    saved: Saved
+    saved: SavedSoftTargets
     student_tag_masks: Array2d
 
     def add_expectations(self, total: Potentials, weight: float) -> None:
-        """Add the expected counts of this doc, times a weight, to those of the batch, in place.
-        Counts of the finest tags that count as the same tag of the student are summed."""
+        """Add the expected counts of this doc, times a weight, to the expected counts of the batch,
+        in place. Counts of the finest tags that count as the same tag of the student are summed."""
         transitions = self.student_tag_masks.T @ self.saved["transitions"] @ self.student_tag_masks
         # No other doc has these tokens, so there is nothing to add to.
         total.emissions[self.tokens] = weight * (self.saved["emissions"] @ self.student_tag_masks)
@@ -272,11 +268,11 @@ def read_soft_targets(
     doc_of_sequence: Ints1d,
     weights: Floats1d | None,
 ) -> tuple[SoftTargets | None, Array1d]:
-    """Read the soft targets of a batch. A taught doc is left out, with the weight 0, if no path of
-    its teacher has its preset entities. Such an entity has a label that the teacher lacks, or
-    reaches over the end of a sequence of the teacher.
+    """Read the soft targets of a batch. A doc with soft targets is left out, with the weight 0, if
+    no path of its teacher has its preset entities. Such an entity has a label unknown to the
+    teacher, or crosses the end of a sequence of the teacher.
 
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The batch.
     tags (Tags): The tags of the student's chain.
     constraints (Constraints): The possible paths of the student.
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
@@ -286,17 +282,18 @@ def read_soft_targets(
         mask, True for the examples that are left out. Shape: (D,)
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
-    taught_docs = _find_taught_docs(examples, tags, lengths, doc_of_sequence)
+    soft_target_docs = _find_soft_target_docs(examples, tags, lengths, doc_of_sequence)
     is_left_out = numpy.zeros(len(examples), dtype=bool)
-    if not taught_docs:
+    if not soft_target_docs:
         return None, is_left_out
 
     # The tags that both the student and its teacher can have at each token. Shape: (N, K)
     is_possible = numpy.ones((lengths.sum(), len(tags)), dtype=bool)
     if constraints.emissions is not None:
         is_possible = constraints.emissions.copy()
-    for doc in taught_docs:
-        # If none of the finest tags counts as a tag of the student, the teacher lacks its label.
+    for doc in soft_target_docs:
+        # If none of the finest tags counts as a tag of the student, its label is unknown to the
+        # teacher.
         is_possible[doc.tokens] &= doc.student_tag_masks.any(axis=0)
 
     # Without preset entities a student and its teacher always share a path: O at each token.
@@ -309,7 +306,7 @@ def read_soft_targets(
     soft_weights = numpy.zeros(len(examples))
     expected = zero_scores(lengths, len(tags), dtype="float64")  # counts are added to it below
     entropy = 0.0
-    for doc in taught_docs:
+    for doc in soft_target_docs:
         if has_path[doc.example_number]:
             weight = 1.0 if weights is None else float(weights[doc.example_number])
             soft_weights[doc.example_number] = weight
@@ -326,48 +323,42 @@ def read_soft_targets(
     return soft_targets, is_left_out
 
 
-def _find_taught_docs(
+def _find_soft_target_docs(
     examples: Sequence[Example], tags: Tags, lengths: Ints1d, doc_of_sequence: Ints1d
-) -> list[TaughtDoc]:
-    """Find the taught docs of a batch: those whose reference has soft targets.
+) -> list[SoftTargetDoc]:
+    """Find the docs of a batch whose reference has soft targets, in the order of the examples.
+    `lengths` and `doc_of_sequence` have the number of tokens of each sequence and its example.
+    Shapes: (B,), (B,)
 
-    examples (Sequence[Example]): The examples.
-    tags (Tags): The tags of the student's chain.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The example of each sequence. Shape: (B,)
-    RETURNS (list[TaughtDoc]): The taught docs, in the order of the examples.
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
     # The sum of the lengths of the sequences of each doc. Shape: (D,)
     sums = numpy.bincount(doc_of_sequence, weights=lengths, minlength=len(examples))
     n_tokens_of_docs = sums.astype(int)
-    taught_docs: list[TaughtDoc] = []
+    soft_target_docs: list[SoftTargetDoc] = []
     end = 0
     for i, n_tokens in enumerate(n_tokens_of_docs.tolist()):
         begin = end
         end += n_tokens
-        if is_taught(examples[i]):
-            saved: Saved = examples[i].reference.user_data[SOFT_TARGETS_KEY]
-            taught_doc = TaughtDoc(
+        if has_soft_targets(examples[i]):
+            saved: SavedSoftTargets = examples[i].reference.user_data[SOFT_TARGETS_KEY]
+            soft_target_doc = SoftTargetDoc(
                 example_number=i,
                 tokens=slice(begin, end),
                 saved=saved,
                 student_tag_masks=_map_to_student_tags(saved, tags),
             )
-            taught_docs.append(taught_doc)
-    return taught_docs
+            soft_target_docs.append(soft_target_doc)
+    return soft_target_docs
 
 
-def _map_to_student_tags(saved: Saved, tags: Tags) -> Array2d:
+def _map_to_student_tags(saved: SavedSoftTargets, tags: Tags) -> Array2d:
     """Map the finest tags, which soft targets are saved for, to the tags of a student. Several of
-    the finest tags may count as the same tag of the student.
+    the finest tags may count as the same tag of the student. Returns a mask: for each of the finest
+    tags, True at the tag of the student that it counts as. A matrix product of expected counts and
+    the mask sums the counts that belong to the same tag of the student. Shape: (K', K)
 
-    saved (Saved): The soft targets.
-    tags (Tags): The tags of the student's chain.
-    RETURNS (Array2d): For each of the finest tags, True at the tag of the student that it counts
-        as. A matrix product of expected counts with it sums the counts that belong to the same tag
-        of the student. Shape: (K', K)
-    RAISES (ValueError): If the student lacks a label.
+    RAISES (ValueError): If the student doesn't have a label of its teacher.
     """
     unknown = sorted({*saved["labels"]} - {*tags.labels})
     if unknown:

@@ -1,8 +1,8 @@
 """Training targets: which paths are possible, which are right, and how much they count.
 
 First `read_annotation` reads the docs of a batch. Then `make_targets` cuts the docs into sequences
-and makes the targets: what a loss needs in addition to the scores of the model. It is
-called once for each segmentation of the docs (see `segmentations`).
+and makes the targets: the inputs of a loss, in addition to the scores of the model. It is called
+once for each segmentation of the docs (see `segmentations`).
 
 A preset entity is one that the predicted doc has before the component runs. The component keeps it,
 so paths without it are impossible.
@@ -31,17 +31,17 @@ from ..tags import OUTSIDE, Entities, Tags
 from ..types import Constraints, Gold
 from ..validation import check_cost
 from .incorrect_spans import exclude_spans, read_incorrect_spans
-from .soft_targets import SoftTargets, cut_as_taught, read_soft_targets
+from .soft_targets import SoftTargets, cut_as_teacher, read_soft_targets
 
 NEGATED = "!"
 """The prefix of spaCy 2 for the label of a span that is not an entity. spaCy 3 refuses it."""
 
 WEIGHT = "spacy_costner.weight"
-"""The key in `doc.user_data` of the weight of a training doc, as `costner distill` writes it."""
+"""The key in `doc.user_data` of the weight of a training doc, as `distill` writes it."""
 
 
 class Targets(NamedTuple):
-    """All that a loss needs of a batch, in addition to the scores of the model.
+    """The inputs of a loss for a batch, in addition to the scores of the model.
 
     tags (Tags): The tags of the chain.
     gold (Gold): The gold paths, as NumPy arrays. The field `costs` is not set.
@@ -75,11 +75,11 @@ class Targets(NamedTuple):
         is_possible = self.constraints.emissions
         if is_possible is None and self.soft is None:
             # Gold keeps to the tag scheme, and no preset entity contradicts it. (Docs with soft
-            # targets are cut as their teacher's were, and such a cut may divide an entity.)
+            # targets are cut as their teacher cut them, and such a cut may divide an entity.)
             return self, numpy.zeros(len(self.lengths), dtype=bool)
 
-        # `is_allowed` is True for the tags that agree with gold. `is_right` is True for those of
-        # them that are also possible. With incorrect spans, the chain has more tags: then K is the
+        # `is_allowed` is True for the tags that agree with gold. `is_right` is True for the allowed
+        # tags that are also possible. With incorrect spans, the chain has more tags: then K is the
         # number of columns of `is_possible`. Shapes: (N, K)
         if is_possible is None:
             is_allowed = chain.to_mask(gold.token_tags, len(self.tags))
@@ -104,6 +104,7 @@ class Targets(NamedTuple):
 class Weights:
     """How much tokens and examples count in training, as the config says. Weights and factors are
     finite numbers of at least 0.
+
     labels (Mapping[str, float] | None): The weight of the tokens of gold entities, by label. "O"
         stands for tokens outside of entities. Labels that are not named have the weight 1.
     boundary (float): A factor for the first and the last token of each gold entity.
@@ -140,13 +141,9 @@ class Weights:
         self, path: Ints1d, entities: Entities, tags: Tags, examples: Sequence[Example]
     ) -> Floats1d | None:
         """Compute the weight of each token of the predicted docs: the weight of its label, times
-        the factors.
+        the factors. `path` has the gold tag of each token, -1 where annotation is missing. None if
+        all weights are 1. Shapes: (N,) to (N,)
 
-        path (Ints1d): The gold tag of each token, -1 where annotation is missing. Shape: (N,)
-        entities (Entities): The gold entities, of any label.
-        tags (Tags): The tags of the path.
-        examples (Sequence[Example]): The examples, for the factors of their tokens.
-        RETURNS (Floats1d | None): The weights; None if all are 1. Shape: (N,)
         RAISES (ValueError): If the extension attribute `token` is not registered, or is no weight.
         """
         if not self.weighs_tokens:
@@ -187,8 +184,8 @@ class Weights:
 
     def of_examples(self, examples: Sequence[Example]) -> Floats1d | None:
         """Compute the weight of each example: the value of its extension attribute, times the
-        weight that `costner distill` left in `doc.user_data` under `WEIGHT`. None if all weights
-        are 1. Shape: (D,)
+        weight that `distill` saved in `doc.user_data` under `WEIGHT`. None if all weights are 1.
+        Shape: (D,)
 
         RAISES (ValueError): If the extension attribute `example` is not registered, or is no
             weight.
@@ -206,11 +203,9 @@ class Weights:
 
 
 def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> None:
-    """Check that an extension attribute is registered.
+    """Check that the extension attribute `name`, which the setting `setting` of `Weights` names, is
+    registered for docs or tokens.
 
-    owner (type[Doc] | type[Token]): The class that should have it.
-    setting (str): The setting of `Weights` that names it.
-    name (str): Its name.
     RAISES (ValueError): If it isn't.
     """
     if not owner.has_extension(name):
@@ -226,7 +221,7 @@ class AnnotatedBatch:
     """The annotation of a batch of docs, before the docs are cut into sequences.
 
     tags (Tags): The tags of the chain.
-    annotation (Annotation): Where the annotation stands in docs.
+    annotation (Annotation): Where docs have their annotation.
     examples (list[Example]): The examples. The spans to learn are in `doc.ents`, also if the
         component learns a key of `doc.spans`.
     lengths (Ints1d): The number of tokens of each predicted doc. Shape: (D,)
@@ -286,17 +281,17 @@ def read_annotation(
     examples (Sequence[Example]): The batch, as it comes from the corpus.
     tags (Tags): The tags of the chain.
     strings (StringStore): The strings of the labels.
-    annotation (Annotation): Where the annotation stands in the docs.
+    annotation (Annotation): Where docs have their annotation.
     weights (Weights): How much tokens and examples count.
     warned (set[str]): The warnings that were given before, and are not repeated. New warnings are
         added to it.
     labels_are_given (bool): Whether the user has chosen the labels of the tags. Otherwise they are
-        those of the examples of `initialize`, which are only the first ones if training streams
-        its corpus.
+        the labels of the examples of `initialize`, which are only the first examples of a corpus
+        that is streamed.
     RETURNS (AnnotatedBatch): The annotation.
     RAISES (ValueError): If spans with own labels overlap (see `Annotation.as_entities`), if an
         extension attribute of the weights is not registered or is no weight, or if a label begins
-        with "!", as of a span that is not an entity in spaCy 2.
+        with "!", which marks a span that is not an entity in spaCy 2.
     """
     labels = tags.labels if labels_are_given else None
     examples = [annotation.as_entities(eg, labels) for eg in examples]
@@ -345,14 +340,9 @@ def _warn_of_entities(
 ) -> None:
     """Warn of gold entities that are not learned as they are annotated. There are two cases: an
     entity has white space at an end, which is removed; or the chain doesn't have its label. Each
-    warning is given once.
+    warning is given once. `trimmed` has the entities of `annotated` without white space. Entities
+    that consist of white space are missing in it.
 
-    batch (AnnotatedBatch): The batch.
-    annotated (Entities): Its gold entities as they are annotated.
-    trimmed (Entities): The same without white space. Entities of nothing but white space are
-        missing here.
-    warned (set[str]): The warnings so far: see `read_annotation`.
-    labels_are_given (bool): Whether the user has chosen the labels: see `read_annotation`.
     RAISES (ValueError): If a label begins with "!": see `read_annotation`.
     """
     component = batch.annotation.component
@@ -372,7 +362,7 @@ def _warn_of_entities(
             f"init labels`)"
         )
     for message, is_concerned in (
-        ("white space at an end of an entity is taken off it", is_trimmed),
+        ("white space at an end of an entity is removed", is_trimmed),
         (unknown_message, is_unknown),
     ):
         if is_concerned.any() and message not in warned:
@@ -402,8 +392,8 @@ def make_targets(
     batch: AnnotatedBatch, is_border: Array1d, features: Ints2d | None = None
 ) -> Targets:
     """Cut the docs of a batch into sequences at their borders, and make the targets of these. A doc
-    is not cut within an entity. Docs with soft targets are cut as they were for their teacher.
-    Docs whose annotation contradicts itself are left out, with a warning.
+    is not cut within an entity. Docs with soft targets are cut as their teacher cut them. Docs
+    whose annotation contradicts itself are left out, with a warning.
 
     batch (AnnotatedBatch): The annotation of the docs.
     is_border (Array1d): True for the tokens before which there is a border. (A doc needs none
@@ -415,16 +405,16 @@ def make_targets(
     """
     tags = batch.tags
     lengths, doc_of_sequence = cut(batch.lengths, is_border & ~batch.continues_entity)
-    lengths, doc_of_sequence = cut_as_taught(batch.examples, lengths, doc_of_sequence)
-    soft, is_untaught = read_soft_targets(
+    lengths, doc_of_sequence = cut_as_teacher(batch.examples, lengths, doc_of_sequence)
+    soft, lacks_path = read_soft_targets(
         batch.examples, tags, batch.constraints, lengths, doc_of_sequence, batch.example_weights
     )
 
-    # Untaught docs can't be learned from their soft targets, for the reason given below.
+    # Some docs can't be learned from their soft targets, for the reason given below.
     reason_of_doc: dict[int, str] = {}  # why docs are left out
-    if is_untaught.any():
-        batch = batch.leave_out(is_untaught)
-        for i in numpy.flatnonzero(is_untaught).tolist():
+    if lacks_path.any():
+        batch = batch.leave_out(lacks_path)
+        for i in numpy.flatnonzero(lacks_path).tolist():
             reason_of_doc[i] = "no path of its teacher has its preset entities"
 
     gold = _make_gold(batch, lengths, doc_of_sequence, features)
@@ -455,12 +445,8 @@ def _make_gold(
     batch: AnnotatedBatch, lengths: Ints1d, doc_of_sequence: Ints1d, features: Ints2d | None
 ) -> Gold:
     """Make the gold of the sequences that docs are cut into. Its field `costs` is not set.
-
-    batch (AnnotatedBatch): The annotation of the docs.
-    lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
-    doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
-    features (Ints2d | None): As in `Gold.features`. Shape: (N, S)
-    """
+    `lengths` and `doc_of_sequence` have the number of tokens of each sequence and its doc; for
+    `features` see `Gold.features`. Shapes: (B,), (B,), (N, S)"""
     tags = batch.tags
     is_allowed = None  # if no annotation is missing, the tags are enough
     if (batch.path < 0).any():

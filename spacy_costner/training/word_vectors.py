@@ -86,8 +86,8 @@ def learn_word_vectors(
         if that is smaller.
     min_count (int): Words that occur less often have no vector.
     seed (int): The seed of the decomposition.
-    RETURNS (WordVectors): The vectors. Words that have no context more often than by chance have
-        none, nor have words whose contexts none of the D dimensions represents.
+    RETURNS (WordVectors): The vectors. A word has no vector if none of its contexts is more
+        frequent than by chance, or if none of the D dimensions represents its contexts.
     RAISES (ValueError): If `dim` is below 1, or fewer than two words have a vector.
     RAISES (ImportError): If SciPy is missing.
 
@@ -105,9 +105,9 @@ def learn_word_vectors(
     with_contexts = numpy.flatnonzero(numpy.diff(pmi.indptr))
     if len(with_contexts) < 2:
         raise ValueError(
-            f"vectors: expected words that occur {min_count} times or more, beside others that do, "
-            f"got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text, or a lower "
-            "min_count"
+            f"vectors: expected words that occur at least {min_count} times, next to other such "
+            f"words, got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text, or a "
+            "lower min_count"
         )
 
     data = factorise(pmi[with_contexts], dim=dim, seed=seed)
@@ -128,9 +128,9 @@ class NumberedText(NamedTuple):
     words (list[str]): The words that have a number, from the most frequent one, number 0.
     forms (list[str]): The forms of these words that the text has.
     tokens (Ints1d): For each token the number of its word, -1 for a rare word. Before and after
-        each sentence stand `WINDOW` more entries of -1, so that words of different sentences are
-        never next to each other. Shape: (N,)
-    n_tokens (int): The number of tokens of the text, with those of rare words.
+        each sentence there are `WINDOW` more entries of -1, so that words of different sentences
+        are never next to each other. Shape: (N,)
+    n_tokens (int): The number of tokens of the text, including rare words.
     """
 
     words: list[str]
@@ -141,11 +141,7 @@ class NumberedText(NamedTuple):
 
 def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> NumberedText:
     """Number the words of a text that occur at least `min_count` times, in all forms together.
-
-    sentences (Iterable[Sequence[str]]): The words of each sentence. They are read once.
-    min_count (int): Words that occur less often are rare.
-    RETURNS (NumberedText): The text.
-    """
+    Rarer words have no number. The sentences are read once."""
     # 1. Number the forms in the order in which they come: looking up a new form in this dictionary
     # gives it the next number.
     number_of_form: dict[str, int] = defaultdict(lambda: len(number_of_form))
@@ -186,15 +182,11 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
 
 
 def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
-    """Compute the matrix M of `learn_word_vectors`.
+    """Compute the matrix M of `learn_word_vectors`. Returns a `csr_matrix` of SciPy, which stores
+    only the numbers above 0. Shapes: (N,) to (W, C)
 
     A context is one of the F most frequent words at one of four offsets. So there are C = 4 F
     contexts: column i F + c is word c at the offset `OFFSETS[i]`.
-
-    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
-    n_words (int): The number of words, W.
-    RETURNS (scipy.sparse.csr_matrix): The matrix. Only the numbers above 0 are stored.
-        Shape: (W, C)
     """
     n_context_words = min(n_words, MAX_CONTEXT_WORDS)
     word_counts, context_counts = count_margins(tokens, n_words, n_context_words)
@@ -218,14 +210,9 @@ def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
 
 
 def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[Floats1d, Floats1d]:
-    """Count the pairs that each word is in, n(w), and those that each context is in, n(c).
-
-    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
-    n_words (int): The number of words, W.
-    n_context_words (int): How many of the first words make contexts.
-    RETURNS (tuple[Floats1d, Floats1d]): The counts of words; those of contexts.
-        Shapes: (W,), (C,)
-    """
+    """Count the pairs that each word is in, n(w), and the pairs that each context is in, n(c). The
+    first `n_context_words` words make contexts. For `tokens` see `NumberedText`.
+    Shapes: (N,) to (W,), (C,)"""
     word_counts = numpy.zeros(n_words)
     context_counts = numpy.zeros((len(OFFSETS), n_context_words))
     # The text begins and ends with `WINDOW` entries of -1, so each word has neighbours. It is read
@@ -243,14 +230,9 @@ def count_margins(tokens: Ints1d, n_words: int, n_context_words: int) -> tuple[F
 def pairs_at_offset(
     tokens: Ints1d, places: Ints1d, offset: int, n_context_words: int
 ) -> tuple[Ints1d, Ints1d]:
-    """Find the pairs of a word at one of some places and a context at an offset from it.
-
-    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
-    places (Ints1d): The places of the words, as indices in `tokens`.
-    offset (int): The offset of the context.
-    n_context_words (int): How many of the first words make contexts.
-    RETURNS (tuple[Ints1d, Ints1d]): The word of each pair; the word of its context.
-    """
+    """Find the pairs of a word at one of some places, which are indices in `tokens`, and a context
+    at an offset from it. The first `n_context_words` words make contexts. Returns the word of each
+    pair, and the word of its context."""
     neighbours = tokens[places + offset]
     is_context = (neighbours >= 0) & (neighbours < n_context_words)
     return tokens[places[is_context]], neighbours[is_context]
@@ -258,11 +240,8 @@ def pairs_at_offset(
 
 def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
     """Divide words into ranges, each with at most `MOST_PAIRS` pairs of a word and a context, or
-    with a single word.
-
-    word_counts (Floats1d): The number of pairs that each word is in. Shape: (W,)
-    YIELDS (tuple[int, int]): The first word of a range, and the one after its last.
-    """
+    with a single word. `word_counts` has the number of pairs that each word is in. Yields the first
+    word of each range, and the word after its last one. Shape: (W,)"""
     pairs_up_to = numpy.cumsum(word_counts)
     first = 0
     while first < len(word_counts):
@@ -274,14 +253,9 @@ def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
 
 
 def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> Any:
-    """Count how often each word of a range has each context, n(w, c).
-
-    tokens (Ints1d): The text as numbers of words: see `NumberedText`. Shape: (N,)
-    first (int), end (int): The first word of the range, and the one after its last.
-    n_context_words (int): How many of the first words make contexts.
-    RETURNS (scipy.sparse.csr_matrix): The counts. For the columns see `positive_pmi`.
-        Shape: (end - first, C)
-    """
+    """Count how often each word of a range, from `first` up to and without `end`, has each context,
+    n(w, c). Returns a `csr_matrix` of SciPy with the columns of `positive_pmi`.
+    Shape: (end - first, C)"""
     places = numpy.flatnonzero((tokens >= first) & (tokens < end))
     rows: list[Ints1d] = []
     columns: list[Ints1d] = []
@@ -298,14 +272,10 @@ def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> A
 
 def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     """Compute a vector for each row of a matrix by singular value decomposition, U S V': the rows
-    of U S^.5 for the largest singular values, each divided by its length.
-
-    matrix (scipy.sparse.csr_matrix): The matrix. No row is all 0. Shape: (W, C)
-    dim (int): The number of singular values, D. If the matrix has a lower rank, there are fewer.
-    seed (int): The seed of the vector that the iteration starts from.
-    RETURNS (Floats2d): The vectors. Rows of the matrix that are orthogonal to all singular vectors
-        have vectors of 0. Shape: (W, D)
-    """
+    of U S^.5 for the largest singular values, each divided by its length. The matrix is a
+    `csr_matrix` of SciPy without rows of 0. `dim` is the number of singular values, D; a matrix of
+    a lower rank has fewer. `seed` is the seed of the vector from which the iteration starts. Rows
+    that are orthogonal to all these singular vectors have vectors of 0. Shapes: (W, C) to (W, D)"""
     smaller_side = min(matrix.shape)
     if smaller_side <= max(SMALL_SIDE, 2 * dim):
         left_vectors, singular_values, _ = numpy.linalg.svd(matrix.toarray(), full_matrices=False)
@@ -328,10 +298,10 @@ def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
 
     # Two words that occur only with each other have singular vectors of their own. Where these are
     # not among the D largest, the row of U is 0 but for rounding, which division by its length
-    # would make a vector. The length of a row of U S is that of the projection of the row of the
-    # matrix onto the singular vectors. It is wrong by about eps S_1, where S_1 is the largest
-    # singular value. Errors of sums of n numbers grow with sqrt(n): Higham & Mary (2019), A new
-    # approach to probabilistic rounding error analysis.
+    # would make a vector. A row of U S is as long as the projection of the row of the matrix onto
+    # the singular vectors. It is wrong by about eps S_1, where S_1 is the largest singular value.
+    # Errors of sums of n numbers grow with sqrt(n): Higham & Mary (2019), A new approach to
+    # probabilistic rounding error analysis.
     lengths = numpy.linalg.norm(kept_vectors * kept_values, axis=1)
     least_length = ordered_values[0] * numpy.sqrt(smaller_side) * numpy.finfo("float32").eps
     rows[lengths <= least_length] = 0

@@ -32,7 +32,7 @@ from spacy_costner.decoding import (
 )
 from spacy_costner.ml import first_pass_of, linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
-from spacy_costner.readers.corpus import make_reader
+from spacy_costner.readers.examples import make_reader
 from spacy_costner.training.lbfgs import TotalLoss
 from spacy_costner.training.objective import Objective
 from spacy_costner.training.online import Batch, read_batches, train

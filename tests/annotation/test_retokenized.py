@@ -24,7 +24,7 @@ from spacy_costner.annotation.spans import (
 )
 from spacy_costner.pipeline.annotations import prob_of, warn_once
 from spacy_costner.pipeline.promises import Thresholds
-from spacy_costner.readers.texts import TextRow
+from spacy_costner.readers.file_parts import TextRow
 from spacy_costner.workflows.apply.annotating import annotate
 from spacy_costner.workflows.apply.records import span_lists_of, to_record
 

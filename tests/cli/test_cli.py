@@ -51,7 +51,7 @@ def run_on_terminal(command: list[str], folder: Path) -> str:
 
 
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
-    """Also on a terminal that doesn't say its size, there are progress bars with totals, and
+    """Also on a terminal that doesn't report its size, there are progress bars with totals, and
     colours. A warning is shown once, on one line, without its place in the code; here it is about
     "Ana ", which ends with white space. The output says that the model has one pass or two."""
     lines: list[str] = []
@@ -213,8 +213,8 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def pipeline_with_notes(trained_folder: Path, tmp_path: Path) -> Path:
-    """A trained pipeline, in whose folder the user has put another file. Its parent
-    folder has nothing else."""
+    """A trained pipeline, in whose folder the user has put another file. Its parent folder has
+    nothing else."""
     path = tmp_path / "model"
     shutil.copytree(trained_folder / "model-best", path)
     (path / "notes.txt").write_text("mine")
@@ -319,7 +319,7 @@ NOT_A_CONFIG = {
     "empty.cfg": (b"", r"expected a config with \[nlp\], got no section"),
     "part.cfg": (b'[nlp]\nlang = "xx"\n', r"expected a config with \[training\], got \[nlp\]"),
 }
-"""Files, what is in them, and a pattern of the message about it."""
+"""Files, their content, and a pattern of the message about it."""
 
 
 @pytest.mark.parametrize("name", NOT_A_CONFIG)

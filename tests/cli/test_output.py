@@ -97,7 +97,7 @@ def test_fit_prints_as_json_how_it_trained(folder: Path, fitted: Any) -> None:
 
 
 def test_fit_saves_calibration_and_tuning(folder: Path, fitted: Any) -> None:
-    """The settings of the saved pipeline are those in the JSON."""
+    """The settings of the saved pipeline are in the JSON."""
     result = json.loads(fitted.stdout)
     nlp = spacy.load(result["path"])
     cfg = nlp.get_pipe("ner").cfg
@@ -182,7 +182,8 @@ def test_the_options_of_fit_are_in_the_docs() -> None:
 def test_json_is_all_that_commands_print_to_stdout(
     folder: Path, fitted: Any, tmp_path: Path, command: str
 ) -> None:
-    """stderr says where they have written a pipeline. `check` and `explain` write none."""
+    """stderr has the path of the pipeline that they have written. `check` and `explain` write
+    none."""
     model = folder / "out" / "model-best"
     dev = folder / "dev.spacy"
     output = ["--output", tmp_path / "new"]
@@ -337,7 +338,7 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
     """Ctrl-C comes when L-BFGS computes the loss for the first time."""
 
     def interrupt(*args: Any, **settings: Any) -> None:
-        """Do as if somebody had pressed Ctrl-C."""
+        """Simulate Ctrl-C."""
         raise KeyboardInterrupt
 
     monkeypatch.setattr("spacy_costner.training.lbfgs.TotalLoss.__call__", interrupt)
@@ -346,7 +347,7 @@ def test_an_interrupted_fit_is_saved_and_not_tuned(
 
     assert result.exit_code == 0, result.output
     assert "Stopped by Ctrl-C: this is the model so far" in result.output
-    assert "start_from.v1" in result.output  # how to go on
+    assert "start_from.v1" in result.output  # how to continue
     assert "threshold" not in result.output  # `tune` would choose one
     ner = spacy.load(tmp_path / "model-best").get_pipe("ner")
     assert "threshold" not in ner.cfg["decoding"]

@@ -67,7 +67,7 @@ def test_only_small_heat_maps_have_numbers(
 def test_cells_of_large_heat_maps_say_their_values_on_hover(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Cells with 0 or NaN say nothing. The first name has characters of markup, which are
+    """Cells with 0 or NaN show nothing. The first name has characters of markup, which are
     escaped."""
     monkeypatch.setattr("spacy_costner.cli.plots.MAX_NUMBERED", 3)
     names = ["<b>&", "l1", "l2", "l3"]
@@ -250,7 +250,7 @@ def test_files_are_written_in_the_format_of_their_name(
     save_figure(plot_heat_map([[1.0, -1.0]], title="Weights"), path)
     content = path.read_bytes()
     assert content.startswith(begin)
-    assert len(content) > 2000  # it is no empty figure
+    assert len(content) > 2000  # the figure is not empty
 
 
 def test_without_matplotlib_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ PLACES = {
 
 @st.composite
 def nested(draw: st.DrawFn) -> dict[str, Any]:
-    """A tree of up to nine nodes, each below an earlier one or on top."""
+    """A tree of up to nine nodes, each below an earlier one or at the top."""
     root: dict[str, Any] = {}
     nodes = [root]
     for i in range(draw(st.integers(1, 9))):
@@ -114,7 +114,7 @@ NO_TREES: list[tuple[Any, str]] = [
     ({"": {}}, "expected strings as names, got ''"),
     ({}, "expected at least one node, got none"),
 ]
-NO_MAPPING = (["a"], "expected a mapping of nodes on top")
+NO_MAPPING = (["a"], "expected a mapping of nodes at the top")
 
 
 @pytest.mark.parametrize("nodes, message", NO_TREES)

@@ -1,4 +1,4 @@
-"""Beyond the papers: what is trained, counted and compared."""
+"""Beyond the papers: trainings, counts and comparisons."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_the_grid_of_a_small_corpus(
 
 
 def check_tables(text: str) -> None:
-    """Check the table of scores, and that of the best systems against published ones."""
+    """Check the table of scores, and the table of the best systems against published ones."""
     scores, best = (table.splitlines() for table in text.split("\n\n"))
     # What is before the first line and behind the last; architecture and loss; four scores
     assert len(scores[0].split("|")) == 2 + 2 + 4

@@ -1,4 +1,4 @@
-"""What the experiments are made with: kept runs, pages, corpora, training in stages, scores."""
+"""The parts of experiments: kept runs, pages, corpora, training in stages, scores."""
 
 import re
 from concurrent.futures import Executor
@@ -27,7 +27,7 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.md"))
 
 
 def look_at_nothing(**facts: Any) -> None:
-    """For fits whose steps nobody looks at."""
+    """For fits without looks."""
 
 
 def runs_of_squares(*numbers: int) -> list[Run]:
@@ -36,7 +36,7 @@ def runs_of_squares(*numbers: int) -> list[Run]:
 
 
 def refuse_to_run() -> Executor:
-    """In the place of an executor, which is made only if two runs or more have no result."""
+    """Replaces an executor, which is made only if two runs or more have no result."""
     raise AssertionError("there is nothing to run")
 
 
@@ -336,8 +336,8 @@ def system_with_hits(name: str, dev: list[int], test: list[int]) -> System:
 
 
 def test_scores_are_those_of_the_counts() -> None:
-    """On test the first seed finds all of 30 entities, the second 24 and nothing else: F is
-    2 * 24 / (24 + 30), and 6 of 60 tokens cost 1. 100 % and 80 % of the docs are right: the sample
+    """On test the first seed finds all of 30 entities, the second 24 and nothing else: F is 2 * 24
+    / (24 + 30), and 6 of 60 tokens cost 1. 100 % and 80 % of the docs are right: the sample
     deviation is 20 / sqrt(2) = 14.14. Together the seeds find 54 of 60 entities."""
     system = system_with_hits("good", dev=[30, 30], test=[30, 24])
     assert system.on("test", WHOLE).tolist() == [100, 80]

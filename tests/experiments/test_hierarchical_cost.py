@@ -36,8 +36,8 @@ def test_folds_depend_on_the_seed_only():
 
 @pytest.fixture
 def corpus(monkeypatch):
-    """Eighty short docs in the place of GENIA, with the number of the abstract of each: two docs
-    are an abstract."""
+    """Eighty short docs instead of GENIA, with the number of the abstract of each: two docs are an
+    abstract."""
     vocab = blank_vocab()
     tag_of_word = {"HIV": "B-virus", "cells": "B-cell_type"}
     docs = []
@@ -50,7 +50,7 @@ def corpus(monkeypatch):
 
 
 def ids(docs):
-    """What tells docs apart, though their words are the same."""
+    """An id of docs that may have the same words."""
     return {id(doc) for doc in docs}
 
 

@@ -1,4 +1,4 @@
-"""The experiment of Tsuboi & Kashima: features, what is tuned on what, tables."""
+"""The experiment of Tsuboi & Kashima: features, tuning, tables."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def test_each_training_goes_on_where_the_last_one_ended(train: Any, loss: str) -
 
 
 def test_the_tables(root: Path) -> None:
-    """Our figures beside the paper's, of a corpus that is learned by heart: F is 100 with each
+    """Our figures next to the paper's, for a corpus that is learned by heart: F is 100 with each
     loss, so no loss differs from "seq" (p = 1). A quick run has the losses point, k=2 and seq, and
     in table 2 the sizes 100 and 200."""
     size = size_of(mixed_loss.SPEC, quick=True)

@@ -1,4 +1,4 @@
-"""Gimpel & Smith (2010) again: steps and penalties by hand, settings, the whole of it."""
+"""Gimpel & Smith (2010): steps and penalties by hand, settings, the whole experiment."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ STEP = FULL["step"]
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of the three parts of a corpus, without ".train" and so on. All are `SENTENCES`."""
+    """The path of the three parts of a corpus, without ".train" and so on. All are `SENTENCES`."""
     for part in ("train", "testa", "testb"):
         (tmp_path / f"eng.{part}").write_text(SENTENCES)
     for module in ("softmax_margin", "corpora"):
@@ -56,13 +56,8 @@ def examples(path: Path) -> list[Example]:
 def weights(
     examples: list[Example], name: str, c: Any = None, m: Any = None, start: Any = None
 ) -> numpy.ndarray:
-    """The weights after an epoch of a method. The epoch is a single step, as the examples are fewer
-    than a batch.
-
-    c (Any): The regularisation, C. None: the method has none.
-    m (Any): The multiplier of the cost. None: the method has none.
-    start (Any): The weights before. None: they are 0.
-    """
+    """The weights after an epoch of a method with C and m. The epoch is a single step, as the
+    examples are fewer than a batch. It starts from the weights `start`, by default 0."""
     stage = PLAN.stage(name, {"c": c, "m": m, "epochs": 1, "averaged": False}, 0)
     first = None if start is None else [start]
     return run_stages(examples, [stage], first, lambda ner, **facts: None)[0]
@@ -83,8 +78,8 @@ def test_corpus_of_2003_is_read(examples: list[Example]) -> None:
 )
 def test_steps_are_whole(name: str, c: float, m: Any, examples: list[Example]) -> None:
     """A weight moves by C times the difference of a feature's counts, which is a whole number. For
-    MIRA, C is the largest size of a step, and it is so small here that the step has this size.
-    The step of the perceptron has the size 1."""
+    MIRA, C is the largest size of a step, and it is so small here that the step has this size. The
+    step of the perceptron has the size 1."""
     whole_numbers = weights(examples[:1], name, c, m) / c
     assert_allclose(whole_numbers, whole_numbers.round(), atol=1e-4)
     assert whole_numbers.any()

@@ -56,10 +56,9 @@ class MomentsByEnumeration:
     """The moments of the paper, by a list of all paths, which are equally likely; summed over the
     sequences.
 
-    covariance: C*, of the feature counts.
-    gold_lead: b*, by how much the feature counts of gold are above the mean.
-    loss_covariance: c_l, of the feature counts and the Hamming loss.
-    mean_loss: mu_l, of the Hamming loss.
+    covariance: C*, of the feature counts. gold_lead: b*, by how much the feature counts of gold are
+    above the mean. loss_covariance: c_l, of the feature counts and the Hamming loss. mean_loss:
+    mu_l, of the Hamming loss.
     """
 
     def __init__(self, sequences: Sequences) -> None:
@@ -118,7 +117,7 @@ def test_the_hamming_z_score_has_the_least_variance_at_a_lead_of_1() -> None:
 @pytest.mark.parametrize("outside", ["single", "before"])
 def test_the_z_score_of_a_component_is_the_solution_of_its_equation(outside: str) -> None:
     """All its weights, with the moments of all legal paths of each example. With "before" the tag O
-    has a variant before each label, O-X, which counts as O. The examples are those of `TEXTS`."""
+    has a variant before each label, O-X, which counts as O. The examples are `TEXTS`."""
     nlp, examples = initialized(loss=loss_block("ZScore"), outside=outside)
     ner = nlp.get_pipe("ner")
     c2 = 0.05
@@ -224,8 +223,8 @@ def test_all_methods_learn_what_is_certain() -> None:
 
 def test_hmms_are_as_hard_as_wanted() -> None:
     """HMMs are drawn until the weights of one predict about 20 % of its tags wrongly. That is
-    judged on a sample. Another sample differs, so the tolerance here is five times that of the
-    draw."""
+    judged on a sample. Another sample differs, so the tolerance here is five times the tolerance of
+    the draw."""
     (hmm,), n_drawn = z_score.hmms_as_hard(error=20.0, n_symbols=3, n=1)
     test = hmm.sample(2000, 100, default_rng(7))
     assert test.error(hmm.weights) == pytest.approx(20, abs=5 * FULL["near"])

@@ -236,7 +236,7 @@ def test_options_are_other_decodings(browser: Node, tmp_path: Path) -> None:
 def test_other_labels_keep_the_setting_of_the_pipeline(
     make: Callable[..., Decoding], browser: Node, tmp_path: Path
 ) -> None:
-    """Options for one label replace those of all single labels."""
+    """Options for one label replace the options of all single labels."""
     nlp = make_pipeline()
     ner = nlp.get_pipe("ner")
     ner.set_decoding(make(labels={"city": 0.9}))
@@ -335,7 +335,7 @@ def with_lower_of_language() -> Language:
 
 
 def with_japanese_tokenizer() -> Language:
-    """A tokenizer of another class than spaCy's rule tokenizer, as that of Japanese is."""
+    """A tokenizer of another class than spaCy's rule tokenizer, as for Japanese."""
     nlp = make_pipeline()
 
     class Words:
@@ -404,7 +404,7 @@ def with_weight(value: float, *, in_first_pass: bool = False) -> Callable[[], La
 
 @Language.component("silent")
 def silent(doc: Doc) -> Doc:
-    """A component whose factory doesn't say what it sets."""
+    """A component whose factory doesn't declare what it sets."""
     return doc
 
 
@@ -650,7 +650,7 @@ def put_together(header: bytes, arrays: bytes) -> bytes:
 
 
 def without_checksum(data: bytes) -> bytes:
-    """What a model file has below gzip, but for the checksum at its end."""
+    """What a model file has below gzip, without the checksum at its end."""
     return gzip.decompress(data)[:-4]
 
 
@@ -721,7 +721,7 @@ def test_broken_gzip(browser: Node, words_model: WebModel, tmp_path: Path) -> No
 def test_fuzzed_files_give_errors_or_entities(
     browser: Node, words_model: WebModel, tmp_path: Path
 ) -> None:
-    """Whatever stands in a file, loading and predicting end."""
+    """With any content of the file, loading and predicting end."""
     header, arrays = take_apart(words_model.data)
     del header["tokenizer"]["rules"][5:]  # shorter, so that other parts are hit
     header["symbols"] = {}

@@ -340,8 +340,8 @@ def test_probabilities(tools: Node, share: float, text: str) -> None:
 
 
 def test_labels_have_the_colours_of_displacy() -> None:
-    """PER has that of PERSON, and capitals don't matter. Labels that displaCy doesn't know, here
-    DISEASE and DRUG, have other colours, also if there are more labels than colours."""
+    """PER has the colour of PERSON, and capitals don't matter. Labels that displaCy doesn't know,
+    here DISEASE and DRUG, have other colours, also if there are more labels than colours."""
     colours = label_colours(["PER", "ORG", "DISEASE", "DRUG", "loc"])
     assert colours["PER"] == DEFAULT_LABEL_COLORS["PERSON"]
     assert colours["ORG"] == DEFAULT_LABEL_COLORS["ORG"]
@@ -415,7 +415,7 @@ PROMISED = (
 """The spans of the promised set on the page, in order, as text and label."""
 
 ENTITIES = [["Ana", "PER"], ["Rome", "LOC"]]
-"""Those of `TEXT`, the first example of the page."""
+"""The entities of `TEXT`, the first example of the page."""
 
 
 def open_page(tab: Browser, path: Path, **options: Any) -> None:
@@ -432,8 +432,8 @@ def type_text(tab: Browser, text: str) -> None:
 
 
 def choose_file(tab: Browser, path: Path) -> None:
-    """Choose a file in the field of the page for files. The facts are cleared, so that one can wait
-    for those of the new texts."""
+    """Choose a file in the field of the page for files. The facts are cleared, so that tests can
+    wait for the facts of the new texts."""
     tab.run("byId('facts').textContent = ''")
     tab.call("DOM.enable")
     document = tab.call("DOM.getDocument")["root"]["nodeId"]
@@ -497,7 +497,7 @@ def test_type_slide_and_save(page: Path, tab: Browser, tmp_path: Path) -> None:
     words = [task.text[span.start : span.end] for span in task.spans or ()]
     assert words == ["Dora", "Cairo", "Bo", "Oslo"]
 
-    # What is typed while the worker is busy comes at last.
+    # Text that is typed while the worker is busy is predicted afterwards.
     for text in ("Ana", "Ana left", "Bo left Lima ."):
         tab.run(f"byId('text').value = {text!r}; byId('text').dispatchEvent(new Event('input'))")
     tab.wait("byId('entities').textContent.startsWith('Bo')")
@@ -554,8 +554,7 @@ def test_a_folder_that_is_dropped_is_refused(page: Path, tab: Browser) -> None:
 @pytest.mark.slow
 @needs_chromium
 def test_the_promised_set_is_shown_with_its_promise(fitted: Path, page: Path, tab: Browser) -> None:
-    """It is shown when somebody asks for it, with the spans that Python finds. They are more than
-    the entities."""
+    """It is shown on request, with the spans that Python finds. They are more than the entities."""
     doc = spacy.load(fitted)(TEXT)
     expected = [[str(span), span.label_] for span in doc.spans["confidence_guaranteed"]]
     assert len(expected) > len(doc.ents) == len(ENTITIES)
@@ -588,7 +587,7 @@ def test_long_texts_show_progress_and_stop(page: Path, tab: Browser) -> None:
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 def test_narrow_dark_and_by_name(page: Path, tab: Browser, dark: bool) -> None:
-    """On a narrow screen nothing is cut off. In the dark the text is light, but not that of
+    """On a narrow screen nothing is cut off. In dark mode the text is light, but not the text of
     entities, whose colours are light. A screen reader can name each control, and a keyboard reaches
     it."""
     dark_ink, light_ink = "rgb(28, 39, 51)", "rgb(228, 233, 238)"
@@ -682,8 +681,8 @@ def served(folder: Path) -> Iterator[str]:
 @pytest.mark.slow
 @needs_chromium
 def test_the_page_of_a_module_is_served(fitted: Path, tab: Browser, tmp_path: Path) -> None:
-    """It shows the entities of a text as JSON: first those of its example, then those of what is
-    typed."""
+    """It shows the entities of a text as JSON: first the entities of its example, then of the typed
+    text."""
     folder = tmp_path / "module"
     assert run("page", fitted, "--module", folder).exit_code == 0
     with served(folder) as address:
@@ -735,7 +734,7 @@ def test_chromium_predicts_what_python_predicts(tab: Browser, tmp_path: Path) ->
 
 @needs_node
 def test_a_damaged_model_is_refused_in_words(fitted: Path, tmp_path: Path) -> None:
-    """In place of the model there is a page."""
+    """The file of the model is a page instead."""
     folder = tmp_path / "module"
     assert run("page", fitted, "--module", folder).exit_code == 0
     shutil.copy(folder / "index.html", folder / "model.bin")

@@ -116,14 +116,14 @@ def test_the_same_matches(javascript: Node, pattern: str) -> None:
     "pattern", [r"\w+", r"\d+", r"\s+", "(?i)[k-t]+", "(?i)[^à-ɏ]+", r"(?i)[^\w]+"]
 )
 def test_every_character(javascript: Node, pattern: str) -> None:
-    """All characters that Unicode has assigned: those of the first four planes, and tags."""
+    """All characters that Unicode has assigned: the first four planes, and tags."""
     codes = [*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000)]
     check(javascript, pattern, ["".join(map(chr, codes))])
 
 
 @st.composite
 def patterns(draw: st.DrawFn) -> str:
-    """A pattern of up to three alternatives, with repeats and what stands before and after."""
+    """A pattern of up to three alternatives, with repeats, look-behind and look-ahead."""
     alternatives = []
     for _ in range(draw(st.integers(1, 3))):
         items = []

@@ -28,7 +28,7 @@ LANGUAGES = ["es", "en", "de", "nl"]
 SPACY_TESTS = Path(spacy.__file__).parent / "tests"
 ROOT = Path(__file__).parents[2]
 CORPORA = [ROOT / "assets", ROOT.parent / "shared" / "data"]
-"""Where corpora may be: `costner page` is judged by them if they are there."""
+"""Folders that may have corpora. `costner page` is tested on them if they exist."""
 
 SPACES = [
     "",
@@ -64,7 +64,7 @@ FRAMES = [
     "¿{} {}?",
     "5{}%",
 ]
-"""What may stand beside special cases."""
+"""Texts that may be next to special cases."""
 
 WORDS = "... -- km cm² US$ http://a.de/b a@b.es 1.000,5 U.S. d.h. :-) <3 n't 'll p.ej. a.u.b."
 ATOMS = [
@@ -73,7 +73,7 @@ ATOMS = [
     *WORDS.split(),
     "z. B.",
 ]
-"""What texts are made of at random."""
+"""Pieces from which random texts are made."""
 
 SCRIPT = """
 import { makeTokenizer } from "${MODULES}/tokenizer.js";
@@ -86,7 +86,7 @@ function answer({ description, texts }) {
 
 
 def copy_of(tokens: list[Any], text: str) -> list[list[Any]]:
-    """What the tokens of a doc are in UTF-16 units: begin, end, and whether a space follows."""
+    """The tokens of a doc in UTF-16 units: begin, end, and whether a space follows."""
     places = utf16_places(text)
     copied = []
     for token in tokens:
@@ -222,7 +222,7 @@ def test_other_languages(lang: str) -> None:
 
 
 def custom(**settings: Any) -> Language:
-    """A pipeline whose tokenizer has some settings of its own."""
+    """A pipeline whose tokenizer has some other settings."""
     nlp = spacy.blank("xx")
     patterns = {
         "prefix_search": re.compile(r"[(«]|x(?=y)").search,
@@ -281,7 +281,7 @@ def test_a_saved_pipeline_has_the_same_description(nlp: Language, tmp_path: Path
 
 
 class OtherTokenizer(Tokenizer):
-    """A tokenizer that does who knows what."""
+    """A subclass of the tokenizer, which may do anything."""
 
 
 def test_other_tokenizers_are_refused() -> None:

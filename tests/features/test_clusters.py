@@ -211,7 +211,7 @@ def test_damaged_clusters_are_refused(numbers_file: Path, field: str) -> None:
     damaged_table = {**table, field: damages[field]}
     damaged = {**saved, "clusters": {"clusters:numbers": damaged_table}}
 
-    with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+    with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
         Features(features.template).from_bytes(srsly.msgpack_dumps(damaged))
 
 

@@ -96,6 +96,6 @@ def test_memory_is_linear_in_the_tokens_of_a_doc(words: list[str]) -> None:
 def test_another_number_of_occurrences_is_another_template() -> None:
     data = collected([WORDS], elsewhere={"LOWER": 8}).to_bytes()
     other = Template(windows={"LOWER": 0}, elsewhere={"LOWER": 3})
-    message = r"expected those of the config, .*'elsewhere:LOWER\[\+1\]', \[0\], 3\]\], got "
+    message = r"expected the columns of the config, .*'elsewhere:LOWER\[\+1\]', \[0\], 3\]\], got "
     with pytest.raises(ValueError, match=message):
         Features(other).from_bytes(data)

@@ -232,5 +232,5 @@ def test_saved_features_that_lack_a_part_are_refused(features: Features) -> None
     assert parts
     for part in parts:
         damaged = srsly.msgpack_dumps({**saved, part: {}})
-        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+        with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
             Features(features.template).from_bytes(damaged)

@@ -400,11 +400,11 @@ def test_damaged_memory_is_refused() -> None:
     saved = srsly.msgpack_loads(features.to_bytes())
     for memory in damaged_memories(saved["memory"]):
         damaged = srsly.msgpack_dumps({**saved, "memory": memory})
-        with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+        with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
             Features(features.template).from_bytes(damaged)
 
 
 def test_a_template_without_memory_does_not_load_it() -> None:
     features = memory_of([(["Ana", "saw"], ["PER", "O"], 0)], "doc")
-    with pytest.raises(ValueError, match="expected those of the config"):
+    with pytest.raises(ValueError, match="expected the columns of the config"):
         Features(Template(windows={})).from_bytes(features.to_bytes())

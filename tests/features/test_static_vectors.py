@@ -632,7 +632,7 @@ def test_vectors_of_training_stay_when_words_are_forgotten(
 ) -> None:
     """Features are kept for all docs, while the cache of words begins anew, also for predictions
     between them."""
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 3)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 3)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
     texts = ["a b c d e", "f g h i", "k l m n", "a e i m"]
@@ -654,7 +654,7 @@ def test_vectors_of_predictions_are_dropped_when_there_are_too_many(
 ) -> None:
     """When there are more than 10 words, all are dropped before new ones are added. A doc adds 5
     words, so there are never more than 15."""
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 10)
     vocab = floret_vocab()
     features = features_of(vocab, static_vectors=0)
     for i in range(30):
@@ -720,7 +720,7 @@ def test_a_component_that_is_sourced_into_a_pipeline_without_vectors_refuses_doc
     without_vectors = spacy.blank("xx")
     with pytest.warns(UserWarning, match=r"\[W113\] .* source vectors are not identical"):
         without_vectors.add_pipe("ner", source=nlp)
-    with pytest.raises(ValueError, match="as in training, it has none"):
+    with pytest.raises(ValueError, match="as in training, got none"):
         without_vectors("Name1 and Place1")
 
 
@@ -731,7 +731,7 @@ def test_damaged_settings_are_refused(vocab: Vocab, damage: dict[str, Any]) -> N
     features = features_of(vocab)
     saved = srsly.msgpack_loads(features.to_bytes())
     saved["static_vectors"]["static_vectors"].update(damage)
-    with pytest.raises(ValueError, match="features of a linear CRF: expected what was saved"):
+    with pytest.raises(ValueError, match="features of a linear CRF: expected saved features"):
         Features(features.template).from_bytes(srsly.msgpack_dumps(saved))
 
 
@@ -743,11 +743,11 @@ EQUAL_VECTORS = {"a": [1, 1, 1], "b": [1, 1, 1]}
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        ({}, "expected static vectors of words in the pipeline, .* there are none"),
+        ({}, "expected static vectors of words in the pipeline, .* found none"),
         ({"a": [1, numpy.nan, 0]}, "expected finite vectors, got NaN or infinity"),
         ({"zzz": [1, 2, numpy.inf]}, "expected finite vectors, got NaN or infinity"),
         # The different words of TEXTS: a, b, c, A, Rome and ROME.
-        ({"zzz": [1, 2, 3]}, ".* none of their 6 words has one"),
+        ({"zzz": [1, 2, 3]}, ".* got none for their 6 words"),
         (EQUAL_VECTORS, "expected vectors that differ between words .* got the same one for all"),
     ],
 )
@@ -761,7 +761,7 @@ def test_vectors_of_another_length_are_refused(vocab: Vocab) -> None:
     shorter = vocab_with({"a": [1, 2]})
     with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* got 2"):
         features.find([Doc(shorter, words=["a"])])
-    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* it has none"):
+    with pytest.raises(ValueError, match=r"expected vectors of 3 numbers .* got none"):
         features.find([Doc(vocab_with({}), words=["a"])])
 
 

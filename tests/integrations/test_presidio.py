@@ -189,8 +189,8 @@ def as_tuples(results: list[Any]) -> list[Any]:
 def test_the_engine_and_the_recognizer_return_the_scores_of_the_component(
     presidio: Any, trained: Language, saved: Path
 ) -> None:
-    """Labels are replaced by Presidio's entities, or by those of the mapping that the recognizer
-    was given."""
+    """Labels are replaced by Presidio's entities, or by the entities in the mapping that the
+    recognizer was given."""
     analyzer = make_analyzer(presidio, saved, "en", "de")
     recognizer = presidio.CostnerRecognizer(saved, mapping={"PERSON": "NAME"})
     entity_of_label = {"PERSON": "PERSON", "LOC": "LOCATION", "sports-team": "sports-team"}

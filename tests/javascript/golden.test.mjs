@@ -10,7 +10,7 @@ const golden = JSON.parse(await readFile(new URL("golden.json", import.meta.url)
 const bytes = Buffer.from(golden.model, "base64");
 const ner = await load(bytes);
 
-test("tokens and entities are those of Python", () => {
+test("tokens and entities are the same as in Python", () => {
   let nEntities = 0;
   for (const { text, tokens, entities } of golden.cases) {
     const found = ner(text, { tokens: true });

@@ -69,7 +69,7 @@ def test_martingale_is_the_mean_of_the_products_of_bets() -> None:
 
 def calibration_of(scores: Any) -> dict[str, Any]:
     """The scores of calibration docs, as the component keeps them."""
-    digest = shift.digest_of(scores)
+    digest = shift.digest_of_scores(scores)
     return {"scores": sorted(scores), "digest": digest, "approximate": False}
 
 
@@ -500,7 +500,7 @@ def test_watch_alarms_of_other_texts_in_the_same_words_each_time(
     assert first.exit_code == 1
     assert first.stdout == second.stdout
     assert "Alarm: the model is less sure" in first.stdout
-    assert "expected, an upper guess" in first.stdout
+    assert "expected, optimistic" in first.stdout
     assert "PERSON" in first.stdout
 
 

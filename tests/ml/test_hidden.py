@@ -59,7 +59,7 @@ def vocab() -> Vocab:
 def nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates leave out nothing."""
     monkeypatch.setattr("spacy_costner.ml.weights.VECTOR_DROPOUT", 0.0)
-    monkeypatch.setattr("spacy_costner.ml.hidden.VECTOR_DROPOUT", 0.0)
+    monkeypatch.setattr("spacy_costner.ml.hidden.HIDDEN_VECTOR_DROPOUT", 0.0)
     monkeypatch.setattr("spacy_costner.ml.hidden.UNIT_DROPOUT", 0.0)
 
 
@@ -244,7 +244,7 @@ def test_updates_leave_out_a_share_of_the_vectors(
     numpy.random.seed(0)
 
     for share in (0.0, 0.3, 1.0):
-        monkeypatch.setattr("spacy_costner.ml.hidden.VECTOR_DROPOUT", share)
+        monkeypatch.setattr("spacy_costner.ml.hidden.HIDDEN_VECTOR_DROPOUT", share)
         scores, _ = hidden.begin_update(batch)
         is_kept = numpy.isclose(scores, scores_with_vector, atol=1e-5).all(axis=1)
         is_lost = numpy.isclose(scores, scores_without_vector, atol=1e-5).all(axis=1)
@@ -389,7 +389,7 @@ def test_training_the_layer_alone_leaves_the_weights_as_they_are(
 
 
 TOGETHER, ALONE = 0, 100_000
-"""Values of MOST_WORDS. With at most so many words, the layer is trained alone, after the
+"""Values of MOST_WORDS_ALONE. With at most so many words, the layer is trained alone, after the
 weights."""
 
 BY_UPDATES, AT_ONCE = 0, 1000
@@ -414,7 +414,7 @@ def test_fit_trains_the_layer(
     tmp_path: Path,
 ) -> None:
     """Together with the weights or after them, however these are trained."""
-    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS", most_words)
+    monkeypatch.setattr("spacy_costner.training.hidden.MOST_WORDS_ALONE", most_words)
     monkeypatch.setattr("spacy_costner.training.hidden.N_EPOCHS", 100)
     monkeypatch.setattr("spacy_costner.workflows.corpora.FEW_SENTENCES", few_sentences)
     config = fit_config(tmp_path)

@@ -405,7 +405,7 @@ def test_sums_of_words_are_of_the_weights_in_use() -> None:
 
 def test_sums_of_words_are_of_the_words_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another cache takes the place of one that is full. Its words have other numbers."""
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 2)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 2)
     model = crf()
     _, weights = linear_part(model)
     for text in ("a b c d", "d c x", "b a"):

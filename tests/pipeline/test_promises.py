@@ -9,7 +9,7 @@ import pytest
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_costner.metrics.shift import ENOUGH, digest_of
+from spacy_costner.metrics.shift import ENOUGH, digest_of_scores
 from spacy_costner.pipeline.promises import (
     CalibrationScores,
     Promise,
@@ -141,7 +141,7 @@ def test_scores_are_collected_by_values_of_user_data() -> None:
     kept = scores.round(4)
     assert collected.scores == sorted(kept[1:].tolist())
     assert collected.keys == {"source": {"web": sorted(kept[1::2].tolist())}}
-    assert collected.digest == digest_of(scores)
+    assert collected.digest == digest_of_scores(scores)
     assert collected.approximate
 
 

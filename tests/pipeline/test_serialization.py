@@ -187,7 +187,7 @@ def test_a_config_with_other_tags_than_the_model_is_refused(
 def test_a_config_with_other_features_than_the_model_is_refused(
     kind: str, settings: dict[str, Any], saved: Path
 ) -> None:
-    with pytest.raises(ValueError, match=r"ner.model: .* expected those of the config, \[\['"):
+    with pytest.raises(ValueError, match=r"ner.model: .* the columns of the config, \[\['"):
         load(saved / kind, **{"model.features": {**FEATURES, **settings}})
 
 

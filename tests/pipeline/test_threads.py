@@ -137,7 +137,7 @@ def test_features_are_found_while_other_threads_empty_the_cache(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has room for 10 of 350 words."""
-    monkeypatch.setattr("spacy_costner.features.lookup.MOST_WORDS", 10)
+    monkeypatch.setattr("spacy_costner.features.lookup.MOST_CACHED_WORDS", 10)
     vocab = spacy.blank("xx").vocab
     features = Features(Template(windows={"ORTH": 0}))
     docs = [Doc(vocab, words=[f"{i}-{j}" for j in range(7)]) for i in range(50)]

@@ -11,6 +11,8 @@ from thinc.api import fix_random_seed
 from ..support.pages import PAGES, ROOT, WITH_SMALL_PIPELINE, read_blocks, run_block
 from ..support.pipelines import pipeline, train
 
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -29,6 +31,27 @@ def test_no_block_is_overlooked(page: Path) -> None:
     """A block has two fences."""
     fences = re.findall(r"^ *```", page.read_text(encoding="utf8"), flags=re.MULTILINE)
     assert 2 * len(read_blocks(page)) == len(fences)
+
+
+IMPORTED = {
+    "spacy_costner",
+    "spacy_costner.cli.audit",
+    "spacy_costner.cli.report",
+    "spacy_costner.integrations.presidio",
+    "spacy_costner.ml",
+    "spacy_costner.readers",
+    "spacy_costner.serve.app",
+    "spacy_costner.serve.session",
+    "spacy_costner.serve.store",
+    "spacy_costner.workflows",
+}
+"""The modules that pages and notebooks import from: their names stay."""
+
+
+@pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.stem)
+def test_examples_import_from_public_modules(path: Path) -> None:
+    text = path.read_text(encoding="utf8")
+    assert {*re.findall(r"(?:from|import) (spacy_costner[\w.]*)", text)} <= IMPORTED
 
 
 @pytest.mark.parametrize("page", WITH_SMALL_PIPELINE)

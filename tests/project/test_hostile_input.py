@@ -23,15 +23,10 @@ from spacy_costner.pipeline.serialization import sign
 from spacy_costner.readers import CorpusError, read_docs, write_tasks
 from spacy_costner.readers.documents import short_values
 from spacy_costner.readers.files import FilePlace, corpus_files
-from spacy_costner.readers.task_docs import _token_offsets, _touched_tokens
-from spacy_costner.readers.tasks import (
-    TASK_FORMS,
-    Task,
-    TaskSpan,
-    spans_from_json,
-    task_to_json,
-    utf16_length,
-)
+from spacy_costner.readers.offsets import utf16_length
+from spacy_costner.readers.task_forms import TASK_FORMS, task_to_json
+from spacy_costner.readers.tasks import Task, TaskSpan, spans_from_json
+from spacy_costner.readers.token_spans import token_offsets, touched_tokens
 from spacy_costner.workflows.apply.annotating import annotate
 from spacy_costner.workflows.calibration.guarantees import guarantee
 
@@ -333,7 +328,7 @@ def test_touched_tokens_are_those_that_have_a_character_of_the_span(
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
 
-    touched = _touched_tokens(_token_offsets(doc), start, end)
+    touched = touched_tokens(token_offsets(doc), start, end)
 
     tokens = [token.i for token in doc if token.idx < end and token.idx + len(token) > start]
     assert touched == ((tokens[0], tokens[-1] + 1) if tokens else (0, 0))
@@ -455,5 +450,5 @@ def test_watch_says_why_it_could_read_no_text(unsure: Path, tmp_path: Path) -> N
     result = run("watch", tmp_path / "model", tmp_path / "a.jsonl")
 
     assert result.exit_code == 1
-    assert "watch: expected texts, could read none: " in result.output
+    assert "watch: expected texts, got none that can be read: " in result.output
     assert "a.jsonl, line 1: expected JSON, got 'not JSON'" in result.output

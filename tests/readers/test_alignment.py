@@ -45,7 +45,7 @@ def save(
     n_damaged: int | None = None,
 ) -> Path:
     """Save texts with entities to JSONL. The offsets of the first `n_damaged` texts are those that
-    `count` and `shift_of_end` make; those of the others are right."""
+    `count` and `shift_of_end` make; the other spans are right."""
     lines: list[str] = []
     for i, (text, entities) in enumerate(texts):
         is_damaged = n_damaged is None or i < n_damaged

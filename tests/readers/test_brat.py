@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs, read_texts
-from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.readers.offsets import utf16_length
 
 from ..support.commands import run
 
@@ -168,7 +168,7 @@ def test_each_word_comes_back_from_characters_and_from_code_units(
     expected: list[tuple[int, int]] = []
     for i, word in enumerate(words):
         start = len(text)
-        word += str(i)  # no word stands at two places
+        word += str(i)  # no word occurs twice
         text += word
         if data.draw(st.booleans()):
             expected.append((start, len(text)))

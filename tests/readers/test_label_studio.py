@@ -19,7 +19,7 @@ ENTITIES = [("Kim", "PER"), ("Ann", "PER"), ("Oslo", "LOC")]
 
 
 def region(start: int, end: int, label: str, text: str | None = None, **fields: Any) -> Any:
-    """A region of a text, with the text that it quotes; `fields` replace those of the result."""
+    """A region of a text, with the text that it quotes; `fields` replace fields of the result."""
     value: dict[str, Any] = {"start": start, "end": end, "labels": [label]}
     if text is not None:
         value["text"] = text
@@ -118,7 +118,7 @@ def iob_letters(doc: Doc) -> str:
         ("a<B\n/>b<BR/>c", "ab\nc"),
         ("<p>a<noscript><i>b</i></noscript><script>'</p>'</script >c", "a<i>b</i>c"),
         # What is before the body counts nothing, and white space in the body does. These offsets
-        # are those of issue 6446 of Label Studio.
+        # are from issue 6446 of Label Studio.
         (
             "<!DOCTYPE html>\n<html>\n<head>\n<meta charset='UTF-8'>\n<title>サンプル</title>"
             "<style>p {}</style>\n</head>\n<body>\n\n    <h1>こんにちは</h1>\n    <p>これは</p>",
@@ -200,7 +200,7 @@ def test_global_offsets_count_characters_or_code_units(start: int, tmp_path: Pat
 
 
 def test_regions_of_html_without_global_offsets_make_their_text_missing(tmp_path: Path) -> None:
-    """Only versions before 1.0 have such regions: their paths are those of a page with marks."""
+    """Only versions before 1.0 have such regions: their paths are for a page with marks."""
     old_region = html_region(0, 3, "PER", "Kim")
     del old_region["value"]["globalOffsets"]
     docs, problems, _ = read_tasks(
@@ -290,7 +290,7 @@ def test_regions_of_another_element_are_left_out_and_counted(tmp_path: Path) -> 
         tmp_path, task(data, region(*KIM, "Kim"), rectangle), task(data, rectangle)
     )
     assert [iob_letters(doc) for doc in docs] == ["BOOOOO", "OOOOOO"]
-    elsewhere = "regions of type 'rectanglelabels' mark something else than the text"
+    elsewhere = "regions of type 'rectanglelabels' mark something other than the text"
     assert problems == {elsewhere: 2, SEVERAL: 1}
     assert places[0].endswith(f"export.json, line 1: {TEXT!r}")
 
@@ -372,7 +372,7 @@ def test_a_quoted_line_break_is_written_as_two_characters(tmp_path: Path) -> Non
 
 
 def test_a_region_that_quotes_other_words_costs_its_tokens(tmp_path: Path) -> None:
-    """As in issue 1931: the offsets are those of whole words, the text is what was selected."""
+    """As in issue 1931: the offsets are for whole words, the text is the selection."""
     text = "Some simple text with explanations in Oslo"
     docs, problems, _ = read_tasks(
         tmp_path,

@@ -91,7 +91,7 @@ TASK_LINES: dict[str, tuple[str, str]] = {
 GOOD_WORDS = '{"tokens": ["Kim", "is"], "ner_tags": ["B-PER", "O"]}\n'
 WORD_LINES: dict[str, tuple[str, str]] = {
     "fewer tags": ('{"tokens": ["Kim", "is"], "ner_tags": ["O"]}',
-     "expected 2 tags, one a token, got 1"),
+     "expected 2 tags, one per token, got 1"),
     "no tags": ('{"tokens": ["Kim"]}', "expected tokens and ner_tags"),
     "no tokens": ('{"ner_tags": ["O"]}', "expected tokens and ner_tags"),
     "a token that is a number": ('{"tokens": [3], "ner_tags": ["O"]}',
@@ -472,7 +472,7 @@ def test_an_array_in_a_file_of_lines_is_refused_with_the_name_that_fits(
 
 
 def test_a_damaged_file_of_tag_names_is_refused(tmp_path: Path) -> None:
-    """The names are looked for beside the corpus, in dataset_info.json."""
+    """The names are looked for next to the corpus, in dataset_info.json."""
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"tokens": ["Kim"], "ner_tags": [3]}')
     info_path = tmp_path / "dataset_info.json"

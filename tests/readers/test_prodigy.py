@@ -53,7 +53,7 @@ class Shape(NamedTuple):
     letters (str | None): The letter of IOB of each token of TEXT, and "-" where annotation is
         missing. None: the text is left out.
     incorrect (Sequence[str]): The spans that are known not to be entities.
-    problem (str): The beginning of the message of the problem. "": there is none.
+    problem (str): The beginning of the message of the problem. "": no problem is reported.
     """
 
     records: list[Any]

@@ -80,7 +80,7 @@ def write_jsonl(path: Path, values: list[Any]) -> Path:
 
 
 def columns_text(tags: list[str], between: str = "\n", separator: str = " ") -> str:
-    """WORDS in three columns: the word, an "x", and its tag. `between` stands between sentences,
+    """WORDS in three columns: the word, an "x", and its tag. `between` is between sentences,
     `separator` between columns."""
     sentences = []
     for words, tags_of_sentence in zip(WORDS, tags, strict=True):
@@ -157,7 +157,7 @@ def test_line_ends_and_byte_order_marks_are_no_part_of_words(
         ("10\u00a0000  O\n\u2028x O\na\x85b O\n", ["10\u00a0000", "\u2028x", "a\x85b"], "OOO"),
         *((f"{first} O\nKim B-PER\n", [first, "Kim"], "OB") for first in ("[", "{", "{}", "[]")),
     ],
-    ids=["- for no tag", "_ for no tag", "white space beside TABs", "white space beside blanks",
+    ids=["- for no tag", "_ for no tag", "white space next to TABs", "white space next to blanks",
          *(f"{first} as first word" for first in ("[", "{", "{}", "[]"))],
 )  # fmt: skip
 def test_words_with_white_space_and_words_without_tag_are_read(
@@ -381,7 +381,7 @@ def test_words_with_names_of_tags_are_read(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("info_file", ["dataset_info.json", "dataset_infos.json", None])
 def test_words_with_numbers_of_tags_are_read(info_file: str | None, tmp_path: Path) -> None:
-    """The names of the tags are in a file beside the corpus, or in the setting `tag_names`."""
+    """The names of the tags are in a file next to the corpus, or in the setting `tag_names`."""
     rows = []
     for words, numbers in zip(WORDS, TAG_NUMBERS, strict=True):
         rows.append({"tokens": words, "ner_tags": numbers})
@@ -447,7 +447,7 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         ([prodigy([(0, 3, "P", "Oslo"), SPANS[1]])], "-OBOOO", MISPLACED, 1),
         ([prodigy([(0, 3, "P", "Ann")])], "OOBOOO", SHIFTED, 1),
         ([prodigy([(0, 3, "P", "Ann   in")])], "OOBIOO", SHIFTED, 1),
-        # The letter n stands at 9, 10 and 13.
+        # The letter n is at 9, 10 and 13.
         ([prodigy([(4, 7, "P", "n")])], "O-OOOO", MISPLACED, 1),
         ([prodigy([(4, 7, "P", "Os")])], "O-OOOO", MISPLACED, 1),
         ([prodigy([(4, 7, "P", "")])], "OBOOOO", "", 0),
@@ -463,7 +463,7 @@ SEVERAL_WAYS = "texts were annotated in several ways"
          "examples that were rejected or ignored are left out", 2),
         # Yes to one span says nothing of others.
         (accepted_one_by_one(*SPANS[:2]), "B-B---", "", 0),
-        # It doesn't count beside the annotation of the whole text.
+        # It doesn't count if the whole text is annotated, too.
         ([prodigy(SPANS[:1]), *accepted_one_by_one(SPANS[1])], "BOOOOO", SEVERAL_WAYS, 1),
         ([prodigy(SPANS)] * 2, "BOBOBO", "texts were annotated several times in the same way", 1),
         ([prodigy(SPANS), prodigy(SPANS[:1])], "BO-O-O", SEVERAL_WAYS, 1),
@@ -473,7 +473,7 @@ SEVERAL_WAYS = "texts were annotated in several ways"
         "one of two ends within a word", "begins and ends within words", "one within another",
         "two within one", "two labels", "chain of overlaps", "ends with a blank", "only a blank",
         "the same twice", "another text than its own", "its own text is near", "two words",
-        "its own text stands three times", "its own text is within a word", "empty own text",
+        "its own text occurs three times", "its own text is within a word", "empty own text",
         "offsets of JavaScript", "and one with another text",
         "code units of one of two emoji", "no annotation",
         "an empty text", "accepted without spans", "rejected and ignored", "yes to one span each",
@@ -503,7 +503,7 @@ def test_a_text_that_two_people_have_not_annotated_has_no_annotation(tmp_path: P
 
 
 def test_the_id_of_an_entity_is_that_of_the_last_span_with_its_tokens(tmp_path: Path) -> None:
-    """Spans of one task, which differ in a blank, and those of two tasks about the same text."""
+    """Spans of one task, which differ in a blank, and spans of two tasks about the same text."""
     first = {"start": 0, "end": 3, "label": "PER", "id": "Q1"}
     last = {**first, "end": 4, "id": "Q2"}
     tasks = [{**prodigy([]), "spans": [span]} for span in (first, {**first, "id": "Q3"})]
@@ -519,7 +519,7 @@ def test_the_id_of_an_entity_is_that_of_the_last_span_with_its_tokens(tmp_path: 
 
 def test_rejected_spans_become_incorrect_spans(tmp_path: Path) -> None:
     """They say nothing about the other tokens of their doc, whose annotation is missing. Where two
-    spans were rejected together, nobody knows which is wrong: the text is left out."""
+    spans were rejected together, it is unknown which is wrong: the text is left out."""
     kim, ann, oslo = SPANS
     tasks = [prodigy([kim]), rejected(ann), prodigy([kim, oslo], answer="reject")]
     path = write_jsonl(tmp_path / "a.jsonl", tasks)
@@ -917,8 +917,8 @@ def test_problems_of_a_corpus_are_warnings_in_training(tmp_path: Path) -> None:
         ({"n_sents": -1}, "n_sents: expected a number of at least 0, got -1"),
         ({"tag_column": 0}, "tag_column: expected a number from 1, or from -1 at the end"),
         ({"token_column": ""}, "token_column: expected a number from 1, .* or a name, got ''"),
-        ({"column": 2, "tag_column": 3}, "column: expected it or tag_column, not both"),
-        ({"token_column": 2, "tag_column": 2}, "tag_column: expected another column"),
+        ({"column": 2, "tag_column": 3}, "column: expected only one of column and tag_column"),
+        ({"token_column": 2, "tag_column": 2}, "tag_column: expected a column other"),
         ({"scheme": "IOB"}, "scheme: expected one of IO, IOB1, IOB2, .* or labels, got 'IOB'"),
         ({"path": None}, r"\[E913\] Corpus path can't be None"),  # of spaCy
     ],
@@ -955,7 +955,7 @@ def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path)
         ("Kim B-PER\nis\n", "b.spacy", [], "a.conll, line 2: expected 2 columns, got 1"),
         ("Kim B-PER\n", "b.xml", [], "expected a name that ends in .spacy, .jsonl"),
         ("Kim B-PER\n", "a.conll", [], "expected another file than the input"),
-        ("Kim B-PER\n", "b.spacy", ["--tag-column", 1], "tag_column: expected another column"),
+        ("Kim B-PER\n", "b.spacy", ["--tag-column", 1], "tag_column: expected a column other"),
     ],
 )
 def test_convert_says_what_is_wrong_and_writes_nothing(
@@ -998,7 +998,7 @@ def save_dataset(path: Path, columns: dict[str, Any], tag_names: list[str] | Non
 
 
 def test_a_dataset_of_words_and_tags_is_read(tmp_path: Path) -> None:
-    """The path is that of the dataset, or that of the folder that the dataset is in."""
+    """The path of the dataset, or of the folder that has it."""
     columns = {"tokens": WORDS, "ner_tags": TAG_NUMBERS}
     path = save_dataset(tmp_path / "a" / "train", columns, TAG_NAMES)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from spacy_costner.readers import CorpusError, CorpusInfo, ReadOptions, read_docs, read_texts
-from spacy_costner.readers.tasks import utf16_length
+from spacy_costner.readers.offsets import utf16_length
 
 from ..support.commands import run
 
@@ -34,7 +34,7 @@ TWO_SENTENCES = """#Text=Kim Lee left 😊 .
 
 
 def write(folder: Path, body: str, *layers: str) -> Path:
-    """Write a file with these layers; with that of named entities if none is given."""
+    """Write a file with these layers; without layers, with the layer of named entities."""
     path = folder / "note.tsv"
     head = "\n".join(["#FORMAT=WebAnno TSV 3.3", *(layers or [NAMED_ENTITY])])
     path.write_bytes(f"{head}\n\n\n{body}".encode())

@@ -59,7 +59,7 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: None) -> di
     """Settings for two files of training docs, read in chunks of which some need masks of tags, and
     cut into pieces."""
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", 4)
-    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 8)
+    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS_OF_PIECE", 8)
     (tmp_path / "train").mkdir()
     for name, n_docs in (("train/0", 20), ("train/1", 13), ("dev", 5)):
         docs = make_docs(n_docs, missing="train" in name)

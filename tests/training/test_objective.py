@@ -158,9 +158,9 @@ def test_extension_attributes_that_are_no_weights_are_refused(
         ner.objective.targets(batch, ner.chain_tags)
 
 
-def test_weights_are_refused_if_the_loss_has_no_use_for_them() -> None:
+def test_weights_are_refused_if_the_loss_does_not_use_them() -> None:
     weights = {"@misc": "spacy_costner.Weights.v1", "boundary": 2.0}
-    with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise and Mixed"):
+    with pytest.raises(ValueError, match=r"ner: weights: expected none .* Pointwise or Mixed"):
         pipeline(loss=loss_block("Sequential"), weights=weights)
     pipeline(loss=loss_block("Mixed", k=1.0), weights=weights)
     pipeline(loss=loss_block("Risk", cost=HAMMING), weights=weights)

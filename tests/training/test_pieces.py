@@ -217,7 +217,7 @@ def test_docs_stay_whole_if_they_may_have_incorrect_spans(
     settings: dict[str, Any], are_whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cut could divide an incorrect span. Other docs are cut at each sentence here."""
-    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS", 1)
+    monkeypatch.setattr("spacy_costner.training.pieces.MOST_WORDS_OF_PIECE", 1)
     nlp, examples = corpus(**settings)
     ner = nlp.get_pipe("ner")
     batches = batch_pieces(

@@ -19,7 +19,7 @@ from spacy_costner.training.soft_targets import (
     SoftTargets,
     divergence,
     expectations,
-    is_taught,
+    has_soft_targets,
     mean,
     read_soft_targets,
 )
@@ -270,7 +270,7 @@ def test_docs_of_other_tokens_keep_their_gold() -> None:
     other = Example(Doc(nlp.vocab, words=words), reference)
     gold = Doc(nlp.vocab, words=words, ents=["B-X", "O", "B-X", "I-X"])
     with_gold_alone = Example(Doc(nlp.vocab, words=words), gold)
-    assert is_taught(examples[0]) and not is_taught(other)
+    assert has_soft_targets(examples[0]) and not has_soft_targets(other)
     assert ner.objective.targets([other], ner.chain_tags).finest.soft is None
 
     scores = ner.model.predict([other.predicted])

@@ -165,7 +165,7 @@ def test_minimise_ends_at_the_minimum() -> None:
 
 def test_minimise_ends_after_the_most_iterations() -> None:
     minimum = minimise_by_lbfgs(bowl, numpy.zeros(30), max_iter=3)
-    assert (minimum.n_iterations, minimum.reason) == (3, "iterations used up")
+    assert (minimum.n_iterations, minimum.reason) == (3, "reached max_iter")
     value, _ = bowl(minimum.vector)
     assert minimum.value == pytest.approx(value)
     assert minimum.value > 1.001
@@ -557,7 +557,7 @@ def test_online_training_ends_after_the_most_steps(ner_and_batches: tuple[Any, A
     ner, batches = ner_and_batches
     epochs: list[Any] = []
     trained = train(ner, batches, Adam(), max_epochs=9, max_steps=7, on_epoch=epochs.append)
-    assert (trained.n_epochs, trained.n_steps, trained.reason) == (2, 7, "steps used up")
+    assert (trained.n_epochs, trained.n_steps, trained.reason) == (2, 7, "reached max_steps")
     assert [epoch.n_epochs for epoch in epochs] == [1, 2]
     assert trained.value == epochs[-1].value
 

@@ -193,7 +193,7 @@ def test_words_that_no_dimension_represents_have_no_vector(
     [([], "0"), ([[]], "0"), ([["one"] * 1000], "1,000"), ([["a", "b"]], "2")],
 )
 def test_text_without_two_words_is_refused(sentences: list[list[str]], n_tokens: str) -> None:
-    message = rf"vectors: expected words that occur 3 times .* in {n_tokens} tokens"
+    message = rf"vectors: expected words that occur at least 3 times, .* in {n_tokens} tokens"
     with pytest.raises(ValueError, match=message):
         learn_word_vectors(sentences)
 

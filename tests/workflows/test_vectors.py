@@ -245,9 +245,9 @@ def test_the_vocab_of_raw_text_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "expected words that occur 3 times or more, beside others that do, got 0 in 0"),
-        (b"one\n" * 1000, "expected words that occur 3 times or more"),
-        (b"one " * 1000, "expected words that occur 3 times or more"),
+        (b"", "expected words that occur at least 3 times, next to other such words, got 0 in 0"),
+        (b"one\n" * 1000, "expected words that occur at least 3 times"),
+        (b"one " * 1000, "expected words that occur at least 3 times"),
         (b"one\n\xff\xfe\n", "raw.txt, line 2: expected text in UTF-8, got the byte 0xff"),
         (b"one\n\n\0\n", "raw.txt, line 3: expected text in UTF-8, got a null character"),
     ],

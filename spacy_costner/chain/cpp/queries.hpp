@@ -138,7 +138,7 @@ class SampledPaths final : public QueryBase<Real> {
 //
 //     s_t[k] = w (1[k in S_t] / p - 1) beta_t[k],  p = sum_{k in S_t} alpha_t[k] beta_t[k]
 //
-// and s'_t, which is the same with alpha in place of beta.
+// and s'_t, which is the same with alpha instead of beta.
 template <class Real>
 class LogMarginals final : public QueryBase<Real> {
   public:

@@ -30,7 +30,7 @@
  * @property {string[]} labels The names of the labels.
  * @property {number[]} label_of The label of each tag; -1 outside of entities. Length: K
  * @property {number[]} opening The tags that begin an entity.
- * @property {number[]} continuing The tags that go on with the entity of the token before.
+ * @property {number[]} continuing The tags that continue the entity of the previous token.
  * @property {number[]} closing The tags that an entity may end with.
  * @property {number[]} at_border The tags that only the first or last token of an entity has.
  * @property {number[]} collapsed_of What each tag counts as in annotation, which has a single O.
@@ -60,8 +60,8 @@ const LARGEST_SCALE = -Math.log(SMALLEST);
 export class ChainScores {
   /**
    * @param {Float64Array} transitions M, [from, to]. Shape: (K, K)
-   * @param {Float64Array} start Of the first tag of a sequence. Shape: (K,)
-   * @param {Float64Array} end Of its last tag. Shape: (K,)
+   * @param {Float64Array} start The scores of the first tag of a sequence. Shape: (K,)
+   * @param {Float64Array} end The scores of its last tag. Shape: (K,)
    */
   constructor(transitions, start, end) {
     this.nTags = start.length;
@@ -76,7 +76,7 @@ export class ChainScores {
   }
 
   /**
-   * Returns the scores with those of forbidden tags and transitions as minus infinity.
+   * Returns the scores, with minus infinity for forbidden tags and transitions.
    * @param {Tags} tags
    * @returns {ChainScores}
    */
@@ -121,7 +121,7 @@ export class ChainScores {
 export class Temperature {
   /**
    * @param {{overall: number, labels: Record<string, number>}} settings The temperature, and
-   *   those of single labels.
+   *   the temperatures of single labels.
    * @param {Tags} tags
    * @param {ChainScores} chain The scores of the model, which are divided here once.
    */
@@ -236,7 +236,7 @@ export function sequencesOf(bounds) {
  * The distribution of paths: the messages of both directions, and what follows from them.
  *
  * The messages of a token are numbers with a scale: log alpha_t[k] = log(alpha[k]) + alphaScale. If
- * a number of a sequence is below `SMALLEST`, though its tag is possible there, those of the
+ * a number of a sequence is below `SMALLEST`, though its tag is possible there, the messages of the
  * sequence are logarithms.
  */
 export class ForwardBackward {
@@ -374,8 +374,8 @@ export class ForwardBackward {
   }
 
   /**
-   * Says whether a tag is impossible at a token because of the tokens before it: no possible path
-   * of the sequence up to the token ends with the tag. Its alpha is 0 then.
+   * Returns whether a tag is impossible at a token because of the tokens before it: no possible
+   * path of the sequence up to the token ends with the tag. Its alpha is 0 then.
    * @param {number} token
    * @param {number} tag
    * @param {number} first The first token of the sequence.
@@ -400,7 +400,7 @@ export class ForwardBackward {
   }
 
   /**
-   * Says whether a tag is impossible at a token because of the tokens after it: no possible path
+   * Returns whether a tag is impossible at a token because of the tokens after it: no possible path
    * from the token to the end of the sequence begins with the tag. Its beta is 0 then.
    * @param {number} token
    * @param {number} tag
@@ -424,7 +424,7 @@ export class ForwardBackward {
   }
 
   /**
-   * Computes the messages of a sequence as logarithms, in place of numbers with a scale.
+   * Computes the messages of a sequence as logarithms, instead of numbers with a scale.
    * @param {number} first Its first token.
    * @param {number} past The token after its last.
    */
@@ -493,8 +493,8 @@ export class ForwardBackward {
    */
   marginal(token, tag) {
     const { alpha, beta, alphaScale, betaScale, logZ } = this;
-    // Of the product of both messages. The products of all tags sum to exp(-scale), so at a larger
-    // scale they may all be too small.
+    // The scale of the product of both messages. The products of all tags sum to exp(-scale), so at
+    // a larger scale they may all be too small.
     const scale = alphaScale[token] + betaScale[token] - logZ[token];
     if (this.isLog[token] || scale > LARGEST_SCALE) {
       return Math.exp(this.logAlpha(token, tag) + this.logBeta(token, tag) - logZ[token]);

@@ -3,7 +3,7 @@
  *
  * `isAlpha`, `isDigit`, `isUpper` and `isLower` agree with the methods of Python's `str`, the
  * functions of words with attributes of spaCy. Regular expressions of JavaScript have no property
- * for what Python calls digits, nor for its white space. Python and a browser may have different
+ * for what Python calls digits, or for its white space. Python and a browser may have different
  * versions of Unicode. The later one has more letters; of the characters that the versions 14 and
  * 17 have in common, six differ in whether they are lower case.
  */
@@ -11,7 +11,7 @@
 /*! `shapeOf` is ported from spaCy, spacy/lang/lex_attrs.py. Copyright (C) 2016-2024
     ExplosionAI GmbH, 2016 spaCy GmbH, 2015 Matthew Honnibal. MIT License: see the file LICENSE. */
 
-/** Characters with the Unicode property Numeric_Type=Digit that are no decimal digits. */
+/** Characters with the Unicode property Numeric_Type=Digit that are not decimal digits. */
 const OTHER_DIGITS =
   /^[\u00b2\u00b3\u00b9\u1369-\u1371\u19da\u2070\u2074-\u2079\u2080-\u2089\u2460-\u2468\u2474-\u247c\u2488-\u2490\u24ea\u24f5-\u24fd\u24ff\u2776-\u277e\u2780-\u2788\u278a-\u2792\u{10a40}-\u{10a43}\u{10e60}-\u{10e68}\u{11052}-\u{1105a}\u{1f100}-\u{1f10a}]$/u;
 const DECIMAL_DIGIT = /^\p{Nd}$/u;
@@ -23,7 +23,7 @@ const PUNCTUATION = /^\p{P}$/u;
 const WHITE_SPACE =
   /^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+$/;
 
-/** Words of at least so many characters have the shape "LONG". */
+/** Words with at least this many characters have the shape "LONG". */
 const LONG = 100;
 
 /** The most equal characters in a row in a shape. */
@@ -71,7 +71,7 @@ export function isLower(character) {
 }
 
 /**
- * Says whether a character is a titlecase letter, such as the digraph Dz as one character.
+ * Returns whether a character is a titlecase letter, such as the digraph Dz as one character.
  * @param {string} character
  * @returns {boolean}
  */
@@ -80,7 +80,7 @@ export function isTitleLetter(character) {
 }
 
 /**
- * Says whether a character is punctuation, by its category in Unicode.
+ * Returns whether a character is punctuation, by its category in Unicode.
  * @param {string} character
  * @returns {boolean}
  */
@@ -89,7 +89,7 @@ export function isPunctuation(character) {
 }
 
 /**
- * Says whether a word is all white space, and not empty.
+ * Returns whether a word is all white space, and not empty.
  * @param {string} word
  * @returns {boolean}
  */
@@ -98,7 +98,7 @@ export function isSpace(word) {
 }
 
 /**
- * Says whether a text has a letter with case, and all of these are capitals.
+ * Returns whether a text has a letter with case, and all of these are capitals.
  * @param {string} text
  * @returns {boolean}
  */
@@ -114,7 +114,7 @@ export function isAllUpper(text) {
 }
 
 /**
- * Says whether a text has a letter with case, and none of these is a capital.
+ * Returns whether a text has a letter with case, and none of these is a capital.
  * @param {string} text
  * @returns {boolean}
  */
@@ -130,7 +130,7 @@ export function isAllLower(text) {
 }
 
 /**
- * Says whether each run of letters with case in a word begins with a capital, and has no other.
+ * Returns whether each run of letters with case in a word begins with a capital, and has no other.
  * @param {string} word
  * @returns {boolean}
  */

@@ -105,7 +105,7 @@ function decodeLeastCost(posterior, decoding) {
 
 /**
  * Chooses entities without overlap and with the largest gain (weighted interval scheduling), in
- * order. Those with a negative gain are never chosen.
+ * order. Entities with a negative gain are never chosen.
  *
  *     best_i = max(best_{i-1}, gain_i + best of the entities that end before i begins)
  *
@@ -124,7 +124,7 @@ export function withoutOverlap(entities, gains) {
   const ends = candidates.map(({ entity }) => entity.end);
 
   // Item i of `bestGains` is the gain of the best choice among the first i candidates. Item i of
-  // `isInBest` says whether the best choice among the first i + 1 has the last of them.
+  // `isInBest` is whether the best choice among the first i + 1 has the last of them.
   const bestGains = [0];
   /** @type {boolean[]} */
   const isInBest = [];
@@ -136,7 +136,8 @@ export function withoutOverlap(entities, gains) {
     bestGains.push(Math.max(gainWith, gainWithout));
   });
 
-  // From the last candidate back: if it is in the best choice, those that overlap with it aren't.
+  // From the last candidate back: if it is in the best choice, candidates that overlap with it
+  // aren't.
   const chosen = [];
   let nLeft = candidates.length;
   while (nLeft > 0) {

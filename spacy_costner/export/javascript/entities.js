@@ -17,9 +17,9 @@
  *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
  *
  * White space can't be the last token of an entity. If the tags of an entity go on into the white
- * space after it, it is still the same entity: their probabilities p(b, t) are added to that of its
- * last word. reach(b, t) never grows with t, and entities that contain the same token exclude each
- * other. So a search for all entities above some probability is short.
+ * space after it, it is still the same entity: their probabilities p(b, t) are added to the
+ * probability of its last word. reach(b, t) never grows with t, and entities that contain the same
+ * token exclude each other. So a search for all entities above some probability is short.
  */
 
 import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
@@ -68,7 +68,8 @@ export function decodePath(path, tags, bounds) {
 }
 
 /**
- * Returns entities without the white space at their ends. Those of white space alone are left out.
+ * Returns entities without the white space at their ends. Entities of white space alone are left
+ * out.
  * @param {Entity[]} entities
  * @param {boolean[]} isSpace Whether each token is white space.
  * @returns {Entity[]}
@@ -90,7 +91,7 @@ export function trim(entities, isSpace) {
   return trimmed;
 }
 
-/** Sums are rounded, so a search goes on a little below the least probability. */
+/** Sums are rounded, so a search continues a little below the least probability. */
 const ALMOST = 0.999;
 
 /** The probabilities of the entities of a text. */
@@ -119,7 +120,7 @@ export class EntityProbabilities {
    */
   probability({ begin, end, label }) {
     if (end > this.forwardBackward.past[begin]) {
-      return 0; // it goes beyond its sequence
+      return 0; // it is longer than its sequence
     }
     const walk = new EntityWalk(this, begin, label);
     while (walk.token + 1 < end) {
@@ -243,7 +244,7 @@ class EntityWalk {
     return this.token + 1 === this.owner.forwardBackward.past[this.token];
   }
 
-  /** Goes to the next token, which has to be in the same sequence. */
+  /** Moves to the next token, which has to be in the same sequence. */
   advance() {
     const { emissions, chain } = this.owner.forwardBackward.potentials;
     const { nTags, transitions } = chain;

@@ -11,7 +11,7 @@
  *
  * What a word adds at an offset is summed once and kept. See `features/lookup.py` and
  * `ml/word_sums.py`. The values of some columns depend on the word alone: these are the columns of
- * words. In shapes, N is the number of tokens, K that of tags.
+ * words. In shapes, N is the number of tokens, K the number of tags.
  */
 
 import { isAllLower, isAllUpper } from "./characters.js";
@@ -24,7 +24,7 @@ import { ATTRIBUTES, makeWord, WORD_COLUMNS } from "./words.js";
 /** The largest number of features. A damaged file must not take all memory. */
 const MOST_ROWS = 2 ** 26;
 
-/** So many words are remembered. If there are more, all are forgotten before the next text. */
+/** The size of the cache of words. If it is full, it is emptied before the next text. */
 const MOST_WORDS = 1 << 16;
 
 /**
@@ -42,14 +42,14 @@ const MOST_WORDS = 1 << 16;
  */
 
 /**
- * The ids of the values of those tokens that have some, by token.
+ * The ids of the values of each token that has any, by token.
  * @typedef {Map<number, ArrayLike<number>>} IdsOfTokens
  */
 
 /**
  * A column with its rows of weights.
  * @typedef {Object} Column
- * @property {any} data What the model file says of it.
+ * @property {any} data Its description in the model file.
  * @property {number[]} offsets
  * @property {number[]} firstRows The first row of the slot at each offset.
  */
@@ -180,7 +180,8 @@ export class Features {
   /**
    * Finds the ids of the labels that a first pass predicts for the other occurrences of words.
    * @param {number[][][]} groups What `groupTokens` returned.
-   * @param {Float64Array} probabilities Of O and of each label. Shape: (N, labels + 1)
+   * @param {Float64Array} probabilities The probability of O and of each label.
+   *   Shape: (N, labels + 1)
    * @param {string[]} labels The labels of the first pass, O first.
    * @returns {IdsOfTokens[]} The ids in each column of labels.
    */
@@ -195,7 +196,7 @@ export class Features {
 export class Emissions {
   /**
    * @param {Features} features
-   * @param {Int32Array} rowIds Which of the different rows of weights each feature has, -1 for
+   * @param {Int32Array} rowIds The row of weights of each feature, as an index of `weights`; -1 for
    *   weights of 0. Length: features
    * @param {Float64Array} weights The different rows. Shape: (rows, K)
    * @param {number} nTags K.
@@ -365,7 +366,7 @@ const DOC_COLUMNS = {
     };
   },
 
-  /** The values of another column beside the nearest other occurrences of a capitalised word. */
+  /** The values of another column next to the nearest other occurrences of a capitalised word. */
   elsewhere(column, features) {
     const idOf = features.makeIdFinder(column.base);
     const valueOf = ATTRIBUTES[column.base];
@@ -376,7 +377,7 @@ const DOC_COLUMNS = {
           const neighbourIds = new Set();
           for (const occurrence of nearestOccurrences(tokens, place, column.n_nearest)) {
             const neighbour = entries[occurrence + column.side];
-            // It is undefined if the occurrence stands at the end of the text.
+            // It is undefined if the occurrence is at the end of the text.
             if (neighbour !== undefined) {
               neighbourIds.add(idOf(neighbour));
             }
@@ -394,7 +395,7 @@ const DOC_COLUMNS = {
  * Finds the ids of the features that tokens have from the mean probability of each label at their
  * other occurrences: see `shareIds`.
  * @param {number[][]} groups The tokens of each group.
- * @param {Float64Array} probabilities Of O and of each label, by the first pass.
+ * @param {Float64Array} probabilities The probability of O and of each label, by the first pass.
  *   Shape: (N, labels + 1)
  * @param {string[]} labels The labels of the first pass, O first.
  * @param {{labels: string[], width: number}} column The labels of the training data, O first, and
@@ -402,8 +403,8 @@ const DOC_COLUMNS = {
  * @returns {IdsOfTokens}
  */
 function findLabelsElsewhere(groups, probabilities, labels, column) {
-  // The order of the labels of training says what an id means, so probabilities are put in it. A
-  // label that the first pass lacks has the place -1 and the probability 0.
+  // An id means a label by the order of the labels of training, so probabilities get this order. A
+  // label that the first pass doesn't have has the place -1 and the probability 0.
   const places = column.labels.map((label) => labels.indexOf(label));
   const probability = (/** @type {number} */ token, /** @type {number} */ place) =>
     place < 0 ? 0 : probabilities[token * labels.length + place];
@@ -414,7 +415,7 @@ function findLabelsElsewhere(groups, probabilities, labels, column) {
       tokens.reduce((sum, token) => sum + probability(token, place), 0),
     );
     for (const token of tokens) {
-      // The sum over the other occurrences: that of the group without the token itself.
+      // The sum over the other occurrences: the sum of the group without the token itself.
       const sumsElsewhere = sums.map((sum, i) => sum - probability(token, places[i]));
       ids.set(token, shareIds(sumsElsewhere, column.width));
     }

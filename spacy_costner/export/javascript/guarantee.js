@@ -1,5 +1,5 @@
 /**
- * The guaranteed set: the spans that keep what the pipeline promises of misses or false alarms.
+ * The guaranteed set: the spans that keep the pipeline's promise about misses or false alarms.
  * See `guarantee_scores` and `guaranteed_set` in `pipeline/annotations.py`.
  */
 
@@ -12,7 +12,7 @@ import { valuesOfLabels } from "./decoding.js";
  * What is promised: see `Terms` in pipeline/promises.py.
  * @typedef {Object} Terms
  * @property {number | null} miss The highest share of entities that are not in the set.
- * @property {number | null} false_alarm In place of it, the highest share of the set that is wrong.
+ * @property {number | null} false_alarm Instead of it, the highest share of the set that is wrong.
  * @property {number | null} confidence The probability that the promise holds; null: on average.
  * @property {string} found When an entity counts as found. "exact": it is in the set. "covered":
  *   each of its tokens is in a span of the set.
@@ -20,7 +20,7 @@ import { valuesOfLabels } from "./decoding.js";
  *   of a doc that are missed. "any": the share of docs in which any entity is missed.
  * @property {boolean} per_label Whether there is a promise for each label.
  * @property {number} threshold The least score of spans: see `scoreSpans`.
- * @property {Record<string, number>} labels The least score of labels that have one of their own.
+ * @property {Record<string, number>} labels The least score of labels that have their own.
  */
 
 /** The least probability of spans that may be in the set. */
@@ -65,8 +65,8 @@ export function guaranteedSet(posterior, promise, predicted) {
  *
  * The limit is by label if each label has a promise, or an entity counts as found only with its
  * label. In the last case only the most probable label l has this score. S is `SMOOTHING`. n is the
- * expected number of entities in the text, or of those with the label if each label has a promise.
- * If the miss rate is not one by doc, n is left out.
+ * expected number of entities in the text, or of entities with the label if each label has a
+ * promise. If the miss rate is not by doc, n is left out.
  *
  * @param {Posterior} posterior
  * @param {Terms} promise
@@ -112,7 +112,7 @@ function scoreSpans(posterior, promise) {
 }
 
 /**
- * Joins spans to extents: stretches of tokens that may be entities, whatever their label.
+ * Joins spans to extents: stretches of tokens that may be entities, with any label.
  * @param {ScoredEntity[]} spans Ordered by begin and end.
  * @param {number} nLabels
  * @returns {{begin: number, end: number, probs: Float64Array, total: number}[]} The extents, with

@@ -4,8 +4,8 @@
  *     argmin_a sum_t sum_k p(y_t = k) cost[k, a_t]
  *
  * With a label tree, a node above several labels can be predicted. K is the number of tags of
- * annotation, with a single O; A that of all tags that can be predicted: first those of annotation,
- * then those of nodes.
+ * annotation, with a single O; A is the number of all tags that can be predicted: first the tags of
+ * annotation, then the tags of nodes.
  *
  * If several paths are equally good, it takes one with as few nodes as possible and, of these, the
  * most probable one. Two tags of a token are equally good if their expected costs, with the best
@@ -22,7 +22,7 @@ import { ChainScores, followBack, sequencesOf } from "./chain.js";
  * @typedef {Object} Choices
  * @property {import("./chain.js").Tags} tags All A tags, over the labels and the nodes.
  * @property {number[][]} covers The labels of the chain that each label or node covers.
- * @property {number[][]} members For each tag of a node, the tags of annotation it stands for.
+ * @property {number[][]} members For each tag of a node, the tags of annotation that it covers.
  * @property {Float64Array} costs What each mistake costs, [gold, predicted]. Shape: (K, A)
  */
 

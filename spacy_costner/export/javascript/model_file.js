@@ -13,9 +13,10 @@
  *
  * gzip has a checksum, too, but servers may have decompressed the file.
  *
- * All numbers have their lowest byte first. The header says of each array its type, its shape, and
- * where it begins after the header. Whole numbers stand byte by byte, first the lowest byte of all
- * of them, and so on, which makes the file smaller; some arrays have the differences of neighbours.
+ * All numbers have their lowest byte first. The header has the type and the shape of each array,
+ * and where it begins after the header. Whole numbers are written byte by byte, first the lowest
+ * byte of all of them, and so on, which makes the file smaller; some arrays have the differences of
+ * neighbours.
  */
 
 import { crc32 } from "./checksum.js";
@@ -29,7 +30,7 @@ const CHECKSUM_LENGTH = 4;
 const FIRST_BYTES_OF_GZIP = [0x1f, 0x8b];
 
 /**
- * What the header says of an array.
+ * An array in the header.
  * @typedef {Object} ArrayEntry
  * @property {"float64" | "int32" | "uint32" | "int16" | "uint8"} dtype
  * @property {number[]} shape
@@ -84,7 +85,7 @@ export async function fetchBytes(source) {
 }
 
 /**
- * Says whether a URL is of a file, and this is Node.
+ * Returns whether a URL is of a file, and this is Node.
  * @param {string | URL} url
  * @returns {boolean}
  */
@@ -97,7 +98,7 @@ function isLocalFile(url) {
  * Reads a model file.
  * @param {Uint8Array} bytes The file.
  * @returns {Promise<Model>}
- * @throws {Error} If it is no model file, is damaged, or has another version.
+ * @throws {Error} If it isn't a model file, is damaged, or has another version.
  */
 export async function readModel(bytes) {
   // Servers may have decompressed it already.
@@ -163,7 +164,7 @@ function parseHeader(bytes) {
  * @param {ArrayEntry} entry
  * @param {string} name The name of the array, for the error.
  * @returns {Float64Array | Int32Array | Uint32Array | Int16Array | Uint8Array}
- * @throws {Error} If its type is unknown, or it goes beyond the end of the file.
+ * @throws {Error} If its type is unknown, or it ends after the end of the file.
  */
 function readArray(content, { dtype, shape, offset, differences }, name) {
   if (!Object.hasOwn(ARRAY_TYPES, dtype)) {

@@ -4,7 +4,7 @@
  * Loads a model file.
  * @param source Its URL, its bytes, or the response of `fetch`.
  * @throws {TypeError} If `source` is none of these.
- * @throws {Error} If it can't be fetched, is no model file, is damaged, or has another version.
+ * @throws {Error} If it can't be fetched, isn't a model file, is damaged, or has another version.
  */
 export function load(
   source: string | URL | ArrayBuffer | Uint8Array | Response,
@@ -14,7 +14,7 @@ export function load(
 export interface Ner {
   /**
    * Predicts the entities of a text, in order and without overlap.
-   * @throws {TypeError} If `text` is no string, or `options` is no object.
+   * @throws {TypeError} If `text` isn't a string, or `options` isn't an object.
    * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
    *   another option.
    */
@@ -24,14 +24,14 @@ export interface Ner {
    * Computes the probabilities of a text, from which `decode` predicts entities. Both together are
    * what `ner(text, options)` does. With other options only `decode` is needed, which takes little
    * time.
-   * @throws {TypeError} If `text` is no string.
+   * @throws {TypeError} If `text` isn't a string.
    */
   posterior(text: string): Posterior;
 
   /**
    * Predicts the entities of a text from its posterior.
    * @param posterior What `posterior` of the same model has returned.
-   * @throws {TypeError} If `posterior` is another object, or `options` is no object.
+   * @throws {TypeError} If `posterior` is another object, or `options` isn't an object.
    * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
    *   another option.
    */
@@ -113,7 +113,7 @@ export interface Token {
   /** The unit after its last one. */
   end: number;
 
-  /** Whether a space follows, which is no token. */
+  /** Whether a space follows, which is not a token. */
   space: boolean;
 }
 
@@ -162,11 +162,11 @@ export interface Info {
   /** The temperature of all labels. 1 if the pipeline isn't calibrated. */
   temperature: number;
 
-  /** null if there is none, or one for groups of docs. */
+  /** null if the pipeline has no promise, or a promise for groups of docs. */
   promise: Guarantee | null;
 }
 
-/** The promise about the guaranteed set: what `costner guarantee` was asked for, and found. */
+/** The promise about the guaranteed set: the arguments of `costner guarantee`, and its results. */
 export interface Guarantee {
   /** The highest share of entities that are not in the set. null if false alarms are limited. */
   miss: number | null;
@@ -192,7 +192,7 @@ export interface Guarantee {
   /** The least score of spans in the set. */
   threshold: number;
 
-  /** The least score of labels that have one of their own. */
+  /** The least score of labels that have their own. */
   labels: Record<string, number>;
 
   /** The name of the calibration docs. */

@@ -25,7 +25,7 @@ import { makeTokenizer } from "./tokenizer.js";
  *   response of `fetch`.
  * @returns {Promise<Ner>}
  * @throws {TypeError} If `source` is none of these.
- * @throws {Error} If it can't be fetched, is no model file, is damaged, or has another version.
+ * @throws {Error} If it can't be fetched, isn't a model file, is damaged, or has another version.
  */
 export async function load(source) {
   const model = await readModel(await fetchBytes(source));

@@ -1,5 +1,5 @@
 /**
- * Features of the other occurrences of a word in its text: the words beside them, and the labels
+ * Features of the other occurrences of a word in its text: the words next to them, and the labels
  * that a first pass predicts for them. See `features/elsewhere.py`, `document.py` and `shares.py`.
  *
  * Tokens that have the same value of an attribute, such as the word in lower case, are occurrences
@@ -18,7 +18,7 @@ const TIMES_BORDERS = [2, 4];
  * Finds the values that occur several times in a text.
  * @param {Word[]} words The words of the text.
  * @param {(word: Word) => string} valueOf Returns the value of a word, "" for none.
- * @param {(word: Word) => boolean} takesPart Says whether the word counts as an occurrence.
+ * @param {(word: Word) => boolean} takesPart Returns whether the word counts as an occurrence.
  * @returns {number[][]} The tokens of each group, from the left.
  */
 export function groupOccurrences(words, valueOf, takesPart) {
@@ -70,8 +70,8 @@ export function nearestOccurrences(tokens, place, nNearest) {
 
 /**
  * Returns the ids of the features of a value, such as a word, from how often it had each label:
- * first that of its most frequent label, together with its share and the number of times that the
- * value was there, then those of the shares of labels.
+ * first the id of its most frequent label, together with its share and the number of times that the
+ * value was there, then the ids of the shares of labels.
  *
  *     share of l = n_l / max(1, round(sum_m n_m))
  *
@@ -88,7 +88,7 @@ export function shareIds(counts, width) {
   }
   const total = roundHalfToEven(sum);
 
-  // The ids from 0 on are those of shares: label after label, one for each bin but the lowest.
+  // The ids from 0 on are for shares: label after label, one for each bin but the lowest.
   const nBinsAboveLowest = SHARE_BORDERS.length;
   const idsOfShares = [];
   let best = 0;
@@ -104,7 +104,7 @@ export function shareIds(counts, width) {
 
   const ids = [];
   if (total !== 0) {
-    // The ids after them are those of the most frequent label: one for each label, bin of its share
+    // The ids after them are for the most frequent label: one for each label, bin of its share
     // and bin of the total, numbered in this order.
     const bestBin = binOf(counts[best] / Math.max(total, 1), SHARE_BORDERS);
     const nBins = nBinsAboveLowest + 1;
@@ -131,7 +131,7 @@ function binOf(number, borders) {
 }
 
 /**
- * Rounds as NumPy does: a half goes to the even number beside it.
+ * Rounds as NumPy does: a half is rounded to the nearest even number.
  * @param {number} number
  * @returns {number}
  */

@@ -12,13 +12,13 @@ import { probability, readTexts, toJsonLines } from "./page_texts.js";
 /** @typedef {import("./ner.js").PredictedEntity} PredictedEntity */
 /** @typedef {{entities: PredictedEntity[], guaranteed?: PredictedEntity[]}} Doc */
 
-/** So many characters are shown; the file that is saved has all. */
+/** How many characters are shown. The file that is saved has all. */
 const MAX_SHOWN = 100_000;
-/** So many characters of a file are put into the field. */
+/** How many characters of a file are put into the field. */
 const MAX_EDITED = 300_000;
-/** So many spans of the promised set are shown. */
+/** How many spans of the promised set are shown. */
 const MAX_PROMISED = 1000;
-/** After the last key, the page waits so long before it predicts. */
+/** How long the page waits after the last key before it predicts, in milliseconds. */
 const MILLISECONDS_OF_TYPING = 150;
 
 /** @type {Worker} */
@@ -29,7 +29,7 @@ let askedTexts = [];
 let texts = [];
 /** @type {Doc[]} What was predicted of them. */
 let docs = [];
-/** @type {?{name: string, content: string}} The file that is predicted in place of the field. */
+/** @type {?{name: string, content: string}} The file that is predicted instead of the field. */
 let file = null;
 /** @type {?("texts" | "options")} What `ask` has to do when the worker has finished. */
 let nextRequest = null;
@@ -85,8 +85,8 @@ function startWorker() {
 }
 
 /**
- * Takes a message of the worker: shows what it has predicted, its progress or an error, and asks
- * for what has changed meanwhile.
+ * Takes a message of the worker: shows what it has predicted, its progress or an error, and
+ * requests what has changed meanwhile.
  * @param {any} message
  */
 function answer(message) {
@@ -132,8 +132,8 @@ function setBusy(isWorking) {
 }
 
 /**
- * Asks the worker for entities. While it is busy or loads the model, this is only noted, and done
- * afterwards.
+ * Requests entities from the worker. While it is busy or loads the model, the request is only kept,
+ * and sent afterwards.
  * @param {"texts" | "options"} what What has changed.
  */
 function ask(what) {
@@ -156,8 +156,8 @@ function ask(what) {
 }
 
 /**
- * Sets `askedTexts` to the texts of the file or, if there is none, of the field. If they can't be
- * read, it says why.
+ * Sets `askedTexts` to the texts of the file or, if there is no file, of the field. If they can't
+ * be read, it shows why.
  * @returns {boolean} Whether they could be read.
  */
 function readField() {
@@ -180,7 +180,7 @@ function stop() {
   byId("text").focus(); // the button is hidden when the worker is ready
 }
 
-// What is asked for
+// Requests
 
 /** Returns the options that were chosen on the page: see `Options` in recognizer.js. */
 function options() {
@@ -191,7 +191,7 @@ function options() {
   };
 }
 
-/** Writes the values of the sliders beside them. */
+/** Writes the values of the sliders next to them. */
 function showSliders() {
   const cost = data.miss_costs[byId("miss").value];
   const costText =
@@ -212,7 +212,7 @@ function chooseThreshold() {
   ask("options");
 }
 
-// What is shown
+// Display
 
 /**
  * Shows what was predicted: the texts with their entities, as far as `MAX_SHOWN`; and the numbers
@@ -246,7 +246,7 @@ function show(nTokens, milliseconds) {
 /**
  * Draws a text with its entities.
  * @param {string} text The text, or its beginning.
- * @param {PredictedEntity[]} entities Those of the whole text, in order, without overlap.
+ * @param {PredictedEntity[]} entities The entities of the whole text, in order, without overlap.
  */
 function drawText(text, entities) {
   const paragraph = make("p", { dir: "auto" });
@@ -323,11 +323,11 @@ function showPromised() {
   byId("promised-count").textContent = count(rows.length, "span");
 }
 
-// What comes in and goes out
+// Input and output
 
 /**
- * Reads a file into the field. A long one, or one of JSONL, is kept beside the field until somebody
- * types.
+ * Reads a file into the field. A long file or a JSONL file stays out of the field, and is kept
+ * until the user types.
  * @param {File} source
  */
 async function openFile(source) {

@@ -7,10 +7,10 @@
 /**
  * Returns the texts of a file, or of what was typed.
  * @param {string} content
- * @param {string} name The name of the file, which says by `.jsonl` that each line is JSON with a
- *   "text"; "" for what was typed.
+ * @param {string} name The name of the file. With `.jsonl` each line is JSON with a "text". It is
+ *   "" for what was typed.
  * @param {boolean} isByLine Whether each line is a text of its own, as in JSONL. Lines of white
- *   space are no texts then.
+ *   space are not texts then.
  * @returns {string[]}
  * @throws {Error} If a line of JSONL has no text.
  */

@@ -1,7 +1,7 @@
 /**
- * Predicts entities beside a page, which stays usable meanwhile.
+ * Predicts entities in the background of a page, which stays usable.
  *
- * The page asks by messages:
+ * The page sends messages:
  *
  *     {kind: "load", bytes}              the model file
  *     {kind: "predict", texts, options}  the entities of texts; without texts, of the last ones
@@ -12,7 +12,7 @@
 
 import { load } from "./ner.js";
 
-/** The posteriors of texts with up to so many tokens in all are kept, for other options. */
+/** The most tokens of texts whose posteriors are kept, for other options. */
 const MAX_KEPT = 100_000;
 const MILLISECONDS_BETWEEN_REPORTS = 100;
 
@@ -20,11 +20,11 @@ const MILLISECONDS_BETWEEN_REPORTS = 100;
 let ner;
 /** @type {string[]} */
 let texts = [];
-/** @type {(import("./posterior.js").Posterior | null)[]} Those of `texts`, null if not kept. */
+/** @type {(import("./posterior.js").Posterior | null)[]} By text, null if it isn't kept. */
 let posteriors = [];
 
 /**
- * Predicts the entities of all texts, and tells the page how far it is.
+ * Predicts the entities of all texts, and sends its progress to the page.
  * @param {import("./ner.js").Options} options
  */
 function predict(options) {

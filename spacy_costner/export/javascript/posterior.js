@@ -57,7 +57,7 @@ export class Posterior {
 
   /**
    * Sums the columns of tags that mean the same: the chain may have several tags for O, which
-   * annotation and costs don't tell apart.
+   * are the same in annotation and costs.
    * @param {Float64Array} table A number for each token and tag. Shape: (N, K)
    * @returns {Float64Array} Shape: (N, number of tags with a single O)
    */

@@ -38,10 +38,10 @@ const OPTIONS = [
  */
 class Pass {
   /**
-   * @param {any} data What the header of the model file says of the pass: see `_describe_pass` in
+   * @param {any} data The pass in the header of the model file: see `_describe_pass` in
    *   export/model.py.
-   * @param {Record<string, any>} arrays The arrays of the model file. Those of the pass are named
-   *   after it, such as "pass0.weights".
+   * @param {Record<string, any>} arrays The arrays of the model file. The arrays of the pass are
+   *   named after it, such as "pass0.weights".
    * @param {Features} features
    */
   constructor(data, arrays, features) {
@@ -50,8 +50,8 @@ class Pass {
     this.tags = data.tags;
     this.nTags = data.tags.label_of.length;
     const weights = floatsOf(arrays[`${name}.weights`], data.exponent);
-    // Many features have the same row of weights, which the file has once: `rowIds` says which of
-    // these rows each feature has. It is -1 for features that are not in `used_rows`,
+    // Many features have the same row of weights, which the file has once: `rowIds` has
+    // the row of each feature. It is -1 for features that are not in `used_rows`,
     // which have no weights.
     const rowIds = new Int32Array(features.nRows).fill(-1);
     const usedRows = arrays[`${name}.used_rows`];
@@ -130,7 +130,7 @@ export class Recognizer {
   }
 
   /**
-   * Returns the names that the numbers in `label` of decoded entities stand for.
+   * Returns the names of the labels of decoded entities, by the numbers in `label`.
    * @param {Decoding} decoding
    * @returns {string[]}
    */
@@ -142,9 +142,9 @@ export class Recognizer {
   /**
    * Returns the posterior of a text, from which entities can be predicted several times.
    * @param {string} text
-   * @param {Token[]} [tokens] Its tokens, in place of those of the tokenizer.
+   * @param {Token[]} [tokens] Its tokens, instead of the tokens of the tokenizer.
    * @returns {Posterior}
-   * @throws {TypeError} If the text is no string.
+   * @throws {TypeError} If the text isn't a string.
    */
   posterior(text, tokens) {
     if (typeof text !== "string") {
@@ -210,7 +210,7 @@ export class Recognizer {
     const marginals = new ForwardBackward(scores).marginals();
 
     // The probability of O and of each label: the sum over the tags that have it. The first column
-    // is that of O, whose label is -1. Shape: (N, labels + 1)
+    // is O, whose label is -1. Shape: (N, labels + 1)
     const nColumns = tags.labels.length + 1;
     const probabilities = new Float64Array(doc.words.length * nColumns);
     for (let i = 0; i < marginals.length; i++) {
@@ -227,9 +227,9 @@ export class Recognizer {
    * @param {Posterior} posterior One that `posterior` of this recognizer has returned.
    * @param {Options} [options]
    * @returns {Result}
-   * @throws {TypeError} If the posterior is another object, or the options are no object.
+   * @throws {TypeError} If the posterior is another object, or the options aren't an object.
    * @throws {Error} If an option is unknown or out of its range, doesn't fit the pipeline or
-   *   another option, or asks for the guaranteed set of a pipeline that promises nothing.
+   *   another option, or requests the guaranteed set of a pipeline without a promise.
    */
   decode(posterior, options = {}) {
     if (posterior?.tags !== this.pass.tags) {
@@ -245,7 +245,7 @@ export class Recognizer {
       if (this.promise === null) {
         throw new Error("guaranteed: expected a pipeline with a promise, this one has none");
       }
-      // The promise is about the pipeline's own decoding, whatever the options say.
+      // The promise is about the pipeline's own decoding, with any options.
       const predicted = this.predict(posterior, this.decoding);
       const labels = this.labelsOf(this.decoding);
       result.guaranteed = guaranteedSet(posterior, this.promise, predicted)
@@ -257,7 +257,7 @@ export class Recognizer {
   }
 
   /**
-   * Predicts entities with the names of their labels and their probabilities, without those of
+   * Predicts entities with the names of their labels and their probabilities, without entities of
    * hidden labels.
    * @param {Posterior} posterior
    * @param {Decoding} decoding
@@ -286,12 +286,12 @@ function toResult({ begin, end, name, prob }, { tokens }) {
 }
 
 /**
- * Returns the decoding that options ask for. If they ask for none, it is that of the pipeline.
+ * Returns the decoding that options choose. If they choose none, it is the pipeline's.
  * @param {Options} options
  * @param {Decoding} pipelineDecoding
  * @param {string[]} modelLabels
  * @returns {Decoding}
- * @throws {TypeError} If the options or `labels` are no object, or an option is null.
+ * @throws {TypeError} If the options or `labels` aren't an object, or an option is null.
  * @throws {Error} If an option is unknown or out of its range, or doesn't fit the pipeline or
  *   another option.
  */

@@ -76,8 +76,8 @@ class Tokenizer {
 
   /**
    * Adds a special case. The cache is emptied. It then gets the tokens that the text of the special
-   * case has if special cases aren't looked up. Those of the last special case stay there, as they
-   * do in a pipeline that spaCy has loaded, so that a text with the same pieces gets the same
+   * case has if special cases aren't looked up. The tokens of the last special case stay there, as
+   * in a pipeline that spaCy has loaded, so that a text with the same pieces gets the same
    * tokens.
    * @param {string[]} words Its tokens.
    * @param {boolean} fasterHeuristics Whether special cases that neither affixes nor spaces split
@@ -163,7 +163,7 @@ class Tokenizer {
   }
 
   /**
-   * Returns the tokens of a piece of text between whitespace, or of whitespace. Those of short
+   * Returns the tokens of a piece of text between whitespace, or of whitespace. The tokens of short
    * pieces are kept in the cache.
    * @param {string} piece
    * @param {boolean} hasSpecials
@@ -206,7 +206,7 @@ class Tokenizer {
   }
 
   /**
-   * Says whether a piece of text is a special case, if they are looked up.
+   * Returns whether a piece of text is a special case, if they are looked up.
    * @param {string} piece
    * @param {boolean} hasSpecials
    */
@@ -351,7 +351,7 @@ class Tokenizer {
 
   /**
    * Replaces sequences of tokens by the tokens of the special case that they are together. A
-   * sequence stays as it is if its text, with its spaces, is not that of the special case.
+   * sequence doesn't change if its text, with its spaces, is not the text of the special case.
    * @param {string} text
    * @param {Token[]} tokens
    * @param {[number, number][]} sequences In the order of the text, without overlaps.
@@ -412,7 +412,7 @@ const SPACE = 0x20;
 const OTHER_SPACES = new Set([0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000]);
 
 /**
- * Says whether Python's `str.isspace` is true for a UTF-16 unit. JavaScript's `\s` differs in a
+ * Returns whether Python's `str.isspace` is true for a UTF-16 unit. JavaScript's `\s` differs in a
  * few.
  * @param {number} code
  */
@@ -433,7 +433,7 @@ function compile(source, flags) {
 }
 
 /**
- * Returns the length of the first match in a text, 0 if there is none.
+ * Returns the length of the first match in a text, or 0 without a match.
  * @param {?RegExp} regex
  * @param {string} text
  */
@@ -443,7 +443,7 @@ function lengthOf(regex, text) {
 }
 
 /**
- * Returns where the match that begins at a place ends, -1 if there is none.
+ * Returns where the match that begins at a place ends, or -1 without a match.
  * @param {?RegExp} regex With the flag `y`.
  * @param {string} text
  * @param {number} start
@@ -457,7 +457,7 @@ function endOf(regex, text, start) {
 }
 
 /**
- * Says whether a regular expression matches at the beginning of a text.
+ * Returns whether a regular expression matches at the beginning of a text.
  * @param {?RegExp} regex With the flag `y`.
  * @param {string} text
  */

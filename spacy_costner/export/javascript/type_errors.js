@@ -2,7 +2,7 @@
  * Errors for arguments of another type than a function expects.
  */
 
-/** So many characters of a string are shown. */
+/** How many characters of a string are shown. */
 const MAX_SHOWN = 40;
 
 /**

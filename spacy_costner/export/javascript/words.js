@@ -1,5 +1,5 @@
 /**
- * Features of words: what depends on the word alone, whatever the text around it.
+ * Features of words: what depends on the word alone, not on the text around it.
  *
  * A column is a kind of value, such as the word in lower case. Its values have ids, which count
  * from 0. `WORD_COLUMNS` has a function for each kind, which takes the column of a model file to a
@@ -21,7 +21,7 @@ import {
 import { hashString } from "./hashing.js";
 
 /**
- * A word and what is often asked of it.
+ * A word and its attributes that are often needed.
  * @typedef {Object} Word
  * @property {string} text
  * @property {string} lower The word in lower case.
@@ -71,7 +71,7 @@ export const ATTRIBUTES = {
 };
 
 /**
- * Yes-or-no attributes of words: those of spaCy, then those of `TEXT_FLAGS` in features/words.py.
+ * Yes-or-no attributes of words: spaCy's, then `TEXT_FLAGS` in features/words.py.
  * @type {Record<string, (word: Word) => boolean>}
  */
 const FLAGS = {
@@ -131,7 +131,7 @@ const OUTLINES = [
 ];
 
 /**
- * Returns the first type that fits a word as a whole, "other" if none does.
+ * Returns the first type that matches a whole word, "other" if none does.
  * @param {Word} word
  * @returns {string}
  */
@@ -151,7 +151,7 @@ function characterType(word) {
 }
 
 /**
- * Returns what stands for a character in `OUTLINES`.
+ * Returns the character that replaces a character in `OUTLINES`.
  * @param {string} character
  * @returns {string}
  */
@@ -181,8 +181,8 @@ function findInValues(values, valueOf) {
 }
 
 /**
- * Makes the function from the hash of a string to the ids in its row of a table, without those of
- * -1; null for a hash that has no row.
+ * Makes the function from the hash of a string to the ids in its row of a table, without -1; null
+ * for a hash that has no row.
  * @param {Uint32Array} keys The lowest 32 bits of the hashes, one for each row.
  * @param {Int32Array} table The ids of all rows, -1 for none. Shape: (keys, width)
  * @returns {(key: number) => ArrayLike<number> | null}
@@ -210,7 +210,7 @@ export const WORD_COLUMNS = {
     return findInValues(column.values, ATTRIBUTES[column.attribute]);
   },
 
-  /** The first characters of words with at least so many. */
+  /** The first characters of words with at least this many. */
   prefix(column) {
     const size = column.size;
     return findInValues(column.values, (word) =>
@@ -218,7 +218,7 @@ export const WORD_COLUMNS = {
     );
   },
 
-  /** The last characters of words with at least so many. */
+  /** The last characters of words with at least this many. */
   suffix(column) {
     const size = column.size;
     return findInValues(column.values, (word) =>

@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 
 from ...files.saving import locked, save_text
 from ...metrics.shift import Shift
-from ...readers.texts import has_wrapped_lines, read_rows, require_pyarrow
+from ...readers.file_parts import read_rows, require_pyarrow
+from ...readers.texts import has_wrapped_lines
 from ..executors import local_processes
 from ..runs import MakeExecutor
 from .inputs import PlannedPart, find_sources, plan_parts
@@ -87,7 +88,7 @@ def annotate(
     is removed.
 
     model (str | Path): The pipeline, a package or a folder.
-    inputs (Sequence[str | Path]): Files, or folders of files: see `readers.texts`.
+    inputs (Sequence[str | Path]): Files, or folders of files: see `readers.file_parts`.
     output_path (str | Path): The folder for the output. It may have that of an earlier run.
     form (Literal["jsonl", "parquet", "spacy"]): Form of the output.
     jobs (int): Number of processes.

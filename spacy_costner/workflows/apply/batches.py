@@ -9,7 +9,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch, raise_error
 
-from ...readers.texts import TextRow, make_doc
+from ...readers.file_parts import TextRow, make_doc
 from ..config import loading
 from .records import AnnotatedRow, Record, span_lists_of, to_record
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...readers import CorpusError
+from ...readers.file_parts import FilePart, divide
 from ...readers.files import digest, is_about_corpus
-from ...readers.texts import FilePart, divide
 
 
 class PlannedPart(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...metrics.shift import Counts
+from ...metrics.shift import EntityCounts
 from .inputs import PlannedPart
 
 MANIFEST = "manifest.jsonl"
@@ -21,14 +21,14 @@ OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: the name of its input, and the number of the part."""
 
 N_COUNTS = 3
-"""How many numbers a label has in `Counts`: see there."""
+"""How many numbers a label has in `EntityCounts`: see there."""
 
 
 class PartMeasures(NamedTuple):
     """What a component measured of the docs of a part. The test for a shift needs it."""
 
     scores: list[float]  # the score of each doc that has tokens to predict
-    counts: Counts  # three numbers of entities for each label, summed over the docs
+    counts: EntityCounts  # three numbers of entities for each label, summed over the docs
 
 
 class ManifestEntry(NamedTuple):

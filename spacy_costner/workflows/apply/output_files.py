@@ -11,8 +11,8 @@ from spacy.vocab import Vocab
 from srsly import msgpack
 
 from ...annotation.spans import realign
+from ...readers.file_parts import require_pyarrow
 from ...readers.files import encodable
-from ...readers.texts import require_pyarrow
 from .records import AnnotatedRow, Record, SpanLists, describe_error, to_record
 
 

@@ -19,8 +19,8 @@ from spacy.util import get_package_path, is_package
 from ...files.saving import clear, save_file
 from ...metrics.shift import rounded
 from ...progress import progress
+from ...readers.file_parts import FilePart, TextRow
 from ...readers.files import digest
-from ...readers.texts import FilePart, TextRow
 from ..config import loading
 from ..runs import Done, Failed, MakeExecutor, Run, describe_failure, run_all
 from .batches import annotate_batch, load_annotator

@@ -11,8 +11,8 @@ from ...annotation.spans import Place, read_group
 from ...pipeline.annotations import ALTERNATIVES, GUARANTEED, scored_groups
 from ...pipeline.component import CostSensitiveNER
 from ...readers import CorpusError
+from ...readers.file_parts import TextRow
 from ...readers.files import encodable
-from ...readers.texts import TextRow
 
 AnnotatedRow = tuple[TextRow, Doc | Exception]
 """A row of an input with what the pipeline made of it: the annotated doc, or the error."""

@@ -50,7 +50,7 @@ def add_part(total: PartMeasures, measures: PartMeasures) -> None:
 
     total (PartMeasures): The scores and the sums of the parts before. They are changed.
     measures (PartMeasures): What was measured of the part: the scores of its docs and, for each
-        label, the `N_COUNTS` sums of `Counts`.
+        label, the `N_COUNTS` sums of `EntityCounts`.
     """
     total.scores.extend(measures.scores)
     for label, counts in measures.counts.items():

@@ -12,7 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from ...readers import DEFAULTS, KeptDocs, ReadOptions, read_docs
-from ...training.soft_targets import count_taught
+from ...training.soft_targets import count_expected_entities
 from ..corpora import FEW_SENTENCES, count_sentences
 
 SPACY_EMBED_ROWS = 5000
@@ -68,7 +68,7 @@ def measure_corpus(
         return CorpusStatistics()
     doc_lengths: list[int] = []
     label_counts: Counter[str] = Counter()
-    taught_counts: Counter[str] = Counter()  # the expected numbers of entities in soft targets
+    expected_counts: Counter[str] = Counter()  # the expected numbers of entities in soft targets
     overlaps: Counter[tuple[str, str]] = Counter()
     n_sentences = 0
     word_forms: set[int] = set()  # the hashes of the norms of tokens
@@ -90,8 +90,8 @@ def measure_corpus(
         label_counts.update(span.label_ for span in spans)
         count_overlaps(spans, overlaps)
         if spans_key is None:
-            taught_counts.update(count_taught(doc))
-    for label, n in taught_counts.items():
+            expected_counts.update(count_expected_entities(doc))
+    for label, n in expected_counts.items():
         label_counts[label] += max(round(n), 1)
     if not label_counts:
         message = no_spans_message(len(doc_lengths), spans_key, filled_keys)

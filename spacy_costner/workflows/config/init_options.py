@@ -35,14 +35,16 @@ class InitOptions:
     wrong_label (float | None): Cost of a wrong label, for each token.
     wrong_boundary (float | None): Cost of a wrong boundary, where the label is right, for each
         token.
-    tree_path (Path | None): Label tree, a JSON or YAML file: near labels cost less.
-    tree_by_prefix (str | None): Write the label tree, by default to tree.json next to the config:
-        each label is below its part before this separator, such as _.
-    cost (str | None): hamming, zero-one or a CSV file: the cost of each pair of labels.
-    loss (str | None): Loss, or several, separated by commas.
+    tree_path (Path | None): Label tree, a JSON or YAML file: a wrong label costs its distance in
+        the tree.
+    tree_by_prefix (str | None): Separator in labels, such as _: makes a label tree in which each
+        label is below its prefix, and writes it to `tree_path`, by default to tree.json next to the
+        config.
+    cost (str | None): Cost of each pair of labels: hamming, zero-one or a CSV file.
+    loss (str | None): Name of the loss; several, separated by commas, are used one after another.
     decoding (Literal["viterbi", "threshold", "min-cost"] | None): How entities are chosen.
     inner_nodes (bool): Also predict inner nodes of the tree.
-    spans_key (str | None): Entities may overlap: the key of doc.spans.
+    spans_key (str | None): Span group for entities, which may overlap, instead of doc.ents.
     groups_path (Path | None): JSON file, {component: [labels]}: labels of different components may
         overlap.
     transformer (str | None): Name or folder of the transformer.

@@ -57,9 +57,10 @@ def fit(
     dev_path (Path | None): Development corpus, as paths.dev.
     vectors (str | None): Package or folder of a pipeline whose static vectors are inputs.
     raw_paths (list[Path] | None): Text without annotation: learn vectors from it and from the
-        training corpus, and take them as inputs. See `learn_vectors`.
+        training corpus, and use them as inputs. See `learn_vectors`.
     calibrate (bool): Calibrate on the development corpus, or without it on held-out folds.
-    tune (str | None): Tune on the same docs: f, precision=0.9 or recall=0.9. See `workflows.tune`.
+    tune (str | None): Tune on the development corpus, or without it on held-out folds: f,
+        precision=0.9 or recall=0.9. See `workflows.tune`.
     n_seeds (int): Train N times, and average the weights.
     file_tokens (bool): Take tokens and sentence starts of the development docs from the file, as
         `spacy apply` and `annotate` do, not only text, as `spacy evaluate` does.

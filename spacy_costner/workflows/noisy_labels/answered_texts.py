@@ -187,8 +187,8 @@ class AnsweredTexts:
                 is_other_name = label not in gold_labels and gold_label not in own_labels
                 if n >= OFTEN and is_other_name:
                     raise ValueError(
-                        f"{name}: expected the labels of the checked docs, got {label!r} where these "
-                        f"have {gold_label!r}, {n} times: rename it in the file"
+                        f"{name}: expected the labels of the checked docs, got {label!r} where "
+                        f"these have {gold_label!r}, {n} times: rename it in the file"
                     )
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:

@@ -12,7 +12,7 @@ from spacy.util import minibatch
 from thinc.api import Config
 
 from ...readers import ReadOptions, read_docs, read_texts
-from ...training.soft_targets import count_taught
+from ...training.soft_targets import count_expected_entities
 from ..config.initial_config import init
 from ..config.trainable import can_be_fitted
 from ..fitting.folds import FoldTraining
@@ -111,7 +111,7 @@ def make_channel_corpus(
 
     n_entities = 0.0
     for doc in docs:
-        n_entities += len(doc.ents) + sum(count_taught(doc).values())
+        n_entities += len(doc.ents) + sum(count_expected_entities(doc).values())
     noise = LearnedNoise(
         annotators=describe_errors(texts, result.estimate.counts),
         n_checked=len(texts.checked),

@@ -8,9 +8,10 @@ Texts are divided into two folds. The models of a fold learn from the texts outs
 no text is predicted by a model that has learned from it:
 
 - On checked texts their F shows whether the channel helps, compared with the checked texts alone,
-  and with answers that are learned as they are.
-- On unchecked texts the student's distribution replaces the distribution of the model of checked
-  texts, as it knows more words. The final soft targets are made with it.
+  and with answers that are learned as they are. The confidence of the models of few texts is
+  calibrated there, too.
+- On unchecked texts the distribution of a student replaces the one of the model of checked texts,
+  as a student knows more words. The final soft targets are made with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ from thinc.types import Array1d, Floats3d, Ints1d
 
 from ... import chain
 from ...annotation.equal_texts import assign_folds, number_texts
+from ...decoding import Temperature
 from ...pipeline.scorers import Entity
 from ...progress import progress
 from ...readers.sentences import copy_without_annotation
@@ -41,16 +43,23 @@ from ...training.noise_channel import (
     make_answers,
 )
 from ...training.soft_targets import SOFT_TARGETS_KEY, expectations
+from ..calibration.temperature import fit_temperature, predict_best
+from ..evaluation.predictions import DevPredictions, predict_dev
 from ..fitting.folds import FoldTraining
 from ..fitting.linear_training import LinearPipeline
 from .answered_texts import DOCS_PER_BATCH, AnsweredText, AnsweredTexts, observed_tags
-from .student_evaluation import score_ents
 
 GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
 CHANNEL = "noise channel"
 
 N_FOLDS = 2
+
+CERTAIN = Temperature()
+"""The temperature of students, which have learned from many texts."""
+
+MOST_TEMPERATURE = 3.0
+"""The greatest temperature of models of few texts."""
 
 
 class Way(NamedTuple):
@@ -99,49 +108,71 @@ class ChannelTraining:
     texts: AnsweredTexts
 
     def run(self) -> ChannelResult:
-        """Train the models of both folds, and compute the soft targets of all unchecked texts."""
-        fold_of_checked = assign(self.texts.checked)
-        fold_of_unchecked = assign(self.texts.unchecked)
-        predicted: dict[str, list[Example]] = {GOLD: [], ANSWERS: [], CHANNEL: []}
-        in_order: list[AnsweredText] = []
-        batches: list[Batch] = []
-        for fold in progress(range(N_FOLDS), desc="folds", unit="fold"):
-            models = self.train_models(
-                select(self.texts.checked, fold_of_checked != fold),
-                select(self.texts.unchecked, fold_of_unchecked != fold),
+        """Compare the ways to learn, and compute the soft targets of all unchecked texts."""
+        checked = self.texts.checked
+        unchecked = self.texts.unchecked
+        fold_of_checked = assign(checked)
+        fold_of_unchecked = assign(unchecked)
+        # Models of half of the checked texts, and their predictions for the other half
+        gold_models: list[LinearPipeline] = []
+        predictions: dict[str, list[DevPredictions]] = {GOLD: []}
+        for fold in range(N_FOLDS):
+            model = self.train(docs_of(select(checked, fold_of_checked != fold)))
+            gold_models.append(model)
+            predictions[GOLD].append(predict(model, select(checked, fold_of_checked == fold)))
+        temperature = find_temperature(predictions[GOLD])
+        for fold in progress(range(N_FOLDS), desc="ways", unit="fold"):
+            students = self.train_students(
+                gold_models[fold],
+                temperature,
+                select(checked, fold_of_checked != fold),
+                select(unchecked, fold_of_unchecked != fold),
             )
-            held_out = select(self.texts.checked, fold_of_checked == fold)
-            for name, model in models.items():
-                predicted[name] += predict(model, held_out)
-            unchecked = select(self.texts.unchecked, fold_of_unchecked == fold)
-            in_order += unchecked
-            batches += self.make_batches(models[CHANNEL], unchecked)
+            held_out = select(checked, fold_of_checked == fold)
+            for name, student in students.items():
+                predictions.setdefault(name, []).append(predict(student, held_out))
 
-        estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
-        ways: list[Way] = []
-        for name, examples in predicted.items():
-            scores = score_ents([eg.predicted for eg in examples], examples)
-            ways.append(Way(name, *scores))
+        gold_model = self.train(docs_of(checked))
+        known_counts = self.count_checked(checked)
+        batches = self.make_batches(gold_model, unchecked, temperature)
+        estimate = estimate_tables(batches, known_counts)
+        soft = soft_docs(unchecked, batches, estimate.tables)
+        in_order: list[AnsweredText] = []
+        batches = []
+        for fold in progress(range(N_FOLDS), desc="folds", unit="fold"):
+            outside = list(compress(soft, fold_of_unchecked != fold))
+            student = self.train([*docs_of(checked), *outside])
+            texts_of_fold = select(unchecked, fold_of_unchecked == fold)
+            in_order += texts_of_fold
+            batches += self.make_batches(student, texts_of_fold)
+        estimate = estimate_tables(batches, known_counts)
         return ChannelResult(
             estimate=estimate,
             docs=soft_docs(in_order, batches, estimate.tables),
             corrections=self.count_corrections(in_order, batches, estimate.tables),
-            ways=ways,
+            ways=[score_way(name, folds) for name, folds in predictions.items()],
         )
 
-    def train_models(
-        self, checked: Sequence[AnsweredText], unchecked: Sequence[AnsweredText]
+    def train_students(
+        self,
+        gold_model: LinearPipeline,
+        temperature: Temperature,
+        checked: Sequence[AnsweredText],
+        unchecked: Sequence[AnsweredText],
     ) -> dict[str, LinearPipeline]:
-        """Train a model in each way, by its name."""
-        gold = [text.doc for text in checked]
-        gold_model = self.train(gold)
-        batches = self.make_batches(gold_model, unchecked)
+        """Train a student on answers as they are, and one by the channel.
+
+        gold_model (LinearPipeline): A model of the checked texts.
+        temperature (Temperature): Its temperature.
+        checked (Sequence[AnsweredText]), unchecked (Sequence[AnsweredText]): The texts.
+        RETURNS (dict[str, LinearPipeline]): The students by the name of the way.
+        """
+        gold = docs_of(checked)
+        voted = [self.texts.voted_doc(text) for text in unchecked]
+        batches = self.make_batches(gold_model, unchecked, temperature)
         estimate = estimate_tables(batches, self.count_checked(checked))
-        return {
-            GOLD: gold_model,
-            ANSWERS: self.train([*gold, *map(self.texts.voted_doc, unchecked)]),
-            CHANNEL: self.train([*gold, *soft_docs(unchecked, batches, estimate.tables)]),
-        }
+        soft = soft_docs(unchecked, batches, estimate.tables)
+        return {ANSWERS: self.train([*gold, *voted]), CHANNEL: self.train([*gold, *soft])}
 
     def train(self, docs: Iterable[Doc]) -> LinearPipeline:
         """Train a model on docs."""
@@ -169,11 +200,18 @@ class ChannelTraining:
             answers.append(make_answers(tags, lengths))
         return answers
 
-    def make_batches(self, model: LinearPipeline, texts: Sequence[AnsweredText]) -> list[Batch]:
-        """Compute the distribution of a model over the paths of texts, and join their answers."""
+    def make_batches(
+        self,
+        model: LinearPipeline,
+        texts: Sequence[AnsweredText],
+        temperature: Temperature = CERTAIN,
+    ) -> list[Batch]:
+        """Compute the distribution of a model over the paths of texts, at a temperature, and join
+        their answers."""
         batches: list[Batch] = []
         for batch_of_texts in minibatch(texts, DOCS_PER_BATCH):
-            posterior = model.ner.posterior(copies_for(model, batch_of_texts))
+            posterior = model.ner.posterior(copies_for(model, docs_of(batch_of_texts)))
+            posterior = posterior.with_temperature(temperature)
             answers = self.join_answers(batch_of_texts, posterior.potentials.lengths)
             batch = Batch(posterior.potentials, posterior.tags, answers, posterior.doc_of_sequence)
             batches.append(batch)
@@ -239,16 +277,47 @@ def select(texts: Sequence[AnsweredText], mask: Array1d) -> list[AnsweredText]:
     return list(compress(texts, mask))
 
 
-def copies_for(model: LinearPipeline, texts: Iterable[AnsweredText]) -> list[Doc]:
-    """Copy the docs of texts, for a model to predict."""
-    vocab = model.nlp.vocab
-    return [copy_without_annotation(text.doc, vocab, sentences=True) for text in texts]
+def copies_for(model: LinearPipeline, docs: Iterable[Doc]) -> list[Doc]:
+    """Copy docs, for a model to predict."""
+    return [copy_without_annotation(doc, model.nlp.vocab, sentences=True) for doc in docs]
 
 
-def predict(model: LinearPipeline, texts: Sequence[AnsweredText]) -> list[Example]:
+def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
+    """The docs of texts."""
+    return [text.doc for text in texts]
+
+
+def predict(model: LinearPipeline, texts: Iterable[AnsweredText]) -> DevPredictions:
     """Predict checked texts."""
-    predicted = model.nlp.pipe(copies_for(model, texts))
-    return [Example(doc, text.doc) for doc, text in zip(predicted, texts)]
+    docs = docs_of(texts)
+    copies = copies_for(model, docs)
+    return predict_dev(model.nlp, model.ner, map(Example, copies, docs))
+
+
+def find_temperature(predictions: Sequence[DevPredictions]) -> Temperature:
+    """Find the temperature of models of few texts, which are too certain, from their predictions
+    for other texts. It is at least 1 and at most `MOST_TEMPERATURE`."""
+    judged_sets = [predict_best(dev) for dev in predictions]
+    if not any(len(judged.is_correct) for judged in judged_sets):
+        return Temperature()  # nothing is predicted
+    temperature = fit_temperature(judged_sets, per_label=False)
+    return Temperature(min(max(temperature.overall, 1.0), MOST_TEMPERATURE))
+
+
+def score_way(name: str, predictions: Sequence[DevPredictions]) -> Way:
+    """Score the predictions of the folds of a way together."""
+    n_correct = 0
+    n_predicted = 0
+    n_gold = 0
+    for dev in predictions:
+        is_correct = predict_best(dev).is_correct
+        n_correct += int(is_correct.sum())
+        n_predicted += len(is_correct)
+        n_gold += len(dev.gold.begin)
+    precision = n_correct / n_predicted if n_predicted else 0.0
+    recall = n_correct / n_gold if n_gold else 0.0
+    f_score = 2 * n_correct / (n_predicted + n_gold) if n_predicted + n_gold else 0.0
+    return Way(name, precision, recall, f_score)
 
 
 def soft_docs(

@@ -26,7 +26,8 @@ from spacy.tokens import DocBin, Span
 
 from spacy_costner.files.saving import locked, save_file
 from spacy_costner.readers import read_docs
-from spacy_costner.readers.texts import TextRow, divide, has_wrapped_lines, read_rows
+from spacy_costner.readers.file_parts import TextRow, divide, read_rows
+from spacy_costner.readers.texts import has_wrapped_lines
 from spacy_costner.workflows.apply import parts
 from spacy_costner.workflows.apply.annotating import PartCounts, Summary, annotate
 from spacy_costner.workflows.apply.batches import annotate_batch

@@ -265,5 +265,5 @@ def test_damaged_hashes_are_named(folder: Path, damaged: str) -> None:
     learn_vectors([folder / "raw.txt"], folder / "vectors", lang="xx")
     assert len(read_raw_sentences(str(folder / "vectors")))
     (folder / "vectors" / FILE).write_text(damaged, encoding="utf8")
-    with pytest.raises(ValueError, match=r"raw_text.json: expected what `costner vectors` writes"):
+    with pytest.raises(ValueError, match=r"raw_text.json: expected hashes as `learn_vectors`"):
         read_raw_sentences(str(folder / "vectors"))

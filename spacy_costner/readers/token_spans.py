@@ -1,0 +1,195 @@
+"""Find the tokens of the spans of a task.
+
+The spans of a task count characters, and the spans of a doc count tokens. Where a doc can't have a
+span, the annotation of the tokens there is missing, and the span is reported as a problem.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy
+from spacy.attrs import IDX, LENGTH
+from spacy.tokens import Doc, Span
+from thinc.types import Ints1d
+
+from .context import Context, CorpusInfo
+from .files import FilePlace, shown
+from .offsets import Range
+from .tasks import Task, TaskSpan, has_its_text, words_of_quote
+
+MAX_SHIFT = 10
+"""The largest distance, in characters, between the text of a span and its offsets."""
+
+MISALIGNED = "spans don't begin and end with tokens: their tokens are missing annotation"
+MISPLACED = "spans are not where their own text is: their tokens are missing annotation"
+SHIFTED = f"spans are at most {MAX_SHIFT} characters away from their own text: they are read there"
+OVERLAPPING = "spans overlap: their tokens are missing annotation"
+PADDED = "spans begin or end with white space: it is left out"
+ONLY_SPACE = "spans are only white space: they are left out"
+
+
+class TokenOffsets(NamedTuple):
+    """The characters at which each token of a doc begins and ends. Shapes: (T,)"""
+
+    starts: Ints1d
+    ends: Ints1d
+
+
+class TokenSpan(NamedTuple):
+    """A stretch of tokens, and the span of a task that has these tokens.
+
+    start (int): The first token.
+    end (int): The token after the last.
+    span (TaskSpan | None): The span. None: the doc can't have the span, so the annotation of these
+        tokens is missing.
+    """
+
+    start: int
+    end: int
+    span: TaskSpan | None
+
+
+def token_offsets(doc: Doc) -> TokenOffsets:
+    """Read at which characters the tokens of a doc begin and end."""
+    starts, lengths = doc.to_array([IDX, LENGTH]).astype("int64").T
+    return TokenOffsets(starts, starts + lengths)
+
+
+def align_spans(
+    doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, context: Context
+) -> list[TokenSpan]:
+    """Find the tokens of each span of a task: see `_align`. Of several spans with the same tokens
+    and label, which are equal or differ only in the white space around these, the last one is
+    returned."""
+    # The token spans by first token, token after the last, and label. The label is None if the doc
+    # can't have the span.
+    distinct_spans: dict[tuple[int, int, str | None], TokenSpan] = {}
+    for task_span in task.spans or ():
+        token_span = _align(doc, offsets, task, task_span, place, context)
+        label = None
+        if token_span.span is not None:
+            label = task_span.label
+        distinct_spans[token_span.start, token_span.end, label] = token_span
+    return list(distinct_spans.values())
+
+
+def _align(
+    doc: Doc,
+    offsets: TokenOffsets,
+    task: Task,
+    span: TaskSpan,
+    place: FilePlace,
+    context: Context,
+) -> TokenSpan:
+    """Find the tokens of a span of a task. If something is wrong with the span, report it. If the
+    doc can't have the span, the tokens are returned whose annotation is missing for that reason,
+    without the span."""
+    text = task.text
+    info = context.info
+    span_text = text[span.start : span.end]
+    span_and_label = f"{span_text!r} {span.label}"
+    if not has_its_text(text, span):
+        expected = f"{span_and_label}, expected {span.extra['text']!r}"
+        shifted_span = _find_nearby(doc, text, span)
+        if shifted_span is None:
+            info.add_problem(MISPLACED, place, expected)
+            first_token, end_token = touched_tokens(offsets, span.start, span.end)
+            return TokenSpan(first_token, end_token, span=None)
+        info.add_problem(SHIFTED, place, expected)
+        return TokenSpan(shifted_span.start, shifted_span.end, span)
+
+    # White space at the ends of the span belongs to no word. With it the span would not begin and
+    # end with tokens.
+    n_leading = len(span_text) - len(span_text.lstrip())
+    n_trailing = len(span_text) - len(span_text.rstrip())
+    start = span.start + n_leading
+    end = span.end - n_trailing
+    if start >= end:
+        info.add_problem(ONLY_SPACE, place, span_and_label)
+        # White space alone isn't an entity, so no annotation is missing: the span has no tokens.
+        return TokenSpan(start=0, end=0, span=None)
+    if end - start < len(span_text):
+        info.add_problem(PADDED, place, span_and_label)
+
+    doc_span = doc.char_span(start, end)
+    if doc_span is None:
+        first_token, end_token = touched_tokens(offsets, start, end)
+        touched_text = doc[first_token:end_token].text
+        shown_span = f"{span_and_label} in {touched_text!r}"
+        info.add_problem(MISALIGNED, place, shown_span)
+        if context.alignment is not None:
+            is_tokenized = task.tokens is None
+            # With the white space, as the offsets may not count characters.
+            context.alignment.add_misaligned(
+                doc, span.start, span.end, place, shown_span, tokenized=is_tokenized
+            )
+        return TokenSpan(first_token, end_token, span=None)
+    if context.alignment is not None:
+        context.alignment.add_aligned()
+    return TokenSpan(doc_span.start, doc_span.end, span)
+
+
+def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
+    """Find the tokens of the text that a tool has written with a span, if this text occurs once
+    near the offsets of the span. None: the text occurs there several times or not at all, or
+    doesn't begin and end with tokens."""
+    # White space between the words may differ.
+    quote = re.compile(r"\s+".join(map(re.escape, words_of_quote(span))))
+    matches = []
+    for start in range(max(0, span.start - MAX_SHIFT), span.start + MAX_SHIFT + 1):
+        match = quote.match(text, start)
+        if match is not None:
+            matches.append(match)
+    if len(matches) != 1:
+        return None
+    return doc.char_span(*matches[0].span())
+
+
+def touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
+    """Find the tokens that have at least one of the characters from `start` up to, and without,
+    `end`. Returns the first of these tokens and the one after the last; (0, 0) if no token has
+    them."""
+    # The first token that ends after `start`
+    first_token = int(numpy.searchsorted(offsets.ends, start, side="right"))
+    # The first token that begins at `end` or after it
+    end_token = int(numpy.searchsorted(offsets.starts, end, side="left"))
+    if first_token >= end_token:  # all characters are between two tokens
+        return 0, 0
+    return first_token, end_token
+
+
+def without_overlap(
+    token_spans: list[TokenSpan], doc: Doc, place: FilePlace, info: CorpusInfo
+) -> Iterator[TokenSpan]:
+    """Make spans free of overlaps, as entities have to be: where some overlap, the annotation of
+    all their tokens becomes missing, and they are reported.
+
+    token_spans (list[TokenSpan]): The spans of a doc.
+    doc (Doc): The doc, for the text of the problems.
+    place (FilePlace): The place of its task, for the problems.
+    info (CorpusInfo): The problems are added to it.
+    YIELDS (TokenSpan): The spans without overlaps.
+    """
+    # A group is a chain of spans: each overlaps with one before it in the group. A span that
+    # overlaps with no other is a group of its own.
+    groups: list[list[TokenSpan]] = []
+    group_end = 0  # the token after the last one of the current group
+    for token_span in sorted(token_spans, key=lambda span: (span.start, span.end)):
+        if token_span.start >= group_end:
+            groups.append([])
+        groups[-1].append(token_span)
+        group_end = max(group_end, token_span.end)
+
+    for group in groups:
+        if len(group) == 1:
+            yield group[0]
+            continue
+        start = group[0].start
+        end = max(token_span.end for token_span in group)
+        yield TokenSpan(start, end, span=None)
+        # Tokens without a span were reported by `_align`. That they overlap isn't reported, too.
+        labels = [span.label for _, _, span in group if span is not None]
+        if len(labels) > 1:
+            text = f"{shown(doc[start:end].text)}: {', '.join(labels)}"
+            info.add_problem(OVERLAPPING, place, text)
