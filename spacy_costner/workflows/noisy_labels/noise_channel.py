@@ -109,19 +109,32 @@ class ChannelTraining:
 
     def run(self) -> ChannelResult:
         """Compare the ways to learn, and compute the soft targets of all unchecked texts."""
+        ways, temperature = self.compare_ways()
+        first_docs = self.make_first_docs(temperature)
+        texts, batches = self.predict_folds(first_docs)
+        estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
+        return ChannelResult(
+            estimate=estimate,
+            docs=soft_docs(texts, batches, estimate.tables),
+            corrections=self.count_corrections(texts, batches, estimate.tables),
+            ways=ways,
+        )
+
+    def compare_ways(self) -> tuple[list[Way], Temperature]:
+        """Score each way on the checked texts of each fold. Returns the scores, and the temperature
+        of models of checked texts."""
         checked = self.texts.checked
         unchecked = self.texts.unchecked
         fold_of_checked = assign(checked)
         fold_of_unchecked = assign(unchecked)
-        # Models of half of the checked texts, and their predictions for the other half
         gold_models: list[LinearPipeline] = []
-        predictions: dict[str, list[DevPredictions]] = {GOLD: []}
+        predictions: dict[str, list[DevPredictions]] = {GOLD: [], ANSWERS: [], CHANNEL: []}
         for fold in range(N_FOLDS):
             model = self.train(docs_of(select(checked, fold_of_checked != fold)))
             gold_models.append(model)
             predictions[GOLD].append(predict(model, select(checked, fold_of_checked == fold)))
         temperature = find_temperature(predictions[GOLD])
-        for fold in progress(range(N_FOLDS), desc="ways", unit="fold"):
+        for fold in progress(range(N_FOLDS), desc="compare", unit="fold"):
             students = self.train_students(
                 gold_models[fold],
                 temperature,
@@ -130,28 +143,31 @@ class ChannelTraining:
             )
             held_out = select(checked, fold_of_checked == fold)
             for name, student in students.items():
-                predictions.setdefault(name, []).append(predict(student, held_out))
+                predictions[name].append(predict(student, held_out))
+        ways = [score_way(name, of_folds) for name, of_folds in predictions.items()]
+        return ways, temperature
 
-        gold_model = self.train(docs_of(checked))
-        known_counts = self.count_checked(checked)
-        batches = self.make_batches(gold_model, unchecked, temperature)
-        estimate = estimate_tables(batches, known_counts)
-        soft = soft_docs(unchecked, batches, estimate.tables)
-        in_order: list[AnsweredText] = []
-        batches = []
+    def make_first_docs(self, temperature: Temperature) -> list[Doc]:
+        """Make soft targets of unchecked texts with a model of the checked texts."""
+        model = self.train(docs_of(self.texts.checked))
+        batches = self.make_batches(model, self.texts.unchecked, temperature)
+        estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
+        return soft_docs(self.texts.unchecked, batches, estimate.tables)
+
+    def predict_folds(self, first_docs: Sequence[Doc]) -> tuple[list[AnsweredText], list[Batch]]:
+        """Predict the unchecked texts of each fold with a student of the checked texts and of the
+        first soft targets of the other fold. Returns the texts in another order, and their
+        batches."""
+        fold_of_unchecked = assign(self.texts.unchecked)
+        texts: list[AnsweredText] = []
+        batches: list[Batch] = []
         for fold in progress(range(N_FOLDS), desc="folds", unit="fold"):
-            outside = list(compress(soft, fold_of_unchecked != fold))
-            student = self.train([*docs_of(checked), *outside])
-            texts_of_fold = select(unchecked, fold_of_unchecked == fold)
-            in_order += texts_of_fold
+            outside = compress(first_docs, fold_of_unchecked != fold)
+            student = self.train([*docs_of(self.texts.checked), *outside])
+            texts_of_fold = select(self.texts.unchecked, fold_of_unchecked == fold)
+            texts += texts_of_fold
             batches += self.make_batches(student, texts_of_fold)
-        estimate = estimate_tables(batches, known_counts)
-        return ChannelResult(
-            estimate=estimate,
-            docs=soft_docs(in_order, batches, estimate.tables),
-            corrections=self.count_corrections(in_order, batches, estimate.tables),
-            ways=[score_way(name, folds) for name, folds in predictions.items()],
-        )
+        return texts, batches
 
     def train_students(
         self,
