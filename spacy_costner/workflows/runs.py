@@ -137,11 +137,8 @@ def run_until_broken(
     """Execute the runs of a queue until the queue is empty, or until a worker dies and breaks the
     executor. Runs that were not begun then stay in the queue.
 
-    queue (RunQueue): The runs. Those that are begun are taken out.
-    make_executor (MakeExecutor): Makes the executor: see `run_all`.
-    YIELDS (tuple[Run, int, Ended | None]): A run, the number of workers that have died with it, and
-        its result. The result is None if a worker has just died with the run, which may then be
-        repeated.
+    Yields a run, the number of workers that have died with it, and its result. The result is None
+    if a worker has just died with the run, which may then be repeated.
     """
     executor = make_executor()
     # Executors may lack the attributes `jobs` and `outlives_workers`: see `run_all`.

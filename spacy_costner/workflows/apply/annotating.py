@@ -41,8 +41,8 @@ class FailedDocs(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What was done. Docs and tokens are those of all parts of the inputs, also of those that were
-    kept, but without the parts in `errors`."""
+    """What was done. Docs and tokens are counted in all parts of the inputs, including kept parts,
+    but without the parts in `errors`."""
 
     parts: PartCounts
     docs: int  # the number of docs, also of those with an error
@@ -88,7 +88,7 @@ def annotate(
 
     model (str | Path): The pipeline, a package or a folder.
     inputs (Sequence[str | Path]): Files, or folders of files: see `readers.texts`.
-    output_path (str | Path): The folder for the output. It may have that of an earlier run.
+    output_path (str | Path): The folder for the output. It may have the output of an earlier run.
     form (Literal["jsonl", "parquet", "spacy"]): Form of the output.
     jobs (int): Number of processes.
     n_rows (int): Lines or rows of a part, which has its own output file. A .spacy file is one part,
@@ -183,12 +183,8 @@ def annotate(
 def count_failures(
     entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
-    """Count the docs of each input file that failed.
-
-    entries (Iterable[ManifestEntry]): The entries of all parts that were written, in order.
-    planned (Mapping[str, PlannedPart]): The parts, by the names of their output files.
-    RETURNS (dict[str, FailedDocs]): The files with docs that failed, by their paths.
-    """
+    """Count the docs that failed, by the path of their input file. Entries are in the order of
+    their parts, which have the names of their output files."""
     failures: dict[str, FailedDocs] = {}
     for entry in entries:
         path = str(planned[entry.file].part.path)
@@ -211,10 +207,7 @@ def warnings_of(entries: Iterable[ManifestEntry]) -> list[str]:
 
 def check_output(folder: Path, form: str) -> None:
     """Check that the output can be written to a folder in this form, before anything is read.
-
-    RAISES (ValueError): If the form is unknown, or the folder is a file.
-    RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
-    """
+    The form must be known, Parquet needs pyarrow, and the folder must not be a file."""
     if form not in OUTPUT_FORMS:
         raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():

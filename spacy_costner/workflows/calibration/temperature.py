@@ -339,11 +339,7 @@ def minimise_within_limits(
     """Minimise a smooth function of the logarithms of temperatures, by L-BFGS: see
     `training.lbfgs`. The logarithms stay between -`MAX_LOG` and `MAX_LOG`. There is a warning if a
     derivative is above `PRECISION` at the end, unless its logarithm is held at a limit.
-
-    function (Callable): Takes P logarithms to the value and its gradient. Shapes: (P,) to (P,)
-    start (Floats1d): The logarithms to start from. Shape: (P,)
-    RETURNS (Floats1d): The best logarithms. Shape: (P,)
-    """
+    Shapes of the logarithms and of the gradient: (P,)"""
 
     def evaluate(logs: Floats1d) -> Iterate:
         """Evaluate the function at logarithms, or at the limit of those that are beyond it."""

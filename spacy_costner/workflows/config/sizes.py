@@ -90,10 +90,7 @@ def choose_batcher(model: Model, corpus: CorpusStatistics) -> tuple[Block, int]:
     """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
     within limits. With a transformer its size is fixed, and padding counts, too. The sizes of
     transformers, the tolerance, and the limits of models other than the linear one are from spaCy's
-    quickstart.
-
-    RETURNS (tuple[Block, int]): The block of the batcher, and the number of words of a batch.
-    """
+    quickstart. Returns the block of the batcher, and the number of words of a batch."""
     if model == "transformer":
         size = 2000
         block = {

@@ -115,11 +115,7 @@ def predict_held_out(
 ) -> list[DevPredictions]:
     """Predict training docs, none of which is empty, by models that were not trained on them. The
     docs are divided into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs
-    of the others, with the config of the pipeline.
-
-    RETURNS (list[DevPredictions]): The predictions of each fold.
-    RAISES (ValueError): See `hold_out`.
-    """
+    of the others, with the config of the pipeline. Returns the predictions of each fold."""
     folds = hold_out(
         nlp.config,
         examples,

@@ -237,8 +237,7 @@ def train_by_updates(
     Long docs are cut into pieces: see `batch_pieces`. The batcher of the config makes batches of
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are pruned and quantized.
-
-    RETURNS (TrainingResult): How the last training ended.
+    Returns how the last training ended.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)

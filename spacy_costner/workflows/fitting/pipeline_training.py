@@ -85,10 +85,8 @@ def train_components(
     cache: Path | None,
 ) -> dict[str, TrainingResult]:
     """Train the components of a pipeline, one after another. See `fit_linear` for the arguments.
-
-    RETURNS (dict[str, TrainingResult]): How training ended for each component. If Ctrl-C stops a
-        component, it is the last one.
-    """
+    Returns how training ended for each component. If Ctrl-C stops a component, it is the last
+    one."""
     nlp, _, training = linear
 
     def save_unfinished(trained: TrainingResult) -> None:
@@ -124,9 +122,7 @@ def note_sentence_starts(
     """Note the score that a pipeline would have with spaCy's sentencizer before it. That is only of
     interest if its chain is cut at sentence starts, and only the annotation of the docs has some.
     The pipeline is then evaluated again, with the sentence starts of the sentencizer.
-
-    RETURNS (list[str]): One sentence with F without and with a sentencizer, or nothing.
-    """
+    Returns one sentence with F without and with a sentencizer, or nothing."""
     first_ner = ners[0]
     uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
     if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):
