@@ -176,7 +176,7 @@ class AnswersOfParts:
         self._parts = [part for part, _ in planned.values()]
         self._number_of_file = {file: number for number, file in enumerate(planned)}
         self._rows = self._read_rows()
-        # The answers that nobody has taken yet, each with the number of its part
+        # The answers that have not been taken yet, each with the number of its part
         self._waiting: deque[tuple[int, AnnotatedRow]] = deque()
         self._messages: list[dict[str, None]] = [{} for _ in planned]  # the keys are ordered sets
         self._errors: dict[int, Exception] = {}  # of the parts that couldn't be read

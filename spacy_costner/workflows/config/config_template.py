@@ -56,7 +56,7 @@ class TemplateValues:
     sizes (Sizes): The settings that fit the size of the corpus.
     """
 
-    # What the head of the file says
+    # Values for the head of the file
     version: str
     has_mistakes: bool
     has_probabilities: bool

@@ -1,8 +1,8 @@
 """`init`: make a commented config for `spacy train`, as `spacy init config` does.
 
-The options say what the config is for: its aim (what should be best), and what mistakes cost. The
-rest follows from these and from the training corpus, which is measured once. All choices are
-collected in a `Plan`, with which the template is filled in.
+The options give the aim of the config (what should be best), and what mistakes cost. The rest
+follows from these and from the training corpus, which is measured once. All choices are collected
+in a `Plan`, with which the template is filled in.
 """
 
 from collections.abc import Callable

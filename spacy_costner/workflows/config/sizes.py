@@ -41,7 +41,7 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
     n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]
-        # A batcher only asks for the length of a doc, so a range of that length will do.
+        # A batcher only needs the length of a doc, so a range of that length is enough.
         docs = [range(length) for length in corpus.doc_lengths]
         n_batches = len(list(make_batches(docs)))
         # Shuffled docs may make fewer batches than docs in order. A tenth less is safe.

@@ -51,7 +51,7 @@ def improve(
     corpora (FitCorpora): The development docs and, to be divided into folds, the training docs.
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
-    n_seeds (int): How often the models of folds are trained.
+    n_seeds (int): How many times the models of folds are trained.
     file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
     RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
         the scores on these.

@@ -165,8 +165,8 @@ def train_linear(
 
     linear (LinearPipeline): The pipeline, which `prepare` has initialized.
     examples (Iterable[Example]): The docs, as `prepare` returns them.
-    n_seeds (int): How often the model is trained, each time with the batches in another order. The
-        weights are averaged.
+    n_seeds (int): How many times the model is trained, each time with the batches in a different
+        order. The weights are averaged.
     on_epoch (OnEpoch): Is called with the state of training after each epoch of updates.
     cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
         memory.

@@ -27,7 +27,7 @@ def check_fit_options(
     is_improved (bool): Whether the pipeline is to be calibrated or tuned.
     file_tokens (bool): Whether development docs have the tokens of their file.
     has_cache (bool): Whether features are in a cache.
-    n_seeds (int): How often the components are trained.
+    n_seeds (int): How many times the components are trained.
     RAISES (ValueError): If they don't fit.
     """
     nlp, _, training = linear

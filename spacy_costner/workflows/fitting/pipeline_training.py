@@ -47,7 +47,7 @@ def fit_linear(
     linear (LinearPipeline): The pipeline and its settings of training.
     corpora (FitCorpora): Its corpora: see `read_corpora`.
     path (Path): The folder where the pipeline will be saved.
-    n_seeds (int): How often each component is trained. The weights are averaged.
+    n_seeds (int): How many times each component is trained. The weights are averaged.
     cache (Path | None): Folder for features and targets. With a cache training takes long, so the
         pipeline is saved after each epoch.
     RETURNS (Fitted): The pipeline, and the results. If Ctrl-C stops training or evaluation, this is

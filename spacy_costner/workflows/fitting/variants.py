@@ -89,7 +89,7 @@ def check_evaluations(variants: Sequence[Variant]) -> None:
     for variant in variants:
         config_of_loss.setdefault(variant.loss, variant.config)
 
-    # It takes a reading of the corpus to know how often. It is read once for all losses that have
+    # The corpus has to be read to know how often. It is read once for all losses that have
     # the same settings in these sections.
     sections = ("paths", "nlp", "corpora", "training", "initialize")
     evaluations_by_key: dict[str, Evaluations | None] = {}
@@ -246,7 +246,7 @@ def read_changes(path: Path, component: str) -> dict[str, Any]:
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training = config.get("training", {})
     initialize = config.get("initialize", {})
-    # How often to evaluate is the same for all losses: the base config says it.
+    # How often to evaluate is the same for all losses: it is in the base config.
     before_init = initialize.get("before_init")
     says_how_often = before_init == {"@callbacks": CALLBACK}
     callbacks: dict[str, Any] = {}

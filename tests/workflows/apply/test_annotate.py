@@ -55,7 +55,8 @@ def model(saved: Saved) -> Path:
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[Path]:
     """A folder with b.jsonl and sub/a.txt. The last text but one raises an error. The last text
-    kills its process if there is no file "died" beside the pipeline; here it is there."""
+    kills its process if there is no file "died" next to the pipeline; here the file
+    exists."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return [annotating.write_inputs(tmp_path / "in", *texts)]

@@ -123,7 +123,7 @@ def test_annotate_goes_on_when_workers_are_killed(
     annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
     """One document kills its worker once. Another one does so each time: its part isn't written,
-    and is named. It is tried twice beside others and twice alone. Each worker loads the pipeline
+    and is named. It is tried twice with others and twice alone. Each worker loads the pipeline
     once."""
     (tmp_path / "died").unlink()
     (inputs / "c.txt").write_text("deadly\n")

@@ -78,7 +78,7 @@ def docs_with_spans(
     labels: Sequence[str] | None = None,
     texts: Sequence[tuple[str, list[Place]]] = TEXTS,
 ) -> list[Doc]:
-    """The texts, with those of their spans in `doc.spans["sc"]` that have one of the labels."""
+    """The texts, with their spans in `doc.spans["sc"]` that have one of the labels."""
     docs = []
     for text, places in texts:
         doc = Doc(nlp.vocab, words=text.split())
@@ -114,7 +114,7 @@ def pipeline_of_groups(
     **settings: Any,
 ) -> Language:
     """A pipeline with a component for each group of labels. A component knows only the labels of
-    its group; if labels compete, it knows all labels and writes those of its group."""
+    its group; if labels compete, it knows all labels and writes the labels of its group."""
     labels = {}
     if not competing:
         labels = {name: {"labels": labels_of_group} for name, labels_of_group in groups.items()}
