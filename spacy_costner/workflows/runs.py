@@ -89,7 +89,7 @@ def run_all(
     die with the same run again and again, the run is repeated alone after `TRIES_TOGETHER` deaths,
     and fails after `TRIES_ALONE` more.
 
-    runs (Iterable[Run]): The runs.
+    runs (Iterable[Run]): Independent runs, in any order.
     make_executor (MakeExecutor | None): Makes the executor: see `local_processes` and
         `ray_cluster`. An executor may have two attributes. `jobs` is the number of runs that it
         gets at a time; without it, it gets all of them. `outlives_workers` says that it can still

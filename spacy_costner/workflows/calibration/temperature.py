@@ -228,7 +228,7 @@ def predict_best(dev: DevPredictions) -> JudgedEntities:
     same at every temperature, as Viterbi decoding takes the undivided scores.
 
     dev (DevPredictions): The docs with their posterior.
-    RETURNS (JudgedEntities): The entities.
+    RETURNS (JudgedEntities): The entities, and whether each is annotated.
     """
     entities = dev.decode(make_viterbi())
     return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
@@ -243,7 +243,7 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
     judged_sets (Sequence[JudgedEntities]): The predicted entities of each model. All models have
         the same labels.
     per_label (bool): Fit a temperature for each label.
-    RETURNS (Temperature): The temperature.
+    RETURNS (Temperature): The overall temperature and, with `per_label`, one for each label.
     """
     labels = judged_sets[0].posterior.tags.labels
     # Near the minimum, differences of the loss are too small for float32.

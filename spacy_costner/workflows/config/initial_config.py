@@ -27,11 +27,7 @@ def takes_fields_of(
     make_options: Callable[Fields, OptionsT],
 ) -> Callable[[Callable[[OptionsT], ResultT]], Callable[Fields, ResultT]]:
     """Make a decorator for a function of an options object. The decorated function takes the fields
-    of the object as its own arguments, and type checkers and editors know them.
-
-    make_options (Callable): The dataclass of the options.
-    RETURNS (Callable): The decorator.
-    """
+    of the object as its own arguments, and type checkers and editors know them."""
 
     def decorate(function: Callable[[OptionsT], ResultT]) -> Callable[Fields, ResultT]:
         @wraps(function)
