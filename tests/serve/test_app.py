@@ -134,7 +134,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "no key": (b"{}", 400, "key: expected str, got None"),
     "an unknown key": (b'{"key": "text-99"}', 404, "key: expected that of a text"),
     "a surrogate": (b'{"key": "\\ud800"}', 400, "key: expected text that can be UTF-8"),
-    "no number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN is no number of JSON"),
+    "not a number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN isn't a JSON number"),
     "spans of text": (b'{"key": "text-0", "spans": "all"}', 400, "spans: expected list"),
     "a span of text": (b'{"key": "text-0", "spans": ["a"]}', 400, "spans: expected objects"),
     "true": (b'{"key": "text-0", "spans": [{"start": true}]}', 400, "start: expected int"),

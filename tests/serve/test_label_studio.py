@@ -421,7 +421,7 @@ def test_labels_of_a_second_text_are_named_and_not_read(backend: LabelStudioBack
         {**topic, "value": {"start": 0, "end": 2, "text": "My", "labels": ["TOPIC"]}}
     )
     request = {**request, "project": {"label_config": config}}
-    with pytest.warns(UserWarning, match="only those of 'body' are read, not those of 'title'"):
+    with pytest.warns(UserWarning, match="only labels of 'body' are read, not labels of 'title'"):
         backend.webhook(request)
     (answer,) = backend.session.store.answers.values()
     assert [span.label for span in answer.task.spans or ()] == ["PER", "LOC"]
