@@ -132,7 +132,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "too deep": (b"[" * 100_000, 400, "expected JSON"),
     "a list": (b"[]", 400, "expected an object of JSON, got []"),
     "no key": (b"{}", 400, "key: expected str, got None"),
-    "an unknown key": (b'{"key": "text-99"}', 404, "key: expected that of a text"),
+    "an unknown key": (b'{"key": "text-99"}', 404, "key: expected the key of a text"),
     "a surrogate": (b'{"key": "\\ud800"}', 400, "key: expected text that can be UTF-8"),
     "not a number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN isn't a JSON number"),
     "spans of text": (b'{"key": "text-0", "spans": "all"}', 400, "spans: expected list"),
@@ -462,7 +462,7 @@ def write_texts(folder: Path, n: int = 40) -> Path:
         ),
         (
             ["--labels", "PER", "--texts", "raw.txt", "--final", "model"],
-            "expected at least 10 annotated texts, and an entity, got 0 texts",
+            "expected at least 10 annotated texts with an entity, got 0 texts",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A session of annotation: which text comes next, proposals, training beside."""
+"""An annotation session: which text comes next, proposals, training in the background."""
 
 import shutil
 import tempfile
@@ -200,7 +200,7 @@ def test_an_answer_that_cannot_be_is_refused_and_not_saved(
 
 def test_an_unknown_text_is_refused(tmp_path: Path) -> None:
     session = make_session(tmp_path)
-    with pytest.raises(UnknownTextError, match="key: expected that of a text, got 'text-99999'"):
+    with pytest.raises(UnknownTextError, match="key: expected the key of a text, got 'text-99999'"):
         session.proposal("text-99999")
     with pytest.raises(UnknownTextError):
         answer(session, "text-99999")
@@ -288,7 +288,7 @@ def test_too_few_answers_train_nothing(tmp_path: Path) -> None:
     answer_next(session, LEAST_TEXTS)  # of which two measure: 8 are left to train on
     assert session.train() is None
     # A session without any answer
-    with pytest.raises(ValueError, match="expected at least 10 annotated texts, and an entity"):
+    with pytest.raises(ValueError, match="expected at least 10 annotated texts with an entity"):
         make_session(tmp_path / "other").train_on_all()
 
 
