@@ -18,7 +18,9 @@ from ..pages.label_colours import label_colours
 from ..pages.rendering import render
 from ..readers.files import SHOWN, SURROGATE, shown
 from .label_studio import LabelStudioBackend
-from .session import ENOUGH_MEASURING, AnnotationSession, Proposal, ProposedSpan, UnknownTextError
+from .proposals import Proposal, ProposedSpan
+from .session import AnnotationSession, UnknownTextError
+from .session_training import ENOUGH_MEASURING
 from .store import SessionError, field
 
 try:

@@ -10,45 +10,50 @@ that were learned from the texts. F is measured on the evaluation texts alone.
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import spacy
 from spacy.language import Language
-from spacy.tokens import Doc
 from spacy.util import minibatch
-from thinc.api import Config
 
 from ..caching import cached_property
-from ..metrics.shift import expected_prf
-from ..pipeline.annotations import Confidence, prob_of
-from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
+from ..readers import Task
 from ..readers.files import SURROGATE, shown
-from ..workflows.components import get_component, run_before
-from ..workflows.config.initial_config import init
-from ..workflows.corpora import find_corpora
-from ..workflows.evaluation.predictions import predict
-from ..workflows.fitting.linear_training import load_linear, prepare, train_linear
+from ..workflows.components import get_component
 from ..workflows.fitting.pipeline_training import save_trained
-from ..workflows.sampling.expected_counts import expect_counts
-from ..workflows.sampling.suggestions import PRICE_PER_DOC, by_cost, suggest, suggest_first
+from ..workflows.sampling.suggestions import suggest, suggest_first
 from ..workflows.vectors import DIR_VECTORS
+from .next_steps import advice, next_command
+from .proposals import (
+    Proposal,
+    ProposedSpan,
+    annotated_spans,
+    check_spans,
+    predict_tasks,
+    propose_spans,
+)
+from .session_training import (
+    COMPONENT,
+    ENOUGH_MEASURING,
+    LEAST_TEXTS,
+    MODEL,
+    HistoryPoint,
+    TrainedPipeline,
+    expect_f,
+    f_on_answers,
+    fit_answers,
+    load_model,
+)
 from .session_vectors import RAW_FILE, learn_session_vectors
-from .store import AnnotationStore, Answer, SessionError, StoredText, is_drawn
-
-COMPONENT = "ner"
-"""The name of the component in the pipelines that `init` writes."""
-
-LEAST_TEXTS = 10
-"""The number of annotated texts that a first model needs."""
+from .store import AnnotationStore, SessionError, StoredText, is_drawn
 
 ENOUGH_TO_CHOOSE = 50
 """A model that was trained on at least this number of texts chooses the next texts. Until then,
@@ -72,92 +77,12 @@ N_CHOSEN = 100
 N_AT_ONCE = 64
 """The number of texts of another tool that are predicted at once. Answers wait meanwhile."""
 
-ENOUGH_MEASURING = 30
-"""From this number of annotated evaluation texts on, the page shows F on them, and advises to
-calibrate on them."""
-
 N_PROBLEMS = 10
 """The status has at most this number of problems with answers of another tool."""
-
-MODEL = "model"
-"""The folder of the last pipeline, in the folder of the session."""
 
 
 class UnknownTextError(SessionError):
     """The session has no text with this key."""
-
-
-class ProposedSpan(NamedTuple):
-    """An entity of a text: proposed by the model, or annotated.
-
-    start (int): The first token.
-    end (int): The token after the last token.
-    label (str): The label.
-    prob (float | None): The probability of a proposed entity. None if the entity is annotated.
-    """
-
-    start: int
-    end: int
-    label: str
-    prob: float | None = None
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A text to annotate, as the page shows it.
-
-    key (str): The key of the text.
-    tokens (Sequence[tuple[str, str]]): The tokens, each with the white space after it.
-    spans (Sequence[ProposedSpan]): The annotated entities or, without an answer, the proposed ones.
-    is_measuring (bool): Whether it is an evaluation text.
-    version (int): The version of its answer. 0 if it has no answer.
-    """
-
-    key: str
-    tokens: Sequence[tuple[str, str]]
-    spans: Sequence[ProposedSpan]
-    is_measuring: bool
-    version: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """The proposal as JSON."""
-        return {**asdict(self), "spans": [span._asdict() for span in self.spans]}
-
-
-@dataclass(frozen=True)
-class HistoryPoint:
-    """The scores of a training.
-
-    n_texts (int): The number of annotated texts that the model was trained on.
-    n_entities (int): The number of entities in these texts.
-    n_measured (int): The number of annotated evaluation texts.
-    f (float | None): F on the evaluation texts. None if they are too few or have no entity.
-    expected_f (float | None): The F that the model expects on texts without an answer. None if it
-        predicts no entity there.
-    seconds (float): The duration of the training.
-    """
-
-    n_texts: int
-    n_entities: int
-    n_measured: int
-    f: float | None
-    expected_f: float | None
-    seconds: float
-
-
-class TrainedPipeline(NamedTuple):
-    """A pipeline that was trained on the answers, with its scores.
-
-    nlp (Language): The pipeline.
-    training (dict[str, Any]): The block [training] of its config, resolved.
-    loss (float): The last loss of the training: see `training.online.TrainingResult`.
-    point (HistoryPoint): The scores.
-    """
-
-    nlp: Language
-    training: dict[str, Any]
-    loss: float
-    point: HistoryPoint
 
 
 class AnnotationSession:
@@ -294,28 +219,9 @@ class AnnotationSession:
         """Predict the entities of a text that have a label of the session, with their
         probabilities. Without a model, there are no entities."""
         with self._lock:
-            nlp = self._nlp
-            if nlp is None or not text.strip():
+            if self._nlp is None or not text.strip():
                 return []
-            ner = get_component(nlp, COMPONENT)
-            docs = run_before(nlp, COMPONENT, [nlp.make_doc(text)])
-            posterior = ner.posterior(docs)
-            # With `Confidence`, the probabilities are written to the doc, where `prob_of` reads
-            # them.
-            predict(ner, docs, posterior, Confidence())
-        (doc,) = docs
-        # A `start_model` may have other tokens than the session. If an entity ends within a token
-        # of the session, the whole token is proposed, unless it is part of the previous entity.
-        session_doc = self._tokenizer.make_doc(text)
-        spans: list[ProposedSpan] = []
-        last_end = 0
-        for ent in doc.ents:
-            span = session_doc.char_span(ent.start_char, ent.end_char, alignment_mode="expand")
-            if span is None or span.start < last_end or ent.label_ not in self.labels:
-                continue
-            spans.append(ProposedSpan(span.start, span.end, ent.label_, prob_of(ent)))
-            last_end = span.end
-        return spans
+            return propose_spans(self._nlp, self._tokenizer, text, self.labels)
 
     def predict_texts(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
         """Predict texts of another tool.
@@ -332,41 +238,8 @@ class AnnotationSession:
         predicted: list[tuple[Task, float | None]] = []
         for batch in minibatch(texts, N_AT_ONCE):
             with self._lock:
-                predicted += self._predict_batch(batch)
+                predicted += predict_tasks(self._nlp, self._tokenizer, batch)
         return predicted
-
-    def _predict_batch(self, texts: Sequence[str]) -> list[tuple[Task, float | None]]:
-        """Predict a batch of texts: see `predict_texts`."""
-        nlp = self._nlp or self._tokenizer  # without a model, a pipeline that only has a tokenizer
-        results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
-        places: list[int] = []  # the indices of the texts that are predicted
-        docs: list[Doc] = []
-        # Make docs even without a model, so that a text that spaCy can't read is refused.
-        for place, text in enumerate(texts):
-            if len(text) > nlp.max_length:
-                continue
-            doc = nlp.make_doc(text)
-            if len(doc):
-                places.append(place)
-                docs.append(doc)
-        # Not `self._nlp is None`: training may have set it since the first line.
-        if nlp is self._tokenizer or not docs:
-            return results
-        ner = get_component(nlp, COMPONENT)
-        docs = run_before(nlp, COMPONENT, docs)
-        posterior = ner.posterior(docs)
-        uncertainties = by_cost(ner, posterior).docs.tolist()
-        # With `Confidence`, the probabilities are written to the docs, where `prob_of` reads them.
-        predict(ner, docs, posterior, Confidence())
-        for place, doc, uncertainty in zip(places, docs, uncertainties):
-            spans = [
-                TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
-                for ent in doc.ents
-            ]
-            price = len(doc) + PRICE_PER_DOC  # the price of the annotation, in tokens
-            certainty = 1.0 / (1.0 + uncertainty / price)
-            results[place] = (Task(texts[place], spans), certainty)
-        return results
 
     # The answers
 
@@ -391,7 +264,7 @@ class AnnotationSession:
             stored = self.store.texts[key]
             text = self._text_of(stored)
             doc = self._tokenizer.make_doc(text)
-            task = Task(text, self._check_spans(doc, spans))
+            task = Task(text, check_spans(doc, spans, self.labels))
             earlier = self.store.answers.get(key)
             is_replaced = earlier is not None and earlier.version != seen_version
             # Somebody may have moved the answer to the other file.
@@ -450,33 +323,6 @@ class AnnotationSession:
         """Count a change of the answers, and wake the thread that trains."""
         self._n_changes += 1
         self._changed.notify_all()
-
-    def _check_spans(self, doc: Doc, spans: Iterable[ProposedSpan]) -> list[TaskSpan]:
-        """Check the spans of an answer, and convert them from tokens to characters. Returns them
-        from left to right, without white space at their ends.
-
-        RAISES (SessionError): If a span is not in the doc, is only white space, has an unknown
-            label, or overlaps with another span.
-        """
-        task_spans: list[TaskSpan] = []
-        last_end = 0
-        for start, end, label, _ in sorted(spans, key=lambda span: (span.start, span.end)):
-            if not 0 <= start < end <= len(doc):
-                expected = f"expected a start before its end in a text of {len(doc)} tokens"
-                raise SessionError(f"spans: {expected}, got {start} to {end}")
-            if start < last_end:
-                raise SessionError(f"spans: expected none that overlap, got two at {start}")
-            if label not in self.labels:
-                raise SessionError(f"label: expected one of {self.labels}, got {label!r}")
-            last_end = end
-            span = doc[start:end]
-            stripped_text = span.text.strip()
-            if not stripped_text:
-                raise SessionError(f"spans: expected words, got white space at {start}")
-            n_leading_spaces = len(span.text) - len(span.text.lstrip())
-            start_char = span.start_char + n_leading_spaces
-            task_spans.append(TaskSpan(start_char, start_char + len(stripped_text), label))
-        return task_spans
 
     # Training
 
@@ -548,11 +394,13 @@ class AnnotationSession:
         if len(train_answers) < LEAST_TEXTS or not n_entities:
             return None
         begin = time.monotonic()
-        nlp, training, loss = self._fit(train_answers)
-        f = self._measure(nlp, measure_answers)
+        nlp, training, loss = fit_answers(
+            self.store, train_answers, lang=self.lang, vectors_path=self.vectors
+        )
+        f = f_on_answers(self.store, nlp, measure_answers)
         is_better = True
         if self._start_model is not None and self._nlp is self._start_model:
-            start_f = self._measure(self._start_model, measure_answers)
+            start_f = f_on_answers(self.store, self._start_model, measure_answers)
             # F is None if no entity is annotated or predicted. This counts as 0 here.
             is_better = (f or 0.0) > (start_f or 0.0)
         if is_better:
@@ -560,7 +408,8 @@ class AnnotationSession:
             self._nlp = nlp
             if len(train_answers) >= ENOUGH_TO_CHOOSE:
                 self._chosen = self._choose(nlp)
-        expected_f = self._expect_f(nlp)
+        sample = [self.store.texts[key].text for key in self._draw_unanswered(N_EXPECTED)]
+        expected_f = expect_f(nlp, sample)
         point = HistoryPoint(
             n_texts=len(train_answers),
             n_entities=n_entities,
@@ -592,7 +441,9 @@ class AnnotationSession:
             expected = f"expected at least {LEAST_TEXTS} annotated texts with an entity"
             raise ValueError(f"{expected}, got {len(answers)} texts and {n_entities} entities")
         begin = time.monotonic()
-        nlp, training, loss = self._fit(answers)
+        nlp, training, loss = fit_answers(
+            self.store, answers, lang=self.lang, vectors_path=self.vectors
+        )
         point = HistoryPoint(
             n_texts=len(answers),
             n_entities=n_entities,
@@ -620,36 +471,6 @@ class AnnotationSession:
         with self._lock:
             self.store.add_to_history(asdict(point))
 
-    def _fit(self, answers: Sequence[Answer]) -> tuple[Language, dict[str, Any], float]:
-        """Train the model of `fit`, but without a hidden layer, on answers. Returns the pipeline,
-        the block [training] of its config, and the loss."""
-        with self.store.working_folder() as folder:
-            # The file of the session may get new answers while it is read.
-            snapshot = folder / "train.jsonl"
-            write_tasks(snapshot, [answer.task for answer in answers])
-            vectors = None if self.vectors is None else str(self.vectors)
-            text = init(folder / "config.cfg", lang=self.lang, train_path=snapshot, vectors=vectors)
-            # A hidden layer over the vectors would take twice as long.
-            overrides = {"components.ner.model.hidden": 0}
-            linear = load_linear(Config().from_str(text, overrides=overrides))
-            corpus, _ = find_corpora(linear.nlp)  # The second, for development, is not used.
-            examples = prepare(linear, corpus)
-        outcome = train_linear(linear, examples)
-        # The snapshot is removed now, so the config names the file of the session.
-        linear.nlp.config["paths"]["train"] = str(self.store.train_path)
-        return linear.nlp, linear.training, outcome.value
-
-    def _measure(self, nlp: Language, answers: Sequence[Answer]) -> float | None:
-        """Compute F of a pipeline on answers. None if no entity is annotated or predicted."""
-        if not answers:
-            return None
-        with self.store.working_folder() as folder:
-            snapshot = folder / "measure.jsonl"
-            write_tasks(snapshot, [answer.task for answer in answers])
-            examples = list(examples_to_measure(nlp, make_reader(snapshot)))
-        f = nlp.evaluate(examples).get("ents_f")
-        return None if f is None else float(f)
-
     def _draw_unanswered(self, n: int) -> list[str]:
         """Draw `n` training texts without an answer at random, or all if there are fewer. Returns
         their keys."""
@@ -671,21 +492,6 @@ class AnnotationSession:
         else:
             suggestions = suggest(nlp, docs, n=N_CHOSEN, name=COMPONENT)
         return [keys[suggestion.place] for suggestion in suggestions]
-
-    def _expect_f(self, nlp: Language) -> float | None:
-        """Compute the F that the model expects on a sample of texts without an answer. None if it
-        expects and predicts no entity there, or all texts have answers."""
-        keys = self._draw_unanswered(N_EXPECTED)
-        docs = [nlp.make_doc(self.store.texts[key].text) for key in keys]
-        # Sums over all docs and labels
-        n_correct = 0.0
-        n_predicted = 0.0
-        n_annotated = 0.0
-        for _, counts in expect_counts(nlp, COMPONENT, docs):
-            n_correct += float(counts.correct.sum())
-            n_predicted += float(counts.predicted.sum())
-            n_annotated += float(counts.annotated.sum())
-        return expected_prf([n_correct, n_predicted, n_annotated])["f"]
 
     # Progress
 
@@ -711,58 +517,11 @@ class AnnotationSession:
                 # Answers of another tool that can't be saved: their number, and the last reasons
                 "unsaved": len(self.unsaved),
                 "unsaved_problems": list(self.unsaved.values())[-N_PROBLEMS:],
-                "advice": self._advice(len(accepted) - len(measured), len(measured)),
-                "command": self._next_command(len(measured)),
+                "advice": advice(
+                    n_train=len(accepted) - len(measured),
+                    n_measured=len(measured),
+                    n_waiting=sum(key not in self.store.answers for key in self._evaluation_keys),
+                    has_texts=bool(self.store.texts),
+                ),
+                "command": next_command(self.store, lang=self.lang, n_measured=len(measured)),
             }
-
-    def _advice(self, n_train: int, n_measured: int) -> str:
-        """Advise what to do next, in a sentence."""
-        if n_train < LEAST_TEXTS:
-            return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
-        n_missing = ENOUGH_MEASURING - n_measured
-        n_waiting = sum(key not in self.store.answers for key in self._evaluation_keys)
-        # If texts come from Label Studio, the store has only their answers.
-        if self.store.texts and n_missing > n_waiting:
-            return f"Add texts: calibration needs {ENOUGH_MEASURING} evaluation texts."
-        if n_missing > 0:
-            return f"{n_missing} more evaluation texts, and you can calibrate on them."
-        # The page shows `_next_command` below this.
-        return "Calibrate and tune on the evaluation texts:"
-
-    def _next_command(self, n_measured: int) -> str:
-        """The command to run next, with its options. The page shows it to be copied to a
-        terminal."""
-        options = ["--lang", self.lang, "--train", str(self.store.train_path)]
-        if n_measured >= ENOUGH_MEASURING:
-            options += ["--dev", str(self.store.measure_path)]
-        raw_path = self.store.folder / RAW_FILE
-        if raw_path.exists():
-            options += ["--raw", str(raw_path)]
-        options += ["--output", "training", "--calibrate", "--tune", "f"]
-        return f"python -m spacy costner fit {shlex.join(options)}"
-
-
-def load_model(path: Path) -> Language:
-    """Load the last pipeline of a session.
-
-    RAISES (ValueError): If the pipeline can't be loaded, for example because somebody has changed
-        its files.
-    """
-    try:
-        return spacy.load(path)
-    except Exception as error:
-        raise ValueError(
-            f"{path}: expected the last pipeline of the session, which can't be loaded "
-            f"({type(error).__name__}: {error}). Remove the folder: a new pipeline is trained"
-        ) from error
-
-
-def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:
-    """The spans of an answer, in tokens of the doc of its text. If a span ends within a token, as
-    in an answer of another tool, it gets the whole token."""
-    spans: list[ProposedSpan] = []
-    for task_span in answer.task.spans or ():
-        span = doc.char_span(task_span.start, task_span.end, alignment_mode="expand")
-        if span is not None:
-            spans.append(ProposedSpan(span.start, span.end, task_span.label))
-    return spans

@@ -11,8 +11,8 @@ from spacy_costner.cli.output import errors_shown
 from spacy_costner.readers import TaskSpan
 from spacy_costner.serve.label_studio import NAME, LabelStudioBackend
 from spacy_costner.serve.labeling_config import read_labeling_config
-from spacy_costner.serve.session import AnnotationSession, SessionError
-from spacy_costner.serve.store import AnnotationStore, is_drawn
+from spacy_costner.serve.session import AnnotationSession
+from spacy_costner.serve.store import AnnotationStore, SessionError, is_drawn
 
 from ..support.annotation import LABELS, LANG, NAMES, TOWNS, make_texts
 

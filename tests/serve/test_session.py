@@ -13,17 +13,11 @@ from spacy.tokens import Doc
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.readers import Task, TaskSpan
 from spacy_costner.serve import session as annotation_session
-from spacy_costner.serve.session import (
-    COMPONENT,
-    LEAST_TEXTS,
-    MODEL,
-    AnnotationSession,
-    ProposedSpan,
-    SessionError,
-    UnknownTextError,
-)
+from spacy_costner.serve.proposals import ProposedSpan
+from spacy_costner.serve.session import AnnotationSession, UnknownTextError
+from spacy_costner.serve.session_training import COMPONENT, LEAST_TEXTS, MODEL
 from spacy_costner.serve.session_vectors import RAW_FILE, learn_session_vectors
-from spacy_costner.serve.store import AnnotationStore, is_drawn
+from spacy_costner.serve.store import AnnotationStore, SessionError, is_drawn
 from spacy_costner.workflows.components import run_before
 
 from ..support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
