@@ -277,8 +277,8 @@ FIELDS: list[tuple[str, dict[str, Any], str, set[str]]] = [
     ("webhook", DELETED_TASKS, "tasks", NOTHING),
     ("webhook", DELETED_TASKS, "tasks.0.id", {"number"}),
 ]
-"""Each field of each request: the address, a right request, the names and numbers on the way to the
-field, and which of `VALUES` it may have."""
+"""Each field of each request: the address, a valid request, the path of the field, and the names in
+`VALUES` of its valid values."""
 
 
 def replaced(value: Any, path: list[str], new_value: Any) -> Any:

@@ -27,7 +27,8 @@ SPANISH = Path(__file__).parents[3] / "shared" / "data" / "conll2002_es" / "esp.
 N_TEXTS = 160
 N_ANNOTATED = 60
 N_FIRST = 14
-"""Texts that are annotated before predictions are compared with those of all answers."""
+"""The number of annotated texts after which the predictions are compared with the predictions after
+all answers."""
 
 Span = tuple[int, int, str]
 """Begin and end in characters, and the label."""
@@ -151,7 +152,7 @@ class Project:
         return status
 
     def wait_for_answers(self, n: int) -> None:
-        """Wait until the session has so many answers."""
+        """Wait until the session has this number of answers."""
         wait_until(lambda: self.status()["annotated"] == n)
 
     def wait_for_training(self) -> None:

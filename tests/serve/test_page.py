@@ -69,7 +69,7 @@ def gold(tab: Any) -> list[tuple[int, int, str]]:
 
 
 def annotate_by_keys(tab: Any) -> None:
-    """Make the entities of the page those of gold, and go to the next text."""
+    """Annotate the text of the page with the gold entities, and go to the next text."""
     tab.wait(SHOWN)
     wanted = gold(tab)
     position = 0
@@ -148,7 +148,7 @@ def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(page: Br
     page.click("#labels button:nth-child(1)")
     page.click("[data-i='5']")
     assert entities(page) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "PER")]
-    # By keys, the label is that of the entity that was just made.
+    # A key changes the label of the entity that was just made.
     page.press("2")
     assert entities(page) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "LOC")]
 
@@ -239,7 +239,7 @@ def test_of_two_tabs_the_second_is_told(page: Browser, tmp_path: Path) -> None:
             tab.press("Enter")
             tab.wait("earlier.length === 1")
         assert page.run("byId('said').textContent") == ""
-        assert "Another tab had answered" in other.run("byId('said').textContent")
+        assert "an answer from another tab" in other.run("byId('said').textContent")
 
 
 @pytest.mark.parametrize("width", [1200, 420])

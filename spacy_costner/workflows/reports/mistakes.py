@@ -99,8 +99,8 @@ def rank_mistakes(
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
     RETURNS (list[RankedMistake]): The mistakes.
     """
-    # The tokens of all docs stand one after another. `split` divides their costs where each doc
-    # begins, except the first.
+    # The costs of the tokens of all docs are in one array. `split` divides it at the first token of
+    # each doc, except the first doc.
     token_costs = pairs.look_up(cost_table)
     first_tokens = numpy.cumsum(pairs.lengths)[:-1]
     costs_of_docs = numpy.split(token_costs, first_tokens)

@@ -169,7 +169,7 @@ def test_scores_have_intervals_over_docs(corpus_report: Report) -> None:
 
 
 def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None:
-    """A token that is missed, or a false alarm, costs 4, and a country in place of a city 2. The
+    """A token that is missed, or a false alarm, costs 4, and a country instead of a city 2. The
     wrong boundary misses one token."""
     labels, cost = corpus_report.confusion
 
@@ -361,7 +361,7 @@ DECODING_WITH_COST = {
 @pytest.mark.parametrize(
     ("settings", "cost_name", "has_tree"),
     [
-        ({"loss": LOSS_WITH_COST}, "HierarchicalCost", True),  # that of COST_SCORER
+        ({"loss": LOSS_WITH_COST}, "HierarchicalCost", True),  # the cost of COST_SCORER
         ({"loss": LOSS_WITH_COST, "scorer": SCORER_WITHOUT_COST}, "ZeroOneCost", False),
         ({"decoding": DECODING_WITH_COST, "scorer": SCORER_WITHOUT_COST}, "HierarchicalCost", True),
     ],
@@ -396,7 +396,7 @@ def test_without_cost_tags_are_counted() -> None:
     check_page(html)
     assert "each wrong tag costs 1" in html
     assert ">tokens with a wrong tag</text>" in html
-    assert "wrong tags: 2" in html  # those of Old Oslo, in the list of mistakes
+    assert "wrong tags: 2" in html  # the tags of Old Oslo, in the list of mistakes
     assert "level 1" not in html
 
 
@@ -507,7 +507,7 @@ def test_what_is_not_annotated_does_not_count() -> None:
 
     assert (result.docs, result.tokens) == (5 + 1, 15 + 2)
     assert tp_fp_fn(result.total) == (1 + 1, 3, 3)
-    assert result.kinds["spurious entity"].n_mistakes == 1  # that of CORPUS
+    assert result.kinds["spurious entity"].n_mistakes == 1  # the spurious entity of CORPUS
 
 
 def test_tokens_need_not_be_those_of_the_annotation() -> None:
@@ -826,7 +826,7 @@ def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
 
 
 def test_style_sheet_has_the_colours_of_the_figures(corpus_report: Report) -> None:
-    """The colours of figures are those of the light mode. The dark mode has others."""
+    """Figures have the colours of the light mode. The dark mode has other colours."""
     html = page_without_figures(corpus_report)
     for name, colour in COLOURS.items():
         ((light, dark),) = re.findall(rf"--{name}: light-dark\((#\w+), (#\w+)\);", html)
@@ -1005,7 +1005,7 @@ class SliderPage:
 def test_sliders_move_in_a_browser(tab: Browser, tmp_path: Path) -> None:
     """The page is tested on a wide screen in light mode, and on a narrow one in dark mode. If a
     miss costs c, the best threshold is 1 / (1 + c). At first a miss costs 1, so the threshold is
-    0.5, which is row 49. The steps of the slider of costs are those of MISS_COSTS: from 1 it is two
+    0.5, which is row 49. The slider of costs has the steps of MISS_COSTS: from 1 it is two
     steps to 3; the first is 0.05, the last is 50."""
     html = report_page(report_on(pipeline_with_noise(), CORPUS_OF_9_ENTITIES))
     path = tmp_path / "report.html"

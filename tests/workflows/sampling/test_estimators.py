@@ -288,8 +288,8 @@ def test_docs_are_drawn_with_their_probabilities() -> None:
 
 @pytest.mark.parametrize("with_replacement", [True, False])
 def test_drawings_for_half_are_as_few_as_possible(with_replacement: bool) -> None:
-    """With so many drawings the variance of the mean is a quarter, so that the interval is half as
-    wide. With one drawing less it isn't."""
+    """With this number of drawings the variance of the mean is a quarter, so that the interval is
+    half as wide. With one drawing less it isn't."""
     sample = Sample(numpy.full(50, 1 / 1000), 1000, with_replacement)
     m = drawings_for_half(sample)
 

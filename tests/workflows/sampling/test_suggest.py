@@ -172,7 +172,7 @@ def test_per_token_sentences_come_before_long_tables(
     uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
     def measure(ner: Any, posterior: Any) -> Uncertainty:
-        """A measure with the uncertainties of `uncertainty_of`. That of a doc is their sum."""
+        """A measure with the uncertainties of `uncertainty_of`. A doc has their sum."""
         of_docs = []
         of_tokens = []
         for doc in docs:
@@ -191,7 +191,7 @@ def test_per_token_sentences_come_before_long_tables(
 
 
 def test_scores_by_cost_are_those_of_the_costs_of_the_user(unsure: Path) -> None:
-    """Each mistake costs 3, so scores are three times those of the Hamming cost."""
+    """Each mistake costs 3, so scores are three times the scores with the Hamming cost."""
     nlp = load(unsure)
     by_hamming = suggest(nlp, make_docs(nlp), n=9, by="cost")
     score_of = {suggestion.place: suggestion.score for suggestion in by_hamming}
