@@ -253,7 +253,7 @@ def test_a_model_learns_while_people_annotate_in_label_studio(
         print(f"F of {len(held_out)} texts: {100 * f_before:.1f} to {100 * f_after:.1f}")
         assert f_after > f_before
 
-        # The least certain tasks come first, with those that measure between them.
+        # The least certain tasks come first, with evaluation texts between them.
         waiting = {task["id"]: task for task in project.tasks() if not task["is_labeled"]}
         scores = {key: newest_prediction(task)["score"] for key, task in waiting.items()}
         in_order = sorted(waiting, key=lambda key: (scores[key], key))
@@ -267,9 +267,7 @@ def test_a_model_learns_while_people_annotate_in_label_studio(
         wait_until(lambda: project.status()["left_out"] == 5)
 
 
-def test_what_is_changed_and_deleted_is_so_in_the_corpus(
-    studio: LabelStudio, tmp_path: Path
-) -> None:
+def test_changes_and_deletions_reach_the_corpus(studio: LabelStudio, tmp_path: Path) -> None:
     project = Project(studio, tmp_path / "session")
     with project.serve():
         project.connect()

@@ -90,8 +90,8 @@ def annotate_by_keys(tab: Any) -> None:
 def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
     tab: Browser, tmp_path: Path, options: list[str]
 ) -> None:
-    """30 texts, each with a name and a town. What was answered is there after the kill, and the
-    model has learned. One of five texts measures, so 24 of the 30 are for training."""
+    """30 texts, each with a name and a town. After the kill, the answers are still
+    there, and a model was trained. One of five texts is an evaluation text: 24 are for training."""
     folder = tmp_path / "session"
     with served(folder, *options) as (process, address):
         tab.open(address)
@@ -109,7 +109,7 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         tab.open(address)
         tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
         tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
-        assert tab.run("byId('f').textContent") == "from 30 texts on"  # six measure
+        assert tab.run("byId('f').textContent") == "from 30 texts on"  # six evaluation texts
         assert tab.run("byId('curve').hidden")
         # The text that stands there may have been proposed by the model before this one.
         tab.open(address)
@@ -140,7 +140,7 @@ def test_entities_are_made_changed_and_removed_by_the_mouse(page: Browser) -> No
     page.wait("byId('annotated').textContent.includes('1 left out')")
 
 
-def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(page: Browser) -> None:
+def test_a_label_that_is_chosen_after_an_entity_is_for_the_next_one(page: Browser) -> None:
     """By the mouse: first the label, then the words. To change an entity, click on it first."""
     page.drag("[data-i='0']", "[data-i='1']")
     page.click("#labels button:nth-child(2)")
@@ -230,7 +230,7 @@ def test_probabilities_are_rounded_as_in_other_pages(page: Browser) -> None:
     assert page.run(f"{probs}.map(probability)") == [probability(prob) for prob in probs]
 
 
-def test_of_two_tabs_the_second_is_told(page: Browser, tmp_path: Path) -> None:
+def test_the_second_of_two_tabs_is_warned(page: Browser, tmp_path: Path) -> None:
     with browser(tmp_path) as other:
         other.open(page.run("location.href"))
         other.wait(SHOWN)

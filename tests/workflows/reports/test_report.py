@@ -367,7 +367,7 @@ DECODING_WITH_COST = {
     ],
     ids=["scorer and loss", "loss", "decoding"],
 )
-def test_cost_is_that_of_scorer_then_loss_then_decoding(
+def test_cost_is_found_in_scorer_then_loss_then_decoding(
     settings: dict[str, Any], cost_name: str, has_tree: bool
 ) -> None:
     result = report_on(pipeline_that_answers(**settings))
@@ -510,7 +510,7 @@ def test_what_is_not_annotated_does_not_count() -> None:
     assert result.kinds["spurious entity"].n_mistakes == 1  # the spurious entity of CORPUS
 
 
-def test_tokens_need_not_be_those_of_the_annotation() -> None:
+def test_tokens_may_differ_from_the_tokens_of_the_annotation() -> None:
     """The pipeline predicts "Rome" as a city. In the annotation this city is two tokens, "Ro" and
     "me". Entities are compared by their characters."""
     nlp = pipeline_that_answers()
