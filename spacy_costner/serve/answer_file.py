@@ -40,7 +40,7 @@ class AnswerFile:
             return
         _, records = read_values(self.path)
         for place, record in records:
-            yield key_of(record), task_from_json(record, place)
+            yield record_key(record), task_from_json(record, place)
 
     def append(self, task: Task) -> None:
         """Append an answer. It is on the disk when this returns.
@@ -63,7 +63,7 @@ class AnswerFile:
         """
         new_line = task_to_line(task)
         lines = self._read_lines()
-        places = [i for i, line in enumerate(lines) if key_of_line(line) == key]
+        places = [i for i, line in enumerate(lines) if line_key(line) == key]
         if not places:
             append_line(self.path, new_line)
             return
@@ -76,7 +76,7 @@ class AnswerFile:
         key (str): The key of the text.
         RAISES (OSError): If the file can't be written. It is unchanged then.
         """
-        self._write_lines([line for line in self._read_lines() if key_of_line(line) != key])
+        self._write_lines([line for line in self._read_lines() if line_key(line) != key])
 
     def _read_lines(self) -> list[bytes]:
         """Read the lines of the file, each with its line ending."""
@@ -91,7 +91,7 @@ class AnswerFile:
         save_file(self.path, lambda new_path: new_path.write_bytes(content))
 
 
-def key_of(record: Any) -> str | None:
+def record_key(record: Any) -> str | None:
     """The key of the text that a JSON record answers, from its "meta". None if it has no key."""
     # In spaCy 2's form, a record is a pair of the text and an object.
     if isinstance(record, list) and len(record) == 2:
@@ -101,10 +101,10 @@ def key_of(record: Any) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def key_of_line(line: bytes) -> str | None:
+def line_key(line: bytes) -> str | None:
     """The key of a line. None if it has no key or isn't JSON."""
     try:
-        return key_of(json.loads(line))
+        return record_key(json.loads(line))
     except (ValueError, RecursionError):
         return None
 

@@ -36,10 +36,10 @@ except ImportError as error:
         "pip install 'spacy-costner[serve]'"
     ) from error
 
-MOST_BYTES = 4_000_000
+MAX_BODY = 4_000_000
 """The largest body of a request, in bytes. Nobody annotates longer texts."""
 
-MOST_BYTES_OF_TASKS = 200_000_000
+MAX_BODY_WITH_TASKS = 200_000_000
 """The largest body of a request for predictions, in bytes: Label Studio sends all tasks at once."""
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -239,7 +239,7 @@ def answered(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-async def read_json(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+async def read_json(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
     """Read the JSON object in the body of a request, of at most `most_bytes` bytes.
 
     RAISES (RefusedError): If the body is too large or isn't a JSON object.
@@ -268,7 +268,7 @@ def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} isn't a JSON number")
 
 
-def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
+def read_answer_spans(record: dict[str, Any]) -> list[ProposedSpan]:
     """Read the entities of an answer, in tokens: {"spans": [{"start": 0, "end": 2, "label":
     "PER"}]}. An answer without "spans" has no entities.
 
@@ -321,7 +321,7 @@ class Handlers:
         # This may take a while. It runs in a thread, so that the server can answer other requests.
         def find() -> dict[str, Any]:
             proposal = self.session.next_text()
-            return {"text": as_json(proposal), "status": self.session.status(), **more}
+            return {"text": proposal_json(proposal), "status": self.session.status(), **more}
 
         return AsciiJSONResponse(await run_in_threadpool(find))
 
@@ -331,7 +331,7 @@ class Handlers:
 
         def find() -> dict[str, Any]:
             proposal = self.session.proposal(key)
-            return {"text": as_json(proposal), "status": self.session.status()}
+            return {"text": proposal_json(proposal), "status": self.session.status()}
 
         return AsciiJSONResponse(await run_in_threadpool(find))
 
@@ -344,7 +344,7 @@ class Handlers:
         the page hadn't shown."""
         record = await read_json(request)
         key = field(record, "key", str)
-        spans = read_spans(record)
+        spans = read_answer_spans(record)
         is_left_out = field(record, "left_out", bool, False)
         # The version of the answer that the page has shown, 0 for no answer
         seen_version = field(record, "version", int, 0)
@@ -372,11 +372,11 @@ class Handlers:
         """Answer a request of Label Studio. The last part of its path is the name of the method of
         the backend."""
         _, _, name = request.url.path.rpartition("/")
-        most_bytes = MOST_BYTES_OF_TASKS if name == "predict" else MOST_BYTES
+        most_bytes = MAX_BODY_WITH_TASKS if name == "predict" else MAX_BODY
         record = await read_json(request, most_bytes)
         return AsciiJSONResponse(await run_in_threadpool(self.backend_calls[name], record))
 
 
-def as_json(proposal: Proposal | None) -> dict[str, Any] | None:
+def proposal_json(proposal: Proposal | None) -> dict[str, Any] | None:
     """Convert a text for the page to JSON."""
     return None if proposal is None else proposal.as_dict()

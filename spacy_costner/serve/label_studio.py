@@ -227,7 +227,7 @@ class LabelStudioBackend:
             updated_at = text_or_none(annotation, UPDATED_AT)
             if time_of(updated_at) < self._time_of_answer(key):
                 return
-            answer = read_annotation(task, annotation, interface)
+            answer = read_annotation_of_task(task, annotation, interface)
             meta = {} if updated_at is None else {UPDATED_AT: updated_at}
             # An annotation that was skipped has no spans.
             self.session.answer_task(key, answer, is_left_out=answer.spans is None, meta=meta)
@@ -312,7 +312,7 @@ class LabelStudioBackend:
                 self.session.remove(key)
 
 
-def read_annotation(
+def read_annotation_of_task(
     task: Mapping[str, Any], annotation: Mapping[str, Any], interface: LabelingInterface
 ) -> Task:
     """Read an annotation of a task, by the labeling config of the project. Returns the text with

@@ -50,7 +50,7 @@ from .session_training import (
     expect_f,
     f_on_answers,
     fit_answers,
-    load_model,
+    load_session_model,
 )
 from .session_vectors import RAW_FILE, learn_session_vectors
 from .store import AnnotationStore, SessionError, StoredText, is_drawn
@@ -141,7 +141,7 @@ class AnnotationSession:
         store.clear_leftovers(MODEL, DIR_VECTORS, RAW_FILE)
         model_path = store.folder / MODEL
         if (model_path / "config.cfg").exists():
-            self._nlp = load_model(model_path)
+            self._nlp = load_session_model(model_path)
         n_train = len(store.accepted(is_measuring=False))
         # A model that was trained on few texts doesn't choose yet: see `ENOUGH_TO_CHOOSE`.
         choosing_model = None

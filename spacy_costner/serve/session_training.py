@@ -133,7 +133,7 @@ def expect_f(nlp: Language, texts: Iterable[str]) -> float | None:
     return expected_prf([n_correct, n_predicted, n_annotated])["f"]
 
 
-def load_model(path: Path) -> Language:
+def load_session_model(path: Path) -> Language:
     """Load the last pipeline of a session.
 
     path (Path): The folder of the pipeline.

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from spacy_costner.cli.serve import page_address
 from spacy_costner.serve import answer_file
-from spacy_costner.serve.app import MOST_BYTES, make_app
+from spacy_costner.serve.app import MAX_BODY, make_app
 from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import AnnotationStore
 
@@ -148,7 +148,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
         400,
         "expected a start before its end",
     ),
-    "too large": (b" " * (MOST_BYTES + 1), 413, "expected at most 4,000,000 bytes"),
+    "too large": (b" " * (MAX_BODY + 1), 413, "expected at most 4,000,000 bytes"),
 }
 
 

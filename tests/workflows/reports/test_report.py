@@ -25,12 +25,12 @@ from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.reports.explanation import TransitionWeights
 from spacy_costner.workflows.reports.mistake_costs import Confusion
 from spacy_costner.workflows.reports.mistakes import (
-    MISTAKE_KINDS,
+    REPORTED_KINDS,
     Mistake,
     group_overlapping,
     kind_of_mistake,
 )
-from spacy_costner.workflows.reports.reporting import MAX_LABELS, Report, report
+from spacy_costner.workflows.reports.reporting import MAX_HEAT_MAP_LABELS, Report, report
 
 from ...support.browser import Browser, needs_chromium
 from ...support.commands import run
@@ -187,7 +187,7 @@ def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None
         "wrong boundary": (1, 4),
         "label and boundary": (0, 0),
     }
-    assert list(corpus_report.kinds) == list(MISTAKE_KINDS)
+    assert list(corpus_report.kinds) == list(REPORTED_KINDS)
 
 
 def test_report_lists_the_costliest_mistakes_first(corpus_report: Report) -> None:
@@ -585,7 +585,7 @@ def test_entities_that_overlap_in_a_chain_are_a_group() -> None:
 
 def test_another_label_at_another_place_is_a_kind_of_its_own() -> None:
     kind = kind_of_mistake([(0, 2, "a")], [(1, 2, "b")])
-    assert kind == "label and boundary" == MISTAKE_KINDS[-1]
+    assert kind == "label and boundary" == REPORTED_KINDS[-1]
 
 
 def test_corpus_without_entities_is_refused() -> None:
@@ -682,7 +682,7 @@ def random_confusion(n_labels: int) -> Confusion:
 
 
 def test_costliest_labels_are_shown_and_the_others_summed() -> None:
-    n_labels = MAX_LABELS + 2
+    n_labels = MAX_HEAT_MAP_LABELS + 2
     labels, cost = random_confusion(n_labels)
     cost_of_label = {
         labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n_labels)
@@ -692,7 +692,7 @@ def test_costliest_labels_are_shown_and_the_others_summed() -> None:
 
     *shown, others, outside = names
     hidden = [label for label in labels[:-1] if label not in shown]
-    assert len(shown) == MAX_LABELS
+    assert len(shown) == MAX_HEAT_MAP_LABELS
     assert (others, outside) == ("2 others", "O")
     assert shown == [label for label in labels if label in shown]  # in their order
     lowest_shown = min(cost_of_label[label] for label in shown)
@@ -707,7 +707,7 @@ def test_costliest_labels_are_shown_and_the_others_summed() -> None:
 
 def test_a_single_label_too_many_is_shown() -> None:
     """If only one label had to be summed, the row "1 others" would save no row."""
-    confusion = random_confusion(MAX_LABELS + 1)
+    confusion = random_confusion(MAX_HEAT_MAP_LABELS + 1)
     assert sum_others(confusion) is confusion
 
 
@@ -724,7 +724,7 @@ def test_page_of_many_labels_sums_them_and_has_numbers_on_hover(
 ) -> None:
     """There are 8 labels: 3 are shown, and 5 are summed."""
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
-    monkeypatch.setattr("spacy_costner.cli.report.MAX_LABELS", 3)
+    monkeypatch.setattr("spacy_costner.cli.report.MAX_HEAT_MAP_LABELS", 3)
     confusion = random_confusion(8)
     result = corpus_report._replace(confusion=confusion, transitions=transitions_of(6))
 
@@ -818,7 +818,7 @@ def test_page_shows_the_transitions_of_a_dense_model() -> None:
 
 
 def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
-    rome = Mistake(0, MISTAKE_KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
+    rome = Mistake(0, REPORTED_KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
     html = page_without_figures(corpus_report._replace(mistakes=[rome]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
     assert "<dd>so\nRome</dd>" in html  # what is predicted: no entity
