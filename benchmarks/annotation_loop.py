@@ -41,7 +41,8 @@ from spacy_costner.readers import (
     make_reader,
     write_tasks,
 )
-from spacy_costner.serve.session import AnnotationSession, ProposedSpan
+from spacy_costner.serve.proposals import ProposedSpan
+from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import AnnotationStore
 
 SEEDS = range(3)

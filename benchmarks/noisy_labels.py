@@ -12,8 +12,9 @@ they are models trained on a few other texts ("models"). "3 all" are three annot
 
 Ways: the checked texts alone, these and the answers as they are (with several annotators the
 votes), the noise channel with the distribution of a model of the checked texts ("once") and with
-the distributions of students of folds ("folds"), and all texts with gold annotation. Results are added to the file, so that a run goes on where it
-stopped. `--rows` prints the means of the results in the file.
+the distributions of students of folds ("folds"), and all texts with gold annotation. Results are
+added to the file, so that a run continues where it stopped. `--rows` prints the means of the
+results in the file.
 """
 
 import random
@@ -42,7 +43,7 @@ from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.fitting.linear_training import LinearPipeline
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
-from spacy_costner.workflows.noisy_labels.noise_channel import ChannelTraining, soft_docs
+from spacy_costner.workflows.noisy_labels.noise_channel import ChannelTraining, soft_docs, weigh
 from spacy_costner.workflows.noisy_labels.student_evaluation import score_ents
 
 N_UNCHECKED = {"spanish": 100, "chunks": 400, "genia": 400}
@@ -76,6 +77,8 @@ class Result(NamedTuple):
     dev: dict[str, float]
     test: dict[str, float]
     answers: list[float]  # F of the answers of each annotator
+    held_out: list[float]  # F of each way on held-out checked texts
+    weights: list[list[float]]  # of models, and of students, and of annotators with these
     seconds_of_student: float
     seconds_of_channel: float
 
@@ -209,11 +212,12 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     models["both"] = train(training, [*checked, *voted])
     seconds_of_student = process_time() - began
     began = process_time()
-    _, temperature = channel.compare_ways()
-    first_docs = channel.make_first_docs(temperature)
+    comparison = channel.compare_ways()
+    first_docs = channel.make_first_docs(comparison)
     predicted_texts, batches = channel.predict_folds(first_docs)
     estimate = estimate_tables(batches, channel.count_checked(texts.checked))
-    docs_of_folds = soft_docs(predicted_texts, batches, estimate.tables)
+    weighted = weigh(batches, estimate.tables, comparison.weights_of_students)
+    docs_of_folds = soft_docs(predicted_texts, weighted)
     models["folds"] = train(training, [*checked, *docs_of_folds])
     seconds_of_channel = process_time() - began
     models["once"] = train(training, [*checked, *first_docs])
@@ -223,7 +227,19 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     for name, model in models.items():
         for part, scores_of_part in scores.items():
             scores_of_part[name] = score(predict(model, parts[part]), parts[part])
-    return Result(scores["dev"], scores["test"], answers, seconds_of_student, seconds_of_channel)
+    return Result(
+        scores["dev"],
+        scores["test"],
+        answers,
+        [round(100 * way.f_score, 2) for way in comparison.ways],
+        [
+            [1 / comparison.temperature.overall],
+            [comparison.weights_of_models.model, *comparison.weights_of_models.annotators],
+            [comparison.weights_of_students.model, *comparison.weights_of_students.annotators],
+        ],
+        seconds_of_student,
+        seconds_of_channel,
+    )
 
 
 def print_rows(results: Mapping[Setting, Result]) -> None:

@@ -20,7 +20,7 @@ from ..pages.rendering import render
 from ..readers import ReadOptions
 from ..tags import OUTSIDE
 from ..workflows.reports.mistake_costs import Confusion
-from ..workflows.reports.reporting import MAX_LABELS, MISS_COSTS, Report, report
+from ..workflows.reports.reporting import MAX_HEAT_MAP_LABELS, MISS_COSTS, Report, report
 from . import plots
 from .command_line import command, reads_corpora
 from .options import CodeOption, FileTokensOption, GpuOption, ModelArg, load_with_examples
@@ -102,7 +102,7 @@ def report_page(report: Report) -> str:
     # How many labels have a row of their own, if the others were summed; 0 if none were.
     n_kept = 0
     if len(confusion.labels) < len(report.confusion.labels):
-        n_kept = MAX_LABELS
+        n_kept = MAX_HEAT_MAP_LABELS
 
     # The script of the page moves a point in the figure. For that it must know where the axes begin
     # and end.
@@ -161,28 +161,28 @@ def slider_data(report: Report, limits: list[float]) -> dict[str, Any]:
 
 
 def sum_others(confusion: Confusion) -> Confusion:
-    """Make a large confusion matrix small enough to be read. The `MAX_LABELS` labels with the
-    costliest mistakes are kept, and all other labels are summed in one row and one column. O stays.
-    The sum of all costs is the same as before."""
+    """Make a large confusion matrix small enough to be read. Keep the labels with the costliest
+    mistakes, `MAX_HEAT_MAP_LABELS` of them, and sum all other labels in one row and one column. O
+    stays. The sum of all costs is the same as before."""
     labels, cost = confusion
-    n_others = len(labels) - 1 - MAX_LABELS  # The last label is O, which doesn't count.
+    n_others = len(labels) - 1 - MAX_HEAT_MAP_LABELS  # The last label is O, which doesn't count.
     if n_others < 2:  # The sum of a single label would need as much space as the label.
         return confusion
     # The cost of all mistakes in which a label is annotated or predicted. A mistake on the diagonal
     # is in both sums, so it is subtracted once.
     cost_of_label = cost.sum(axis=0) + cost.sum(axis=1) - cost.diagonal()
     costliest_first = numpy.argsort(-cost_of_label[:-1], kind="stable")  # without O
-    kept_labels = sorted(costliest_first[:MAX_LABELS])
+    kept_labels = sorted(costliest_first[:MAX_HEAT_MAP_LABELS])
 
     # The new index of each label: kept labels come first, then the row of all others, then O.
-    others_index = MAX_LABELS
-    outside_index = MAX_LABELS + 1
+    others_index = MAX_HEAT_MAP_LABELS
+    outside_index = MAX_HEAT_MAP_LABELS + 1
     new_index = numpy.full(len(labels), others_index)
-    new_index[kept_labels] = range(MAX_LABELS)
+    new_index[kept_labels] = range(MAX_HEAT_MAP_LABELS)
     new_index[-1] = outside_index
     # A matrix with a 1 where an old label gets a new index, and 0 elsewhere. Shape: (old, new). Its
     # product with the costs sums the rows, and the columns, that get the same index.
-    is_new_index = numpy.eye(MAX_LABELS + 2)[new_index]
+    is_new_index = numpy.eye(MAX_HEAT_MAP_LABELS + 2)[new_index]
     sums = is_new_index.T @ cost @ is_new_index
     names = [labels[i] for i in kept_labels]
     return Confusion([*names, f"{n_others} others", OUTSIDE], sums)

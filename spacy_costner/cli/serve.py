@@ -19,7 +19,8 @@ from ..files.saving import check_folder, locked
 from ..progress import progress
 from ..readers import ReadOptions, read_texts
 from ..readers.files import SURROGATE, encodable
-from ..serve.session import COMPONENT, AnnotationSession
+from ..serve.session import AnnotationSession
+from ..serve.session_training import COMPONENT
 from ..serve.store import AnnotationStore
 from ..validation import require
 from ..workflows.components import get_component

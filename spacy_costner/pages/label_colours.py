@@ -1,4 +1,4 @@
-"""The colours of labels in pages: those of displaCy."""
+"""The colours of labels in pages. They are displaCy's colours."""
 
 from collections.abc import Iterable
 from itertools import cycle
@@ -7,13 +7,17 @@ from spacy.displacy.render import DEFAULT_LABEL_COLORS
 from spacy.util import registry
 
 SYNONYMS = {"PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
-"""Labels that have the colour of another one in displaCy."""
+"""Labels that get the colour of another label of displaCy."""
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
-    """The colour of each label, as displaCy has it, with what packages have registered. A label
-    that displaCy doesn't know has the next of its colours that no other label has. If these are
-    used up, they are used again."""
+    """Choose a colour for each label: the colour of displaCy, or the colour that a package has
+    registered. Labels without such a colour get the unused colours of displaCy, which repeat if
+    there are too few.
+
+    labels (Iterable[str]): The labels of a pipeline or of a session.
+    RETURNS (dict[str, str]): The colours in CSS, by label.
+    """
     displacy_colours: dict[str, str] = dict(DEFAULT_LABEL_COLORS)
     for registered in registry.displacy_colors.get_all().values():
         # A package registers its colours, or a function that returns them.

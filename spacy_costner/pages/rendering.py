@@ -1,4 +1,4 @@
-"""Load Jinja templates: of the pages that commands write, and of the config that `init` writes."""
+"""Load the Jinja templates of pages and of configs, and render pages."""
 
 import hashlib
 from base64 import b64encode
@@ -19,7 +19,7 @@ def get_template(
     package: str = __package__,
     autoescape: bool = False,
 ) -> Template:
-    """Load a template. Each is loaded once, and then kept.
+    """Load a template, once for each set of arguments.
 
     name (str): The name of the file.
     *filters (Callable[..., Any]): The functions that the template may call as filters. A filter has
@@ -44,7 +44,7 @@ def render(template: str, **values: Any) -> str:
     """Render a template of this package as an HTML page.
 
     template (str): The file name of the template.
-    **values (Any): The variables of the template. They are escaped, except those of type Markup.
+    **values (Any): The variables of the template. They are escaped, except values of type Markup.
     RETURNS (str): The page.
     """
     filters = (number, percent, probability, cost_number, source_hash)
@@ -56,7 +56,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def source_hash(text: str) -> str:
-    """The hash of a style sheet or script. The Content-Security-Policy of a page names it, so that
-    browsers use no other style sheet or script."""
+    """The hash of a style sheet or a script. In the Content-Security-Policy of a page, it prevents
+    browsers from using any other style sheet or script."""
     digest = hashlib.sha256(text.encode("utf8")).digest()
     return f"sha256-{b64encode(digest).decode()}"

@@ -1,10 +1,10 @@
-"""An annotation session as a web app: the page of `costner serve`, and what it asks for.
+"""An annotation session as a web app: the page of `costner serve`, and its requests.
 
-An ASGI app, which can be mounted in another one. A local server can be reached by every web page
-that its user has open. So `Origin` is checked, and `Host` or a token, requests that change
+This is an ASGI app, which can be mounted in another one. Every web page that the user has open can
+reach a local server. So `Origin` and either `Host` or a token are checked, requests that change
 something have to be JSON of a limited size, and nothing is shared with other origins.
 
-Needs the extra `serve`; nothing else imports this module.
+This module needs the extra `serve`. No other module imports it at the top.
 """
 
 import base64
@@ -18,7 +18,9 @@ from ..pages.label_colours import label_colours
 from ..pages.rendering import render
 from ..readers.files import SHOWN, SURROGATE, shown
 from .label_studio import LabelStudioBackend
-from .session import ENOUGH_MEASURING, AnnotationSession, Proposal, ProposedSpan, UnknownTextError
+from .proposals import Proposal, ProposedSpan
+from .session import AnnotationSession, UnknownTextError
+from .session_training import ENOUGH_MEASURING
 from .store import SessionError, field
 
 try:
@@ -34,18 +36,18 @@ except ImportError as error:
         "pip install 'spacy-costner[serve]'"
     ) from error
 
-MOST_BYTES = 4_000_000
-"""The largest body of a request. Longer texts are no texts to annotate."""
+MAX_BODY = 4_000_000
+"""The largest body of a request, in bytes. Nobody annotates longer texts."""
 
-MOST_BYTES_OF_TASKS = 200_000_000
-"""The largest body of a request for predictions: Label Studio sends all tasks at once."""
+MAX_BODY_WITH_TASKS = 200_000_000
+"""The largest body of a request for predictions, in bytes: Label Studio sends all tasks at once."""
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""What a browser names in `Host` if it asks the loopback. Another name is that of a web page whose
-owner has pointed it here ("DNS rebinding")."""
+"""The values of `Host` in requests to the loopback. Another value comes from a web page with a
+domain that resolves to this computer ("DNS rebinding")."""
 
 COOKIE = "spacy-costner-token"
-"""The name of the cookie that keeps the token, in the form that addresses have."""
+"""The name of the cookie with the token. The token is percent-encoded."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -53,8 +55,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class RefusedError(Exception):
     """A request that is refused.
 
-    status (int): The status of HTTP.
-    message (str): What was expected, and what came.
+    status (int): The HTTP status.
+    message (str): What was expected, and what the request has.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -65,12 +67,12 @@ class RefusedError(Exception):
 def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp:
     """Make the app of a session.
 
-    session (AnnotationSession): The session. Its training has to be started by `start`.
-    token (str | None): A secret that every request has to have: as the password of HTTP's Basic
-        authentication, as Bearer token, or once in the address of the page, `/?token=...`. None or
-        empty: only the loopback is served.
+    session (AnnotationSession): The session. Call its method `start` to train in the background.
+    token (str | None): A secret that every request must have: as the password of HTTP Basic
+        authentication, as Bearer token, or once in the address of the page, `/?token=...`. If it is
+        None or empty, only requests to the loopback are served.
     RETURNS (ASGIApp): The app.
-    RAISES (ValueError): If the token can't be UTF-8, in which requests have it.
+    RAISES (ValueError): If the token can't be UTF-8.
     """
     if token and SURROGATE.search(token):
         raise ValueError("token: expected text that can be UTF-8")
@@ -82,17 +84,17 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
         Route("/status", answered(handlers.status)),
         Route("/answer", answered(handlers.answer), methods=["POST"]),
         Route("/remove", answered(handlers.remove), methods=["POST"]),
-        # What Label Studio asks a backend for
+        # The requests of Label Studio to a backend
         Route("/health", answered(handlers.health)),
-        Route("/setup", answered(handlers.ask_backend), methods=["POST"]),
-        Route("/predict", answered(handlers.ask_backend), methods=["POST"]),
-        Route("/webhook", answered(handlers.ask_backend), methods=["POST"]),
+        Route("/setup", answered(handlers.call_backend), methods=["POST"]),
+        Route("/predict", answered(handlers.call_backend), methods=["POST"]),
+        Route("/webhook", answered(handlers.call_backend), methods=["POST"]),
     ]
     return Guard(Starlette(routes=routes), token or None)
 
 
 class Guard:
-    """Refuses requests that don't come from the page itself, before the app sees them.
+    """Refuses requests that don't come from the page of the app, before the app sees them.
 
     app (ASGIApp): The app.
     token (str | None): See `make_app`.
@@ -104,7 +106,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it: see `check`."""
-        if scope["type"] != "http":  # the start and end of the server, websockets
+        if scope["type"] != "http":  # the start and stop of the server, websockets
             await self.app(scope, receive, send)
             return
         request = Request(scope)
@@ -119,11 +121,10 @@ class Guard:
         await self.app(scope, receive, send)
 
     def check(self, request: Request) -> None:
-        """Check that a request has the token or, if there is no token, that its host is the
-        loopback; that it comes from no other page; and that it has JSON, if it may change
-        something.
+        """Check that a request has the token or, without a token, is to the loopback; that it
+        doesn't come from another web page; and that it has JSON if it is a POST.
 
-        RAISES (RefusedError): If one of these doesn't hold.
+        RAISES (RefusedError): If a check fails.
         """
         host = request.headers.get("host", "")
         if self.token is None:
@@ -140,7 +141,7 @@ class Guard:
                 expected = "expected the page of this server"
                 raise RefusedError(403, f"Origin: {expected}, got {shown(origin)}")
         if request.method == "POST":
-            # What follows is a parameter, such as the charset.
+            # Parameters such as the charset may follow.
             content_type, _, _ = request.headers.get("content-type", "").partition(";")
             content_type = content_type.strip()
             if content_type != "application/json":
@@ -149,8 +150,8 @@ class Guard:
                 )
 
     def _has_token(self, request: Request) -> bool:
-        """Whether a request has the token of the server, in one of the places where it may be. Ask
-        this only if the server has a token."""
+        """Whether a request has the token of the server, in any of the allowed places. Only call
+        this if the server has a token."""
         assert self.token is not None
         candidates = [unquote_to_bytes(request.cookies.get(COOKIE, ""))]
         if is_page(request):
@@ -166,59 +167,58 @@ class Guard:
             _, _, password = user_and_password.partition(b":")
             candidates += readings(password)
         token = self.token.encode()
-        # In constant time: otherwise the time would tell how much of a guess is right.
+        # In constant time, as the time would otherwise reveal how much of a guess is right.
         return any(secrets.compare_digest(candidate, token) for candidate in candidates)
 
     async def _keep_token(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Keep the token in a cookie, and show the page without it in the address. The request has
-        the token, so there is one."""
+        """Set a cookie with the token, and redirect to the address without the token. Only call
+        this if the server has a token."""
         assert self.token is not None
         # The address is relative, as the app may be mounted under a path.
         response = Response(status_code=303, headers={"Location": "./"})
-        # A cookie can't have all characters of a token.
+        # A cookie can't contain every character of a token.
         value = quote(self.token, safe="")
         response.set_cookie(COOKIE, value, httponly=True, samesite="strict")
         await response(scope, receive, send)
 
 
 def readings(token: bytes) -> list[bytes]:
-    """What a token in a header may be in UTF-8. Some clients send UTF-8, others Latin-1. Starlette
-    reads headers as Latin-1, which any byte is."""
+    """The possible UTF-8 forms of a token in a header. Some clients send UTF-8, others Latin-1.
+    Starlette reads headers as Latin-1, which any bytes are."""
     return [token, token.decode("latin-1").encode()]
 
 
 def is_page(request: Request) -> bool:
-    """Whether a request asks for the page of the app. If the app is mounted in another one, the
-    path of the request begins with the path that it is mounted under (`root_path`)."""
+    """Whether a request is for the page of the app. If the app is mounted in another one, the path
+    of the request begins with the path of the mount (`root_path`)."""
     path: str = request.scope["path"]
     mount_path: str = request.scope.get("root_path", "")
     return path.removeprefix(mount_path) == "/"
 
 
 def without_port(host: str) -> str:
-    """What stands in `Host` before the port: [::1] for "[::1]:8765", localhost for "localhost"."""
+    """Remove the port of a `Host`: [::1] for "[::1]:8765", localhost for "localhost"."""
     name, colon, port = host.rpartition(":")
-    # The colons of an IPv6 address are between brackets, and no port follows the last of them.
+    # An IPv6 address has colons, too, but in brackets.
     has_port = colon and not port.endswith("]")
     return name if has_port else host
 
 
 class AsciiJSONResponse(JSONResponse):
-    """A response of JSON in ASCII: also half of a surrogate pair, which can't be UTF-8, has an
-    escape."""
+    """A JSON response in ASCII. Half of a surrogate pair, which can't be UTF-8, is escaped, too."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of a value."""
+        """Encode a value as bytes of JSON."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def error_response(status: int, message: str) -> Response:
-    """The response to a request that can't be fulfilled: a line as JSON."""
+    """Make a response with an error message of one line, as JSON."""
     return AsciiJSONResponse({"error": message}, status_code=status)
 
 
 def answered(endpoint: Endpoint) -> Endpoint:
-    """An endpoint whose errors are responses with a clear line."""
+    """Wrap an endpoint, so that its errors become responses with a message of one line."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -229,9 +229,9 @@ def answered(endpoint: Endpoint) -> Endpoint:
             return error_response(404, str(error))
         except SessionError as error:
             return error_response(400, str(error))
-        except RecursionError:  # Reading it has succeeded, but what it has can't be shown or saved.
+        except RecursionError:  # The values could be read, but can't be shown or saved.
             return error_response(400, "expected JSON, got values that are nested too deeply")
-        except OSError as error:  # a full disk, for example
+        except OSError as error:  # for example a full disk
             return error_response(507, f"not saved: {error}")
         except Exception as error:
             return error_response(500, f"{type(error).__name__}: {error}")
@@ -239,12 +239,10 @@ def answered(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-async def read_json(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """Read the object of JSON that a request has.
+async def read_json(request: Request, most_bytes: int = MAX_BODY) -> dict[str, Any]:
+    """Read the JSON object in the body of a request, of at most `most_bytes` bytes.
 
-    request (Request): The request.
-    most_bytes (int): The largest size of its body.
-    RAISES (RefusedError): If it is too large, or no such object.
+    RAISES (RefusedError): If the body is too large or isn't a JSON object.
     """
     body = bytearray()
     async for part in request.stream():
@@ -263,18 +261,18 @@ async def read_json(request: Request, most_bytes: int = MOST_BYTES) -> dict[str,
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinity, which Python reads, but JSON doesn't have.
+    """Refuse NaN and infinity: Python's parser accepts them, but JSON doesn't have them.
 
     RAISES (ValueError): Always.
     """
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} isn't a JSON number")
 
 
-def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
-    """The entities of an answer: {"spans": [{"start": 0, "end": 2, "label": "PER"}]}, in tokens.
-    Without "spans" there are none.
+def read_answer_spans(record: dict[str, Any]) -> list[ProposedSpan]:
+    """Read the entities of an answer, in tokens: {"spans": [{"start": 0, "end": 2, "label":
+    "PER"}]}. An answer without "spans" has no entities.
 
-    RAISES (SessionError): If the spans are not of this form.
+    RAISES (SessionError): If the spans don't have this form.
     """
     spans: list[ProposedSpan] = []
     for json_span in field(record, "spans", list, []):
@@ -287,7 +285,7 @@ def read_spans(record: dict[str, Any]) -> list[ProposedSpan]:
 
 
 class Handlers:
-    """What the app does for each address.
+    """The functions of the app that respond to requests.
 
     session (AnnotationSession): The session.
     """
@@ -302,7 +300,7 @@ class Handlers:
         }
 
     async def page(self, request: Request) -> Response:
-        """The page on which people annotate. It is not kept by the browser, as it has the labels of
+        """The page on which people annotate. The browser doesn't cache it, as it has the labels of
         this session, and no other page may show it in a frame."""
         data = {
             "labels": self.session.labels,
@@ -314,41 +312,41 @@ class Handlers:
         return HTMLResponse(html, headers=headers)
 
     async def next_text(self, request: Request) -> Response:
-        """The next text to annotate."""
+        """The next text to annotate, and the progress of the session."""
         return await self._next()
 
     async def _next(self, **more: Any) -> Response:
-        """A response with the next text, how far the session is, and more fields."""
+        """A response with the next text, the progress of the session, and the fields `more`."""
 
         # This may take a while. It runs in a thread, so that the server can answer other requests.
         def find() -> dict[str, Any]:
             proposal = self.session.next_text()
-            return {"text": as_json(proposal), "status": self.session.status(), **more}
+            return {"text": proposal_json(proposal), "status": self.session.status(), **more}
 
         return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def text(self, request: Request) -> Response:
-        """A text, to look at an answer again, or to change it."""
+        """The text with the key in the query, to show its answer again or to change it."""
         key = request.query_params.get("key", "")
 
         def find() -> dict[str, Any]:
             proposal = self.session.proposal(key)
-            return {"text": as_json(proposal), "status": self.session.status()}
+            return {"text": proposal_json(proposal), "status": self.session.status()}
 
         return AsciiJSONResponse(await run_in_threadpool(find))
 
     async def status(self, request: Request) -> Response:
-        """How far the session is."""
+        """The progress of the session."""
         return AsciiJSONResponse(await run_in_threadpool(self.session.status))
 
     async def answer(self, request: Request) -> Response:
-        """Save an answer. Respond with the next text, and whether an answer that wasn't shown was
-        replaced."""
+        """Save an answer. The response has the next text, and whether an answer was replaced that
+        the page hadn't shown."""
         record = await read_json(request)
         key = field(record, "key", str)
-        spans = read_spans(record)
+        spans = read_answer_spans(record)
         is_left_out = field(record, "left_out", bool, False)
-        # The version of the answer that the page has shown, 0 if it has shown none
+        # The version of the answer that the page has shown, 0 for no answer
         seen_version = field(record, "version", int, 0)
 
         def save() -> bool:
@@ -367,17 +365,18 @@ class Handlers:
         return AsciiJSONResponse({"removed": was_there})
 
     async def health(self, request: Request) -> Response:
-        """Say to Label Studio that the server is up."""
+        """Report to Label Studio that the server is running."""
         return AsciiJSONResponse({"status": "UP", "model_class": "spacy_costner"})
 
-    async def ask_backend(self, request: Request) -> Response:
-        """Answer a call of Label Studio. The last part of the address is the name of the call."""
+    async def call_backend(self, request: Request) -> Response:
+        """Answer a request of Label Studio. The last part of its path is the name of the method of
+        the backend."""
         _, _, name = request.url.path.rpartition("/")
-        most_bytes = MOST_BYTES_OF_TASKS if name == "predict" else MOST_BYTES
+        most_bytes = MAX_BODY_WITH_TASKS if name == "predict" else MAX_BODY
         record = await read_json(request, most_bytes)
         return AsciiJSONResponse(await run_in_threadpool(self.backend_calls[name], record))
 
 
-def as_json(proposal: Proposal | None) -> dict[str, Any] | None:
-    """A text for the page; None if there is none."""
+def proposal_json(proposal: Proposal | None) -> dict[str, Any] | None:
+    """Convert a text for the page to JSON."""
     return None if proposal is None else proposal.as_dict()

@@ -1,18 +1,18 @@
 """An annotation session as a machine learning backend of Label Studio.
 
-Label Studio asks for predictions of its tasks, and tells what people annotate (webhooks). Values
-are those of its JSON. A fixed share of the texts measures the model, and is not trained on: see
-`is_drawn`. They have no predictions, and their scores are spread over those of the other tasks, so
-that they come between them.
+Label Studio requests predictions for its tasks, and sends annotations (webhooks). Values have the
+form of its JSON. A fixed share of the texts are evaluation texts, and are not trained on: see
+`is_drawn`. Evaluation texts get no predictions. Their scores are drawn from the scores of the other
+tasks, so that they are shown among them.
 
-With "Uncertainty sampling", the task with the lowest score comes next, among the predictions whose
-version is the name that the backend has in the project. So all predictions have the version
-`NAME`. A task keeps its earlier predictions, and the lowest score counts: so the scores of each
-model are below those of the models before. Label Studio asks again for predictions if /setup has
-another version than they have.
+With "Uncertainty sampling", the task with the lowest score comes next. Only predictions with the
+name of the backend as their version count, so all predictions have the version `NAME`. A task keeps
+its earlier predictions, and the lowest score counts. So each model gives lower scores than all
+models before it. If /setup returns another version than a prediction has, Label Studio requests the
+prediction again.
 
-What people annotate while the server is down isn't told again. But a request for predictions has
-the annotations of its tasks, and those that are missing are saved then.
+Annotations that are made while the server is down are not sent again. But a request for predictions
+has the annotations of its tasks, so missing annotations are saved then.
 
 https://labelstud.io/guide/ml_create
 """
@@ -34,39 +34,39 @@ from .session import AnnotationSession
 from .store import SessionError, field, is_drawn
 
 NAME = "spacy_costner"
-"""The version of all predictions. The backend has to have this name in Label Studio."""
+"""The version of all predictions. The backend must have this name in Label Studio."""
 
 N_CERTAINTIES = 1000
-"""The scores of evaluation texts are spread over the scores of this number of other texts, the last
-ones that were predicted."""
+"""The scores of evaluation texts are drawn from the scores of at most this number of other texts,
+the last ones that were predicted."""
 
 DELETED = ("ANNOTATIONS_DELETED", "ANNOTATION_DELETED")
 SAVED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED")
-"""The actions of webhooks after which an annotation is removed, or saved."""
+"""The webhook actions after which an annotation is removed, or saved."""
 
 UPDATED_AT = "updated_at"
-"""The key of the time of the last change of a task or an annotation, and in the metadata of an
+"""The key of the time of the last change: of a task, of an annotation, and in the metadata of an
 answer."""
 
 
 class LabelStudioBackend:
-    """What Label Studio asks a session for.
+    """Answers the requests of Label Studio for a session.
 
     session (AnnotationSession): The session.
     """
 
     def __init__(self, session: AnnotationSession) -> None:
         self.session = session
-        # The labeling config that Label Studio has sent last
+        # The last labeling config that Label Studio has sent
         self._interface: LabelingInterface | None = None
-        # How certain the model was of the last texts that don't measure, each from 0 to 1
+        # How certain the model was of each of the last training texts, from 0 to 1
         self._certainties: deque[float] = deque(maxlen=N_CERTAINTIES)
-        self._n_trainings_before = 0  # how many trainings were before these certainties
+        self._n_trainings_before = 0  # the number of trainings before these certainties
 
     @property
     def model_version(self) -> str:
-        """The name of the model. It says how many texts the model was trained on, and how many
-        measure it."""
+        """The name of the model: the number of texts that it was trained on, and of annotated
+        evaluation texts."""
         history = self.session.store.history
         if not history:
             return "no model yet"
@@ -75,8 +75,10 @@ class LabelStudioBackend:
         return f"{n_texts} texts, {n_measured} measure"
 
     def setup(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Connect a project: its labels become those of the session.
+        """Connect a project: the session uses its labels from now on.
 
+        request (Mapping[str, Any]): The JSON of the request.
+        RETURNS (dict[str, Any]): The JSON of the response.
         RAISES (SessionError): If the labeling config of the project has no labels of a text.
         """
         interface = self._read_config(request, "schema")
@@ -84,8 +86,10 @@ class LabelStudioBackend:
         return {"model_version": self.model_version}
 
     def predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Predict tasks, and save what was annotated in them while the server was down.
+        """Predict tasks, and save the annotations that were made in them while the server was down.
 
+        request (Mapping[str, Any]): The JSON of the request.
+        RETURNS (dict[str, Any]): The JSON of the response.
         RAISES (SessionError): If the labeling config has no labels of a text, a task has no text,
             or spaCy can't make a doc of it.
         RAISES (OSError): If an annotation can't be saved.
@@ -97,23 +101,23 @@ class LabelStudioBackend:
         return {"results": self._predict_texts(texts, interface)}
 
     def _read_config(self, record: Mapping[str, Any], name: str) -> LabelingInterface:
-        """Read a labeling config, and keep it for webhooks that have none. If it has labels of
-        several texts, a warning names those that are not read."""
+        """Read a labeling config, and keep it for webhooks without one. If several texts have
+        labels, warn of the texts that are not read."""
         interface = read_labeling_config(record, name)
         if interface.other_texts and interface != self._interface:
             warnings.warn(
-                f"{name}: labels of several texts: only those of {interface.text_name!r} are read, "
-                f"not those of {', '.join(map(repr, interface.other_texts))}",
+                f"{name}: labels of several texts: only labels of {interface.text_name!r} are "
+                f"read, not labels of {', '.join(map(repr, interface.other_texts))}",
                 stacklevel=2,
             )
         self._interface = interface
         return interface
 
     def _config_of_project(self, request: Mapping[str, Any]) -> LabelingInterface:
-        """The labeling config of the project that a webhook is of or, if it has none, the one that
-        Label Studio has sent last.
+        """The labeling config of the project in a webhook or, if it is missing, the last one that
+        Label Studio has sent.
 
-        RAISES (SessionError): If there is none.
+        RAISES (SessionError): If Label Studio has sent no labeling config.
         """
         project = field(request, "project", dict, {})
         if "label_config" in project:
@@ -125,7 +129,7 @@ class LabelStudioBackend:
     def _predict_texts(
         self, texts: Sequence[str], interface: LabelingInterface
     ) -> list[dict[str, Any]]:
-        """The prediction of each text, as Label Studio's JSON has it.
+        """Predict texts. Returns a prediction for each, in the form of Label Studio's JSON.
 
         RAISES (SessionError): If spaCy can't make a doc of a text.
         """
@@ -140,37 +144,39 @@ class LabelStudioBackend:
             raise SessionError(f"expected a text that spaCy can read: {error}") from None
         for text, (_, certainty) in predicted.items():
             if certainty is None:
-                certainty = random_share(text)  # Without a model, for example, the order is random.
+                certainty = random_share(text)  # For example without a model: a random order.
             self._certainties.append(certainty)
         certainties = sorted(self._certainties)
 
         predictions: list[dict[str, Any]] = []
         for text in texts:
-            # A text that measures isn't predicted: it has no entities, and no certainty.
+            # An evaluation text isn't predicted: it has no entities, and no certainty.
             task, certainty = predicted.get(text, (Task(text, []), None))
             if certainty is None:
                 certainty = random_share(text)
                 if is_drawn(text) and certainties:
-                    # It gets the certainty of another text, at a random rank.
+                    # Use the certainty of another text, at a random rank.
                     rank = int(certainty * len(certainties))
                     certainty = certainties[rank]
             task_as_json = TASK_FORMS["label-studio"].to_json(task)
-            # Nobody has annotated the task, so its entities are a single prediction.
+            # The task isn't annotated, so its entities are a single prediction.
             (prediction,) = task_as_json["predictions"]
             for result in prediction["result"]:
                 (label,) = result["value"]["labels"]
-                # A model that isn't of this project may predict other labels.
+                # A model of another project may predict other labels.
                 result["from_name"] = interface.labels.get(label, interface.labels_names[0])
                 result["to_name"] = interface.text_name
-            score = certainty - n_trainings  # below all scores of the model before
+            score = certainty - n_trainings  # below all scores of the previous model
             predictions.append({**prediction, "score": score, "model_version": NAME})
         return predictions
 
     def webhook(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Save or remove what was annotated, changed or deleted.
+        """Save the annotations of a webhook, or remove the deleted ones.
 
-        RAISES (SessionError): If an annotation can't be read, or something has no id.
-        RAISES (OSError): If it can't be saved.
+        request (Mapping[str, Any]): The JSON of the request.
+        RETURNS (dict[str, Any]): The JSON of the response.
+        RAISES (SessionError): If an annotation can't be read, or a task or an annotation has no id.
+        RAISES (OSError): If an annotation can't be saved.
         """
         action = field(request, "action", str)
         if action in SAVED:
@@ -184,10 +190,10 @@ class LabelStudioBackend:
         return {"action": action}
 
     def _save_all(self, request: Mapping[str, Any]) -> None:
-        """Save the annotations of a webhook. If some can't be saved, the others are.
+        """Save the annotations of a webhook. If one can't be read, the others are still saved.
 
-        RAISES (SessionError): If one can't be read.
-        RAISES (OSError): If one can't be saved.
+        RAISES (SessionError): If an annotation can't be read.
+        RAISES (OSError): If an annotation can't be saved.
         """
         tasks = objects_of(request, "task")
         annotations = objects_of(request, "annotation")
@@ -210,20 +216,18 @@ class LabelStudioBackend:
     def _save(
         self, task: Mapping[str, Any], annotation: Mapping[str, Any], interface: LabelingInterface
     ) -> None:
-        """Save an annotation of a task, unless a later state of it was saved. If it can't be saved,
-        that is noted in the session.
+        """Save an annotation of a task, unless a later state of it was saved already. If it can't
+        be read, the reason is noted in the session. Both the task and the annotation have an id.
 
-        task, annotation (Mapping[str, Any]): Both have an id.
-        interface (LabelingInterface): What is annotated.
-        RAISES (SessionError): If it can't be read.
-        RAISES (OSError): If it can't be saved.
+        RAISES (SessionError): If the annotation can't be read.
+        RAISES (OSError): If the annotation can't be saved.
         """
         key = answer_key(task, annotation)
         try:
             updated_at = text_or_none(annotation, UPDATED_AT)
             if time_of(updated_at) < self._time_of_answer(key):
                 return
-            answer = read_annotation(task, annotation, interface)
+            answer = read_annotation_of_task(task, annotation, interface)
             meta = {} if updated_at is None else {UPDATED_AT: updated_at}
             # An annotation that was skipped has no spans.
             self.session.answer_task(key, answer, is_left_out=answer.spans is None, meta=meta)
@@ -233,8 +237,8 @@ class LabelStudioBackend:
     def _note_unsaved(
         self, task: Mapping[str, Any], annotation: Mapping[str, Any], error: SessionError
     ) -> SessionError:
-        """Note in the session that an annotation can't be saved, and why. Returns an error that
-        names the annotation, too."""
+        """Note in the session why an annotation can't be saved. Returns an error that also names
+        the annotation."""
         problem = f"annotation {annotation['id']} of task {task['id']}: {error}"
         self.session.unsaved[answer_key(task, annotation)] = problem
         return SessionError(problem)
@@ -245,9 +249,9 @@ class LabelStudioBackend:
         warnings.warn(f"not saved: {errors[0]}{others}", stacklevel=2)
 
     def _catch_up(self, tasks: Sequence[Mapping[str, Any]], interface: LabelingInterface) -> None:
-        """Save the annotations that tasks have and the session hasn't, or has in an earlier state,
-        and remove those that were deleted. Label Studio told this when the server was down. An
-        annotation that can't be saved doesn't prevent the predictions.
+        """Save the annotations of tasks that the session lacks or has in an earlier state, and
+        remove the answers whose annotations were deleted. Label Studio has sent these changes while
+        the server was down. An annotation that can't be read doesn't prevent the predictions.
 
         RAISES (SessionError): If a task or an annotation has no id.
         RAISES (OSError): If an annotation can't be saved.
@@ -262,13 +266,13 @@ class LabelStudioBackend:
         for task in tasks:
             if task.get("id") is None or task.get("annotations") is None:
                 continue
-            id_of(task, "task")  # raises an error if it has none
+            id_of(task, "task")  # raises an error if the id is missing
             updated_at = time_of(text_or_none(task, UPDATED_AT))
             keys_of_annotations: set[str] = set()
             for annotation in field(task, "annotations", list):
-                is_id = type(annotation) is int  # A task may have the ids of its annotations alone.
+                is_id = type(annotation) is int  # A task may have only the ids of its annotations.
                 record = {"id": annotation} if is_id else annotation
-                id_of(record, "annotation")  # raises an error if it has none
+                id_of(record, "annotation")  # raises an error if the id is missing
                 key = answer_key(task, record)
                 keys_of_annotations.add(key)
                 if is_id or not self._is_new(key, annotation):
@@ -277,8 +281,8 @@ class LabelStudioBackend:
                     self._save(task, annotation, interface)
                 except SessionError as error:
                     errors.append(error)
-            # Remove an answer without annotation only if it is older than this state of the task.
-            # A newer one was given after Label Studio had sent the task.
+            # Remove an answer whose annotation is missing only if it is older than this state of
+            # the task. A newer one was given after Label Studio had sent the task.
             for key in keys_by_task.get(f"task-{task['id']}", []):
                 is_older = self._time_of_answer(key) < updated_at
                 if key not in keys_of_annotations and is_older:
@@ -287,34 +291,34 @@ class LabelStudioBackend:
             self._warn(errors)
 
     def _is_new(self, key: str, annotation: Mapping[str, Any]) -> bool:
-        """Whether an annotation isn't saved under its key yet, or only an earlier state of it."""
+        """Whether neither this annotation nor a later state of it is saved under its key."""
         if key not in self.session.store.answers:
             return True
         return time_of(annotation.get(UPDATED_AT)) > self._time_of_answer(key)
 
     def _time_of_answer(self, key: str) -> datetime:
-        """When Label Studio has last changed the annotation of an answer. If there is no such
-        answer, as another request may have removed it meanwhile, a time before all others."""
+        """The time when Label Studio last changed the annotation of an answer. If the answer is
+        missing, because another request may have removed it, a time before all others."""
         answer = self.session.store.answers.get(key)
         if answer is None:
             return time_of(None)
         return time_of(answer.meta.get(UPDATED_AT))
 
     def _remove_all(self, part: str) -> None:
-        """Remove the answers whose keys begin or end with a part, such as "task-7-" or
+        """Remove the answers whose keys begin or end with `part`, such as "task-7-" or
         "-annotation-12"."""
         for key in [*list(self.session.store.answers), *list(self.session.unsaved)]:
             if key.startswith(part) or key.endswith(part):
                 self.session.remove(key)
 
 
-def read_annotation(
+def read_annotation_of_task(
     task: Mapping[str, Any], annotation: Mapping[str, Any], interface: LabelingInterface
 ) -> Task:
-    """Read an annotation of a task, by the labeling config that its predictions are made by.
+    """Read an annotation of a task, by the labeling config of the project. Returns the text with
+    its entities, or without spans if the task was skipped.
 
-    RETURNS (Task): The text with its entities; without entities if the task was skipped.
-    RAISES (SessionError): If it can't be read.
+    RAISES (SessionError): If the annotation can't be read.
     """
     text = interface.text_of(task)
     record = {
@@ -327,21 +331,21 @@ def read_annotation(
         annotated = list(read_label_studio(iter([(place, record)]), info=info))
     except CorpusError as error:
         raise SessionError(str(error)) from None
-    # An export with regions that aren't understood is read without them. An answer is not.
+    # In an export, regions that can't be read are left out. In an answer, they are an error.
     for problem in info.problems:
         raise SessionError(problem.as_text())
     return annotated[0].task
 
 
 def answer_key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
-    """The key of the answer that an annotation of a task is in the session."""
+    """The key in the session of an annotation of a task."""
     return f"task-{task['id']}-annotation-{annotation['id']}"
 
 
 def objects_of(request: Mapping[str, Any], name: str) -> list[Any]:
-    """What a webhook has under a name, or under its plural: an object, or a list of them.
+    """Get the objects of a webhook with a name, or with its plural: an object, or a list of them.
 
-    RAISES (SessionError): If it has neither.
+    RAISES (SessionError): If the webhook has neither, or an object has no id.
     """
     value = request.get(f"{name}s")
     if value is None:
@@ -351,27 +355,28 @@ def objects_of(request: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise SessionError(f"{name}: expected an object with an id, got {shown(value)}")
     for item in value:
-        id_of(item, name)  # raises an error if it has none
+        id_of(item, name)  # raises an error if the id is missing
     return value
 
 
 def task_of(annotation: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The task of an annotation: the only one, or the one whose id it has.
+    """Find the task of an annotation: the only task, or the task with the id in the annotation.
 
-    RAISES (SessionError): If it is missing.
+    RAISES (SessionError): If the task is missing.
     """
     if len(tasks) == 1:
         return tasks[0]
     for task in tasks:
         if task["id"] == annotation.get("task"):
             return task
-    raise SessionError(f"task: expected that of each annotation, got none of {shown(annotation)}")
+    expected = "expected the task of each annotation"
+    raise SessionError(f"task: {expected}, got no task of {shown(annotation)}")
 
 
 def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
-    """A text that an object may have.
+    """Get a text of an object. None if it is missing.
 
-    RAISES (SessionError): If it is something else.
+    RAISES (SessionError): If the value isn't text.
     """
     if record.get(name) is None:
         return None
@@ -380,9 +385,9 @@ def text_or_none(record: Mapping[str, Any], name: str) -> str | None:
 
 
 def id_of(record: Any, name: str) -> int:
-    """The id of a task or an annotation.
+    """Get the id of a task or an annotation.
 
-    RAISES (SessionError): If it has none.
+    RAISES (SessionError): If the id is missing.
     """
     record_id = record.get("id") if isinstance(record, dict) else None
     if type(record_id) is not int:  # `isinstance` would accept True
@@ -391,15 +396,15 @@ def id_of(record: Any, name: str) -> int:
 
 
 def random_share(text: str) -> float:
-    """A number of at least 0 and below 1 that is as good as random, and the same each time.
+    """A number from 0 to 1, without 1, that is as good as random, and the same for the same text.
     `is_drawn` uses other bytes of the digest."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[4:8], "big") / 2**32
 
 
 def time_of(value: Any) -> datetime:
-    """A time that Label Studio has written, with its time zone or in UTC; without one, a time
-    before all others."""
+    """Read a time that Label Studio has written, with its time zone or in UTC. If it can't be read,
+    return a time before all others."""
     try:
         # Python 3.10 doesn't read "Z".
         time = datetime.fromisoformat(value.replace("Z", "+00:00"))

@@ -1,4 +1,4 @@
-"""The labeling config of a project of Label Studio: which text of a task is annotated, with which
+"""Read the labeling config of a Label Studio project: which text of a task is annotated, with which
 labels.
 """
 
@@ -12,17 +12,18 @@ from .store import SessionError, field
 
 VARIABLE = re.compile(r"\$([\w\[\].{}]+)", re.ASCII)
 """A variable in the value of a text, as Label Studio finds it: "$text", or "$author.name" for a
-value within a value."""
+nested value."""
 
 
 class LabelingInterface(NamedTuple):
-    """What is annotated in a project, by its labeling config: entities of one text. Predictions and
-    annotations are both read by it.
+    """What the labeling config of a project says about the annotation: entities in one text.
+    Predictions and annotations both depend on it.
 
     text_name (str): The name of the text.
-    text_value (str): What the text of a task is: a variable, such as "$text", or text with some.
-    labels (dict[str, str]): The labels, each with the name of the <Labels> that has it.
-    labels_names (tuple[str, ...]): The names of all <Labels> of the text.
+    text_value (str): The value of the text in a task: a variable, such as "$text", or text with
+        variables.
+    labels (dict[str, str]): The labels, each with the name of its <Labels> element.
+    labels_names (tuple[str, ...]): The names of all <Labels> elements of the text.
     other_texts (tuple[str, ...]): The names of other texts with labels. These are not read.
     other_names (frozenset[str]): The names of all other elements.
     """
@@ -35,33 +36,38 @@ class LabelingInterface(NamedTuple):
     other_names: frozenset[str]
 
     def text_of(self, task: Any) -> str:
-        """The text of a task.
+        """Get the text of a task.
 
-        RAISES (SessionError): If it has none.
+        task (Any): The task of Label Studio's JSON.
+        RETURNS (str): The text.
+        RAISES (SessionError): If the task has no text.
         """
         data = task.get("data") if isinstance(task, dict) else None
         values = data if isinstance(data, dict) else {}
 
         def text_under(name: str) -> str:
-            """The text that the data has under a name."""
+            """The text in the data of the task with this name."""
             value = look_up(values, name)
             if not isinstance(value, str):
                 expected = f"a task with a text under {name!r} in its data"
                 raise SessionError(f"tasks: expected {expected}, got {shown(task)}")
             return value
 
-        # The name of the whole value may have characters that variables in a text don't have.
+        # If the value is a single variable, its name may have characters that other variables can't
+        # have.
         name = self.text_value.removeprefix("$")
         if self.text_value.startswith("$") and (name in values or not VARIABLE.match(f"${name}")):
             return text_under(name)
         return VARIABLE.sub(lambda variable: text_under(variable[1]), self.text_value)
 
     def results_of(self, annotation: Mapping[str, Any]) -> list[Any]:
-        """The results of an annotation without those of other elements, such as choices or the
-        labels of another text.
+        """Get the results of an annotation that are spans of the text. Results of other elements,
+        such as choices or the labels of another text, are left out.
 
-        RAISES (SessionError): If it has no list of results, labels of an element that isn't in the
-            labeling config, as it was renamed, or a span without labels.
+        annotation (Mapping[str, Any]): The annotation of Label Studio's JSON.
+        RETURNS (list[Any]): The results.
+        RAISES (SessionError): If the annotation has no list of results, a span without labels, or
+            labels of an element that isn't in the labeling config, because it was renamed.
         """
         results: list[Any] = []
         for result in field(annotation, "result", list):
@@ -83,8 +89,8 @@ class LabelingInterface(NamedTuple):
 
 
 def look_up(values: Mapping[str, Any], path: str) -> Any:
-    """The value in the data of a task that a variable names: by its name or, if there is none, by
-    the names and numbers between its dots and brackets. None: there is none."""
+    """Look up the variable `path` in the data of a task: by its whole name or, if the data has no
+    such name, by the names and numbers between its dots and brackets. None if it isn't found."""
     if path in values:
         return values[path]
     value: Any = values
@@ -99,17 +105,18 @@ def look_up(values: Mapping[str, Any], path: str) -> Any:
 
 
 def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterface:
-    """Read a labeling config, XML. If there are labels of several texts, those of the first are
-    read. Several elements may have labels of it.
+    """Read a labeling config, which is XML. If several texts have labels, only the labels of the
+    first one are read. They may be in several <Labels> elements.
 
-    record (Mapping[str, Any]): The object of JSON that has the config.
-    name (str): Its name in the object.
-    RAISES (SessionError): If it has no labels of a text that is in the data of tasks.
+    record (Mapping[str, Any]): The JSON object that has the config.
+    name (str): The name of the config in the object.
+    RETURNS (LabelingInterface): What is annotated.
+    RAISES (SessionError): If the config has no labels of a text in the data of tasks.
     """
     config = record.get(name)
     expected = f'{name}: expected <Labels name="…" toName="…"> and <Text name="…" value="$…">'
-    # A document type, "<!DOCTYPE", is refused: its entities can be made to grow without end. A
-    # comment, "<!--", is not.
+    # A document type, "<!DOCTYPE", is refused, as its entities can be made to expand without end.
+    # Comments, "<!--", are allowed.
     if not isinstance(config, str) or "<!" in config.replace("<!--", ""):
         raise SessionError(f"{expected}, got {shown(config)}")
     try:
@@ -126,7 +133,7 @@ def read_labeling_config(record: Mapping[str, Any], name: str) -> LabelingInterf
     text_value = text.get("value") or ""
     if "$" not in text_value:
         raise SessionError(f"{expected}, got the value {shown(text_value)}")
-    # Such a value is no text: its place, or the text in base64.
+    # Otherwise the value isn't the text, but its address, or the text in base64.
     for attribute, plain in (("valueType", "text"), ("encoding", "none")):
         if text.get(attribute, plain) != plain:
             raise SessionError(

@@ -1,7 +1,7 @@
 """Static vectors of words for the models of an annotation session, learned from its texts.
 
-A model of 50 to 300 annotated texts gains from them: see docs/serve.md. Texts that measure the
-models are left out, so that these have never met them.
+They improve models that are trained on 50 to 300 annotated texts: see docs/serve.md. Evaluation
+texts are left out, so that a model knows nothing of them before it is evaluated.
 """
 
 import json
@@ -13,18 +13,20 @@ from ..workflows.vectors import DIR_VECTORS, learn_vectors
 from .store import AnnotationStore
 
 RAW_FILE = Path("raw.jsonl")
-"""The texts that vectors are learned from, in the folder of a session."""
+"""The file of the texts that vectors are learned from, in the folder of a session."""
 
 
 def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
-    """Learn vectors from the texts of a session that don't measure, unless that was done.
+    """Learn vectors from the training texts of a session, unless they were learned from the same
+    texts before.
 
     store (AnnotationStore): The session.
     lang (str): Code of the language.
-    RETURNS (Path | None): The folder of the pipeline that has the vectors. None: there are none, as
-        the texts have too few words, SciPy or the language is missing, or the folder is refused.
+    RETURNS (Path | None): The folder of the pipeline that has the vectors. None if no vectors can
+        be learned: the texts have too few words, SciPy or the language is missing, or the folder
+        has other files.
     """
-    # In the order of their keys, so that the same texts always make the same file
+    # Sorted by key, so that the same texts always make the same file
     lines: list[str] = []
     for stored in sorted(store.texts.values(), key=lambda stored: stored.key):
         if not stored.is_measuring:
@@ -36,7 +38,7 @@ def learn_session_vectors(store: AnnotationStore, lang: str) -> Path | None:
     # learned again.
     raw_path = store.folder / RAW_FILE
     vectors_path = store.folder / DIR_VECTORS
-    # If somebody has saved the file in another encoding, its text is another one.
+    # If somebody has saved the file in another encoding, the texts differ.
     known_text = raw_path.read_text(encoding="utf8", errors="replace") if raw_path.exists() else ""
     if known_text == raw_text and are_learned_vectors(vectors_path):
         return vectors_path

@@ -1,15 +1,15 @@
-"""The folder of an annotation session: its texts, and what was answered to them.
+"""The folder of an annotation session: its texts and their answers.
 
 settings.json            the labels and the language
-texts.jsonl              all texts, each addition in random order; which of them measure
-annotated/train.jsonl    answers to texts to train on, in Prodigy's form: a corpus
-annotated/measure.jsonl  answers for evaluation texts: a corpus, too
-history.jsonl            the scores of each training
+texts.jsonl              all texts, each addition in random order, with the evaluation texts marked
+annotated/train.jsonl    answers to training texts, in Prodigy's form: a corpus
+annotated/measure.jsonl  answers to evaluation texts: a corpus, too
+history.jsonl            the scores after each training
 
-A text that measures is drawn before anything else, and the session trains no model on it that it
-measures. An answer is in its file when `save` returns: a new one is appended and flushed, a change
-saves the file anew (see `answer_file`). A line that was cut off by a crash was never acknowledged,
-and is removed at the start.
+Evaluation texts are drawn when texts are added, before any of these is annotated. No model is
+trained on the texts that it is evaluated on. An answer is in its file when `save` returns: a new
+answer is appended and flushed, a changed answer rewrites the file (see `answer_file`). A line that
+was cut off by a crash was never acknowledged, and is removed at the next start.
 """
 
 import json
@@ -33,10 +33,10 @@ from ..workflows.sampling.suggestions import without_space
 from .answer_file import AnswerFile, append_line, is_blank, remove_cut_line
 
 MEASURING_SHARE = 10
-"""One text in this number is an evaluation text."""
+"""One in this number of texts is an evaluation text."""
 
 MIN_MEASURING = 30
-"""The least number of evaluation texts, if that is no more than half of all texts."""
+"""The lowest number of evaluation texts, if it is at most half of all texts."""
 
 TRAIN_FILE = Path("annotated", "train.jsonl")
 MEASURE_FILE = Path("annotated", "measure.jsonl")
@@ -53,23 +53,23 @@ TEXT_KEY = "text-"
 
 ACCEPTED = "accept"
 LEFT_OUT = "ignore"
-"""The answers to a text, as Prodigy calls them."""
+"""The values of "answer" in Prodigy's form: annotated, or left out."""
 
 
 class SessionError(ValueError):
-    """A request that can't be fulfilled, with what was expected."""
+    """A request that can't be fulfilled. The message says what was expected."""
 
 
 def field(record: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """A value of an object of JSON, in a request or in a file of the session.
+    """Get a value of a JSON object, in a request or in a file of the session.
 
     record (Mapping[str, Any]): The object.
     name (str): The key of the value.
-    kind (type): The type that it must have.
+    kind (type): The type that the value must have.
     default (Any): The value if the object doesn't have the key.
     RETURNS (Any): The value.
-    RAISES (SessionError): If it has another type, is missing without a default, or is text that
-        can't be UTF-8.
+    RAISES (SessionError): If the value has another type, is missing without a default, or is text
+        that can't be UTF-8.
     """
     value = record.get(name, default)
     # `type`, as JSON's true is an instance of int, too.
@@ -82,25 +82,38 @@ def field(record: Mapping[str, Any], name: str, kind: type, default: Any = None)
 
 @dataclass(frozen=True)
 class StoredText:
-    """A text of the session."""
+    """A text of the session.
+
+    key (str): The key of the text, such as "text-7".
+    text (str): The text.
+    is_measuring (bool): Whether it is an evaluation text.
+    addition_number (int): The number of the call of `add_texts` that added the text, from 0.
+    """
 
     key: str
     text: str
     is_measuring: bool
-    addition_number: int = 0  # the number of the call of `add_texts` that added it, from 0
+    addition_number: int = 0
 
 
 class Answer(NamedTuple):
-    """What was answered to a text."""
+    """The answer to a text.
+
+    key (str): The key of the text.
+    task (Task): The text with its spans, and "answer" and "meta" among the other keys.
+    is_measuring (bool): Whether it is the answer to an evaluation text.
+    version (int): The number of this answer among the answers to the text, from 1. An answer that
+        was read from a file has 1.
+    """
 
     key: str
-    task: Task  # with its spans, and "answer" among its other keys
+    task: Task
     is_measuring: bool
-    version: int  # the number of this answer to the text; an answer read from a file has 1
+    version: int
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the text was left out, and has no annotation."""
+        """Whether the text was left out and has no annotation."""
         return bool(self.task.extra.get("answer") == LEFT_OUT)
 
     @property
@@ -113,9 +126,9 @@ class Answer(NamedTuple):
 class AnnotationStore:
     """The texts and answers of a session, in memory and in its folder.
 
-    folder (Path): The folder. It is made if it isn't there.
-    RAISES (ValueError): If a file in it can't be read, or its name can't be UTF-8: the configs of
-        pipelines have the names of their files.
+    folder (Path): The folder. It is made if it is missing.
+    RAISES (ValueError): If a file in the folder can't be read, or the name of the folder can't be
+        UTF-8: configs of pipelines have the paths of the files in it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -136,14 +149,14 @@ class AnnotationStore:
         for place, record in read_objects(self._texts_path):
             stored = stored_text(record, place)
             self.texts[stored.key] = stored
-        # How many texts each call of `add_texts` added, by the number of the call.
+        # How many texts each call of `add_texts` added, by the number of the call
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
-        # How many annotated texts of the files are no answers of this session: people have added
+        # How many annotated texts in the files are not answers of this session: people have added
         # them.
         self.n_others = 0
-        # How many answers each text has had: one if the files have one, and those of this process.
-        # Answers that were removed count, too, so that no version comes twice.
+        # How many answers each text has had: one if a file has one, plus the answers of this
+        # process. Removed answers count, too, so that no version number is used twice.
         self._n_answers: Counter[str] = Counter()
         for is_measuring in (False, True):
             for key, task in self._file_of(is_measuring).read():
@@ -159,7 +172,7 @@ class AnnotationStore:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was saved by `save_settings`, the labels and the language; empty in a new folder.
+        """The settings that `save_settings` saved, labels and language. Empty in a new folder.
 
         RAISES (CorpusError): If the file can't be read.
         """
@@ -174,17 +187,17 @@ class AnnotationStore:
         return settings
 
     def save_settings(self, settings: dict[str, Any]) -> None:
-        """Save settings of the session, instead of those before."""
+        """Save the settings of the session, instead of the previous settings."""
         save_text(self._settings_path, json.dumps(settings, ensure_ascii=False, indent=2) + "\n")
 
     def add_texts(self, texts: Iterable[str], *, seed: int = 0) -> int:
-        """Add texts, in random order, and draw those that measure. Texts that are there already,
-        but for white space, are left out.
+        """Add texts in random order, and draw evaluation texts among them. A text is left out if it
+        equals an earlier text or differs from it only in white space.
 
         texts (Iterable[str]): The texts.
-        seed (int): Seed of the order, and so of what is drawn.
-        RETURNS (int): How many were added.
-        RAISES (ValueError): If one can't be UTF-8. None is added then.
+        seed (int): Random seed of the order, and so of the evaluation texts.
+        RETURNS (int): The number of texts that were added.
+        RAISES (ValueError): If a text can't be UTF-8. No text is added then.
         """
         known_texts = {without_space(stored.text) for stored in self.texts.values()}
         known_texts.add("")  # a text of white space alone is left out, too
@@ -201,9 +214,9 @@ class AnnotationStore:
         n_measuring = count_measuring(len(new_texts), is_first=not self.texts)
         first_text_number = self._next_text_number()
         addition_number = max(self.n_texts_of_addition, default=-1) + 1
-        # The seed has the number, too, so that each addition has another order.
+        # The seed includes the number, so that each addition has another order.
         order = numpy.random.default_rng([seed, first_text_number]).permutation(len(new_texts))
-        # The order is random, so that the first are a random sample.
+        # The order is random, so the first texts are a random sample.
         for rank, i in enumerate(order.tolist()):
             key = f"{TEXT_KEY}{first_text_number + i}"
             is_measuring = rank < n_measuring
@@ -213,7 +226,8 @@ class AnnotationStore:
         return len(new_texts)
 
     def _next_text_number(self) -> int:
-        """A number that no text has, nor an answer to a text that somebody has removed."""
+        """The lowest number above the numbers of all texts, including removed texts that still have
+        an answer."""
         next_number = 0
         for key in (*self.texts, *self.answers):
             digits = key.removeprefix(TEXT_KEY)
@@ -247,13 +261,13 @@ class AnnotationStore:
 
         key (str): The key of the text.
         task (Task): The text and its spans.
-        is_measuring (bool): Whether the text measures. If the text already has an answer, this has
-            to be the same, so that the old answer is replaced in its file.
+        is_measuring (bool): Whether it is an evaluation text. If the text already has an answer,
+            the value has to be the same as before, so that the answer is replaced in its file.
         is_left_out (bool): Whether the text is left out. It has no annotation then.
         meta (Mapping[str, Any]): Other metadata of the answer.
         RETURNS (Answer): The answer, with its version.
-        RAISES (ValueError): If it has a value that JSON doesn't have, such as infinity.
-        RAISES (OSError): If it can't be written. The files then are as before.
+        RAISES (ValueError): If the answer has a value that JSON doesn't have, such as infinity.
+        RAISES (OSError): If the answer can't be written. The files are unchanged then.
         """
         meta = {**meta, "key": key}
         if is_measuring and self._was_drawn(key):
@@ -267,7 +281,7 @@ class AnnotationStore:
         task = Task(task.text, [] if is_left_out else task.spans, extra=extra)
         answer = Answer(key, task, is_measuring, version=self._n_answers[key] + 1)
         if key in self.answers:
-            # A change: the answer keeps its place in the file.
+            # A changed answer keeps its place in the file.
             self._file_of(is_measuring).replace(key, task)
         else:
             self._file_of(is_measuring).append(task)
@@ -285,32 +299,33 @@ class AnnotationStore:
         return True
 
     def _file_of(self, is_measuring: bool) -> AnswerFile:
-        """The file of the answers for evaluation texts, or of the others."""
+        """The file of the answers to evaluation texts, or to training texts."""
         return self._measure_file if is_measuring else self._train_file
 
     def _was_drawn(self, key: str) -> bool:
-        """Whether a text that measures was drawn to do so. It wasn't if somebody has moved the
-        answer to a text of the session to the file of those that measure."""
+        """Whether an evaluation text was drawn at random. It wasn't if somebody has moved the
+        answer to a training text to the file of evaluation texts."""
         return key not in self.texts or self.texts[key].is_measuring
 
     def add_to_history(self, record: dict[str, Any]) -> None:
-        """Keep the scores of a training."""
+        """Add the scores of a training to the history."""
         append_line(self._history_path, f"{json.dumps(record)}\n".encode())
         self.history.append(record)
 
     @contextmanager
     def working_folder(self) -> Iterator[Path]:
-        """Make a temporary folder for a `with` block, within the folder of the session: what is
-        written there is of the user's texts. If the process is killed, `clear_leftovers` removes it
-        at the next start."""
+        """Make a temporary folder for a `with` block. It is in the folder of the session, as the
+        files in it contain the user's texts. If the process is killed, `clear_leftovers` removes
+        the folder at the next start."""
         with tempfile.TemporaryDirectory(prefix=WORKING, dir=self.folder) as folder:
             yield Path(folder)
 
     def clear_leftovers(self, *others: str | Path) -> None:
-        """Remove what a killed process has left in the folder: its temporary folders, and what it
-        was saving. No other process may use the folder meanwhile.
+        """Remove the temporary folders of a killed process, and the files that it was saving. No
+        other process may use the folder meanwhile.
 
-        *others (str | Path): What else is saved in the folder, by names in it. See `saving.clear`.
+        *others (str | Path): The names of other files and folders that are saved in the folder: see
+            `saving.clear`.
         """
         for path in self.folder.glob(f"{WORKING}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -318,7 +333,7 @@ class AnnotationStore:
             clear(self.folder / name)
 
     def accepted(self, *, is_measuring: bool) -> list[Answer]:
-        """The answers with annotation, for evaluation texts or for the others."""
+        """The answers with annotation: to evaluation texts, or to training texts."""
         return [
             answer
             for answer in self.answers.values()
@@ -327,8 +342,8 @@ class AnnotationStore:
 
 
 def count_measuring(n_texts: int, *, is_first: bool) -> int:
-    """How many of new texts measure: a tenth, and of the first texts at least `MIN_MEASURING`, but
-    no more than half."""
+    """The number of evaluation texts among new texts: a tenth. Among the first texts it is at least
+    `MIN_MEASURING`, but at most half of them."""
     share = round(n_texts / MEASURING_SHARE)
     if not is_first:
         return share
@@ -336,16 +351,17 @@ def count_measuring(n_texts: int, *, is_first: bool) -> int:
 
 
 def is_drawn(text: str) -> bool:
-    """Whether a text measures that is in no session until it is answered, as in Label Studio. Its
-    digest decides that, which is as good as random and is the same each time."""
+    """Whether a text that the session only gets with its answer, as from Label Studio, is an
+    evaluation text. The digest of the text decides: this is as good as random, and the same each
+    time."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") % MEASURING_SHARE == 0
 
 
 def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
-    """A text from its JSON.
+    """Read a text from its JSON.
 
-    RAISES (CorpusError): If a field is missing, or isn't what it should be: see `field`.
+    RAISES (CorpusError): If a field is missing or invalid: see `field`.
     """
     return StoredText(
         key=read_field(record, "key", str, place),
@@ -358,9 +374,9 @@ def stored_text(record: Mapping[str, Any], place: FilePlace) -> StoredText:
 def read_field(
     record: Mapping[str, Any], name: str, kind: type, place: FilePlace, default: Any = None
 ) -> Any:
-    """A value of an object in a file: see `field`.
+    """Get a value of a JSON object in a file: see `field`.
 
-    RAISES (CorpusError): If it isn't what it should be.
+    RAISES (CorpusError): If the value is missing or invalid.
     """
     try:
         return field(record, name, kind, default)
@@ -369,10 +385,10 @@ def read_field(
 
 
 def read_objects(path: Path) -> Values:
-    """Read the objects of a JSON or JSONL file of ours, each with its place. There are none if the
-    file is missing or blank.
+    """Read the objects of a JSON or JSONL file of the session, each with its place. Yields nothing
+    if the file is missing or blank.
 
-    RAISES (CorpusError): If the file isn't JSON in UTF-8, or has something else.
+    RAISES (CorpusError): If the file isn't JSON in UTF-8, or has a value that isn't an object.
     """
     if is_blank(path):
         return

@@ -1,7 +1,7 @@
 """The functions that people call from Python: to train pipelines, calibrate them, make promises
-about them and more. Most commands have a function of the same name here; that of `vectors` is
-`learn_vectors`. Functions compute and return results. Printing and pages are left to the commands
-in `cli/`."""
+about them and more. Most commands have a function of the same name here; the function of
+`vectors` is `learn_vectors`. Functions compute and return results. Printing and pages are left to
+the commands in `cli/`."""
 
 from .apply.annotating import annotate
 from .apply.batches import annotate_texts, load_annotator

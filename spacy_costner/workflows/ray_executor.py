@@ -55,14 +55,7 @@ class RayCluster(Executor):
 
     def __init__(self, ray: Any, address: str, n_gpus: int = 0) -> None:
         """Connect to the cluster, and check the packages and files of its machines. Machines that
-        join the cluster later are checked by their tasks.
-
-        ray (Any): The module `ray`.
-        address (str): The address of the cluster: see `ray_cluster`.
-        n_gpus (int): The number of GPUs that each task has.
-        RAISES (ValueError): If a machine has another version of the packages, or other files.
-        RAISES (ConnectionError): If there is no cluster.
-        """
+        join the cluster later are checked by their tasks. Each task has `n_gpus` GPUs."""
         self.ray = ray
         self.is_ours = not ray.is_initialized()
         if self.is_ours:
@@ -86,12 +79,7 @@ class RayCluster(Executor):
     def check_node(self, task: Any, node_id: str, versions: dict[str, str]) -> None:
         """Check the packages and files of a machine of the cluster, by a task that does nothing
         else there. It isn't an error if the machine dies meanwhile, as its tasks will go to others.
-
-        task (Any): The task of Ray: see `_make_task`.
-        node_id (str): Ray's id of the machine.
-        versions (dict[str, str]): The versions of packages that the machine must have.
-        RAISES (ValueError): If it has another version, or other files.
-        """
+        Another version of a package is an error, and so are other files."""
         strategies = self.ray.util.scheduling_strategies
         on_this_node = strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
         # The check needs no CPU, so that it doesn't wait for tasks that use all of them.
@@ -108,10 +96,7 @@ class RayCluster(Executor):
         return self._make_future(self.start_task(pickled_call))
 
     def _make_future(self, reference: Any) -> Future:
-        """Make a future for a task of Ray. It ends when the task ends.
-
-        reference (Any): Ray's reference to the task.
-        """
+        """Make a future for a task of Ray. It ends when the task ends."""
         future: Future = Future()
         future.set_running_or_notify_cancel()  # From now on it can't be cancelled, only ended.
         self.references[future] = reference
@@ -120,11 +105,7 @@ class RayCluster(Executor):
 
     def _end(self, future: Future, ray_future: Future) -> None:
         """End our future after a task of Ray has ended. It ends with the value of the task, with
-        the error of its function or, if its worker has died, with a `BrokenExecutor`.
-
-        future (Future): Our future.
-        ray_future (Future): Ray's own future for the task.
-        """
+        the error of its function or, if its worker has died, with a `BrokenExecutor`."""
         error = ray_future.exception()
         self.references.pop(future, None)
         if error is None:
@@ -153,10 +134,7 @@ class RayCluster(Executor):
 
 def check_address(address: str) -> None:
     """Check that something listens at an address of the form "host:port". Ray itself would try for
-    five minutes. Other addresses aren't checked.
-
-    RAISES (ConnectionError): If nothing listens there.
-    """
+    five minutes. Other addresses aren't checked."""
     host, _, port = address.rpartition(":")
     if not port.isdigit() or "/" in host:
         return  # It is not "host:port", but "auto" or "ray://host:port", for example.
@@ -174,13 +152,8 @@ def _make_task() -> Callable[..., Any]:
     package may not have the name. An inner function such as this one is sent as a whole."""
 
     def task(folder: str, versions: dict[str, str], pickled_call: bytes | None) -> Any:
-        """Check the packages and the files of the worker, and call a function.
-
-        folder (str): The working folder of the driver, which the worker must have, too.
-        versions (dict[str, str]): The versions of packages that the worker must have.
-        pickled_call (bytes | None): The function and its arguments. None: nothing is called.
-        RAISES (ValueError): If the worker has other versions, or not the folder.
-        """
+        """Check the packages and the files of the worker, and call a function with its
+        arguments, if there is one. The worker must have the working folder of the driver, too."""
         # The worker gets this function alone, without the imports of the module.
         import os
         import pickle

@@ -22,11 +22,11 @@ MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files as this process."""
 
 TRIES_TOGETHER = 2
-"""How often a run is tried together with others. If workers die then, it may be because of another
+"""How many times a run is tried with others. If workers die then, it may be because of another
 run."""
 
 TRIES_ALONE = 2
-"""How often a run is tried alone after that."""
+"""How many times a run is tried alone after that."""
 
 MAX_LOST_RUNS = 3
 """If this number of runs have failed because their workers died, and no run has ended, the other
@@ -89,7 +89,7 @@ def run_all(
     die with the same run again and again, the run is repeated alone after `TRIES_TOGETHER` deaths,
     and fails after `TRIES_ALONE` more.
 
-    runs (Iterable[Run]): The runs.
+    runs (Iterable[Run]): Independent runs, in any order.
     make_executor (MakeExecutor | None): Makes the executor: see `local_processes` and
         `ray_cluster`. An executor may have two attributes. `jobs` is the number of runs that it
         gets at a time; without it, it gets all of them. `outlives_workers` says that it can still
@@ -137,11 +137,8 @@ def run_until_broken(
     """Execute the runs of a queue until the queue is empty, or until a worker dies and breaks the
     executor. Runs that were not begun then stay in the queue.
 
-    queue (RunQueue): The runs. Those that are begun are taken out.
-    make_executor (MakeExecutor): Makes the executor: see `run_all`.
-    YIELDS (tuple[Run, int, Ended | None]): A run, the number of workers that have died with it, and
-        its result. The result is None if a worker has just died with the run, which may then be
-        repeated.
+    Yields a run, the number of workers that have died with it, and its result. The result is None
+    if a worker has just died with the run, which may then be repeated.
     """
     executor = make_executor()
     # Executors may lack the attributes `jobs` and `outlives_workers`: see `run_all`.

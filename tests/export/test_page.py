@@ -607,7 +607,7 @@ def test_narrow_dark_and_by_name(page: Path, tab: Browser, dark: bool) -> None:
         ("textbox", "Text"),
         ("button", "Save as JSONL"),
         ("button", "Example 2"),
-        ("checkbox", "Each line is a text of its own"),
+        ("checkbox", "Each line is a text"),
         ("slider", "Threshold"),
         ("slider", "A miss costs"),
         ("radio", "As the pipeline predicts: the best path"),

@@ -31,7 +31,7 @@ from spacy_costner.training.hidden import train_hidden_layer
 from spacy_costner.types import Gold
 from spacy_costner.workflows.config.initial_config import init
 from spacy_costner.workflows.fitting.fitting import fit
-from spacy_costner.workflows.reports.explanation import HIDDEN, explain
+from spacy_costner.workflows.reports.explanation import HIDDEN_LAYER, explain
 
 from ..support.fitting import examples_of
 from ..support.linear import SPARSE
@@ -563,7 +563,7 @@ def test_parts_of_an_explanation_add_up_to_the_score(updated_pipeline: Updated) 
     ner = nlp.get_pipe("ner")
     text = test[0].reference.text
     (token, _) = explain(nlp, text=text, n_features=1000).tokens
-    (of_layer,) = [feature for feature in token.features if feature.feature == HIDDEN]
+    (of_layer,) = [feature for feature in token.features if feature.feature == HIDDEN_LAYER]
     scores = ner.model.predict([nlp.make_doc(text)])
     tag = ner.chain_tags.names.index(token.tag)
     assert token.score == pytest.approx(scores.emissions[0, tag], abs=1e-4)

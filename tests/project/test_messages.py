@@ -15,7 +15,7 @@ ROOT = Path(spacy_costner.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
 
 OF_COMMANDS_TO_COPY = {
-    "serve/session.py": {
+    "serve/next_steps.py": {
         "--calibrate",
         "--dev",
         "--lang",

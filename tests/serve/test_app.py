@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from spacy_costner.cli.serve import page_address
 from spacy_costner.serve import answer_file
-from spacy_costner.serve.app import MOST_BYTES, make_app
+from spacy_costner.serve.app import MAX_BODY, make_app
 from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import AnnotationStore
 
@@ -70,14 +70,14 @@ def test_a_text_is_left_out_and_its_answer_removed(client: Any) -> None:
     assert client.get("/status").json()["left_out"] == 0
 
 
-def test_of_two_tabs_the_second_is_told(client: Any) -> None:
+def test_the_second_of_two_tabs_is_warned(client: Any) -> None:
     key = client.get("/next").json()["text"]["key"]
     answer = {"key": key, "version": 0, "spans": []}
     assert client.post("/answer", json=answer).json()["replaced"] is False
     assert client.post("/answer", json=answer).json()["replaced"] is True
 
 
-def test_the_page_asks_nobody_but_its_server(client: Any) -> None:
+def test_the_page_sends_requests_only_to_its_server(client: Any) -> None:
     response = client.get("/")
     assert response.status_code == 200
     policy = response.text.partition("Content-Security-Policy")[2].partition(">")[0]
@@ -132,9 +132,9 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "too deep": (b"[" * 100_000, 400, "expected JSON"),
     "a list": (b"[]", 400, "expected an object of JSON, got []"),
     "no key": (b"{}", 400, "key: expected str, got None"),
-    "an unknown key": (b'{"key": "text-99"}', 404, "key: expected that of a text"),
+    "an unknown key": (b'{"key": "text-99"}', 404, "key: expected the key of a text"),
     "a surrogate": (b'{"key": "\\ud800"}', 400, "key: expected text that can be UTF-8"),
-    "no number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN is no number of JSON"),
+    "not a number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN isn't a JSON number"),
     "spans of text": (b'{"key": "text-0", "spans": "all"}', 400, "spans: expected list"),
     "a span of text": (b'{"key": "text-0", "spans": ["a"]}', 400, "spans: expected objects"),
     "true": (b'{"key": "text-0", "spans": [{"start": true}]}', 400, "start: expected int"),
@@ -148,7 +148,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
         400,
         "expected a start before its end",
     ),
-    "too large": (b" " * (MOST_BYTES + 1), 413, "expected at most 4,000,000 bytes"),
+    "too large": (b" " * (MAX_BODY + 1), 413, "expected at most 4,000,000 bytes"),
 }
 
 
@@ -176,7 +176,7 @@ JSON_VALUES = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=JSON_VALUES, path=st.sampled_from(["/answer", "/remove"]))
-def test_no_json_stops_the_server(
+def test_json_of_any_kind_never_stops_the_server(
     value: Any, path: str, client: Any, session: AnnotationSession
 ) -> None:
     # A key that is in no answer may be removed, which changes nothing. All else is refused.
@@ -277,8 +277,8 @@ FIELDS: list[tuple[str, dict[str, Any], str, set[str]]] = [
     ("webhook", DELETED_TASKS, "tasks", NOTHING),
     ("webhook", DELETED_TASKS, "tasks.0.id", {"number"}),
 ]
-"""Each field of each request: the address, a right request, the names and numbers on the way to the
-field, and which of `VALUES` it may have."""
+"""Each field of each request: the address, a valid request, the path of the field, and the names in
+`VALUES` of its valid values."""
 
 
 def replaced(value: Any, path: list[str], new_value: Any) -> Any:
@@ -340,7 +340,7 @@ def test_values_that_are_nested_too_deeply_are_refused(
     assert response.status_code == 400 and "nested too deeply" in response.json()["error"]
 
 
-def test_a_full_disk_is_said_and_the_text_stays(
+def test_a_full_disk_is_reported_and_the_text_stays(
     client: Any, session: AnnotationSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(handle: int) -> None:
@@ -355,7 +355,7 @@ def test_a_full_disk_is_said_and_the_text_stays(
     assert client.get("/next").json()["text"]["key"] == key
 
 
-def test_with_a_token_nobody_else_is_served(session: AnnotationSession) -> None:
+def test_requests_without_the_token_are_refused(session: AnnotationSession) -> None:
     bearer = {"Authorization": "Bearer s3cret"}
     password = {"Authorization": "Basic eDpzM2NyZXQ="}  # x:s3cret
     with Client(make_app(session, token="s3cret"), base_url="http://box:9000") as client:
@@ -408,7 +408,7 @@ def test_a_token_may_have_any_characters(token: str, session: AnnotationSession)
         assert client.get("/status").status_code == 200  # by the cookie
 
 
-def test_a_token_in_latin_1_is_that_token(session: AnnotationSession) -> None:
+def test_a_token_may_be_sent_in_latin_1(session: AnnotationSession) -> None:
     """Some clients send headers in Latin-1."""
     with Client(make_app(session, token="schl\u00fcssel"), base_url="http://box") as client:
         bearer = {"Authorization": b"Bearer schl\xfcssel"}
@@ -434,7 +434,7 @@ def test_an_address_without_a_token(host: str, expected: str) -> None:
     assert page_address(host, 7, None) == expected
 
 
-def test_an_empty_token_is_none(session: AnnotationSession) -> None:
+def test_an_empty_token_is_no_token(session: AnnotationSession) -> None:
     with Client(make_app(session, token=""), base_url="http://box:9000") as client:
         assert client.get("/status").status_code == 403
 
@@ -462,7 +462,7 @@ def write_texts(folder: Path, n: int = 40) -> Path:
         ),
         (
             ["--labels", "PER", "--texts", "raw.txt", "--final", "model"],
-            "expected at least 10 annotated texts, and an entity, got 0 texts",
+            "expected at least 10 annotated texts with an entity, got 0 texts",
         ),
     ],
 )
@@ -546,7 +546,7 @@ def test_repeated_and_empty_texts_are_counted(tmp_path: Path) -> None:
 
     added, counted = first.stdout.splitlines()
     assert added == f"40 texts added from {path}; 3 left out, as they are repeated or empty"
-    # At least 20 texts measure, as long as this is no more than half of all.
+    # At least 30 texts are for evaluation, but at most half of all: 20.
     assert counted == "40 texts, 20 of them evaluation texts; 0 have answers"
     added, _ = again.stdout.splitlines()
     assert added == f"0 texts added from {path}; 43 left out, as they are repeated or empty"

@@ -11,8 +11,8 @@ from spacy_costner.cli.output import errors_shown
 from spacy_costner.readers import TaskSpan
 from spacy_costner.serve.label_studio import NAME, LabelStudioBackend
 from spacy_costner.serve.labeling_config import read_labeling_config
-from spacy_costner.serve.session import AnnotationSession, SessionError
-from spacy_costner.serve.store import AnnotationStore, is_drawn
+from spacy_costner.serve.session import AnnotationSession
+from spacy_costner.serve.store import AnnotationStore, SessionError, is_drawn
 
 from ..support.annotation import LABELS, LANG, NAMES, TOWNS, make_texts
 
@@ -78,7 +78,7 @@ def predict(backend: LabelStudioBackend, *texts: str) -> list[dict[str, Any]]:
     return results
 
 
-def test_the_labels_are_those_of_the_project(backend: LabelStudioBackend) -> None:
+def test_the_session_has_the_labels_of_the_project(backend: LabelStudioBackend) -> None:
     """They are in the labeling config, which Label Studio sends when a project is connected. So are
     the names of the labels and of the text, and the key of the text in a task."""
     answer = backend.setup({"project": "1.1", "schema": CONFIG, "hostname": "http://localhost"})
@@ -107,14 +107,14 @@ def test_annotations_are_saved_changed_and_deleted(backend: LabelStudioBackend) 
     assert not backend.session.store.answers
 
 
-def test_of_two_people_the_annotations_of_one_are_deleted(backend: LabelStudioBackend) -> None:
+def test_annotations_of_one_of_two_people_are_deleted(backend: LabelStudioBackend) -> None:
     backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0]))
     backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], id=7))
     backend.webhook({"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 7}]})
     assert [*backend.session.store.answers] == ["task-7-annotation-107"]
 
 
-def test_annotations_go_with_their_task(backend: LabelStudioBackend) -> None:
+def test_annotations_are_removed_with_their_task(backend: LabelStudioBackend) -> None:
     annotate(backend, TO_TRAIN[:12])
     backend.webhook({"action": "TASKS_DELETED", "tasks": [{"id": 1}]})
     assert len(backend.session.store.answers) == 11  # task 11 stays
@@ -165,7 +165,7 @@ def predict_task(backend: LabelStudioBackend, updated_at: str, *annotations: Any
     backend.predict({"tasks": [task], "label_config": CONFIG})
 
 
-def test_what_was_told_while_the_server_was_down_comes_with_the_tasks(
+def test_annotations_made_while_the_server_was_down_come_with_the_tasks(
     backend: LabelStudioBackend,
 ) -> None:
     """A made, a changed and a deleted annotation. What is older than an answer changes nothing."""
@@ -186,15 +186,15 @@ def test_what_was_told_while_the_server_was_down_comes_with_the_tasks(
     assert not answers
 
 
-def test_ids_of_annotations_alone_keep_their_answers(backend: LabelStudioBackend) -> None:
-    """The annotation 107 is there, the annotation 108 was deleted."""
+def test_answers_stay_if_tasks_have_only_ids_of_annotations(backend: LabelStudioBackend) -> None:
+    """Annotation 107 still exists, annotation 108 was deleted."""
     for annotation_id in (107, 108):
         backend.webhook(webhook("ANNOTATION_CREATED", 7, TO_TRAIN[0], id=annotation_id))
     predict_task(backend, "2026-01-01T12:00:00Z", 107)
     assert [*backend.session.store.answers] == ["task-7-annotation-107"]
 
 
-def test_an_answer_that_another_request_removes_meanwhile_is_no_error(
+def test_an_answer_may_be_removed_by_another_request(
     backend: LabelStudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both annotations of a task were deleted. While the first answer is removed, another request
@@ -213,7 +213,7 @@ def test_an_answer_that_another_request_removes_meanwhile_is_no_error(
     assert not answers
 
 
-def test_the_scores_of_a_model_are_below_those_of_the_models_before(
+def test_each_model_gives_lower_scores_than_the_models_before(
     backend: LabelStudioBackend,
 ) -> None:
     """A task keeps its earlier predictions, and Label Studio takes the lowest score. Three models
@@ -256,7 +256,7 @@ def test_the_least_certain_text_has_the_lowest_score(backend: LabelStudioBackend
     assert unknown["score"] < known["score"]
 
 
-def test_texts_that_measure_have_no_predictions_and_scores_between_the_others(
+def test_evaluation_texts_have_no_predictions_and_scores_between_the_others(
     backend: LabelStudioBackend,
 ) -> None:
     """Each of them gets the score of one of the others, drawn by lot: so Label Studio also shows
@@ -275,7 +275,7 @@ def test_texts_that_measure_have_no_predictions_and_scores_between_the_others(
     assert backend.session.status()["measured"] == len(TO_MEASURE)
 
 
-def test_an_answer_that_measures_stays_so_if_its_text_is_edited(
+def test_an_answer_to_an_evaluation_text_stays_one_if_its_text_is_edited(
     backend: LabelStudioBackend,
 ) -> None:
     """The new text would be one to train on, if it was answered by itself."""
@@ -421,7 +421,7 @@ def test_labels_of_a_second_text_are_named_and_not_read(backend: LabelStudioBack
         {**topic, "value": {"start": 0, "end": 2, "text": "My", "labels": ["TOPIC"]}}
     )
     request = {**request, "project": {"label_config": config}}
-    with pytest.warns(UserWarning, match="only those of 'body' are read, not those of 'title'"):
+    with pytest.warns(UserWarning, match="only labels of 'body' are read, not labels of 'title'"):
         backend.webhook(request)
     (answer,) = backend.session.store.answers.values()
     assert [span.label for span in answer.task.spans or ()] == ["PER", "LOC"]
@@ -474,7 +474,7 @@ def test_an_answer_that_cannot_be_saved_is_named_on_the_terminal(
     assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_of_several_annotations_those_that_can_be_saved_are(backend: LabelStudioBackend) -> None:
+def test_annotations_are_saved_even_if_others_cannot_be(backend: LabelStudioBackend) -> None:
     """Label Studio sends lists when predictions become annotations. Each annotation has the id of
     its task."""
     requests = [webhook("ANNOTATIONS_CREATED", i, TO_TRAIN[i]) for i in range(3)]

@@ -27,7 +27,8 @@ SPANISH = Path(__file__).parents[3] / "shared" / "data" / "conll2002_es" / "esp.
 N_TEXTS = 160
 N_ANNOTATED = 60
 N_FIRST = 14
-"""Texts that are annotated before predictions are compared with those of all answers."""
+"""The number of annotated texts after which the predictions are compared with the predictions after
+all answers."""
 
 Span = tuple[int, int, str]
 """Begin and end in characters, and the label."""
@@ -151,7 +152,7 @@ class Project:
         return status
 
     def wait_for_answers(self, n: int) -> None:
-        """Wait until the session has so many answers."""
+        """Wait until the session has this number of answers."""
         wait_until(lambda: self.status()["annotated"] == n)
 
     def wait_for_training(self) -> None:
@@ -252,7 +253,7 @@ def test_a_model_learns_while_people_annotate_in_label_studio(
         print(f"F of {len(held_out)} texts: {100 * f_before:.1f} to {100 * f_after:.1f}")
         assert f_after > f_before
 
-        # The least certain tasks come first, with those that measure between them.
+        # The least certain tasks come first, with evaluation texts between them.
         waiting = {task["id"]: task for task in project.tasks() if not task["is_labeled"]}
         scores = {key: newest_prediction(task)["score"] for key, task in waiting.items()}
         in_order = sorted(waiting, key=lambda key: (scores[key], key))
@@ -266,9 +267,7 @@ def test_a_model_learns_while_people_annotate_in_label_studio(
         wait_until(lambda: project.status()["left_out"] == 5)
 
 
-def test_what_is_changed_and_deleted_is_so_in_the_corpus(
-    studio: LabelStudio, tmp_path: Path
-) -> None:
+def test_changes_and_deletions_reach_the_corpus(studio: LabelStudio, tmp_path: Path) -> None:
     project = Project(studio, tmp_path / "session")
     with project.serve():
         project.connect()

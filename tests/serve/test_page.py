@@ -69,7 +69,7 @@ def gold(tab: Any) -> list[tuple[int, int, str]]:
 
 
 def annotate_by_keys(tab: Any) -> None:
-    """Make the entities of the page those of gold, and go to the next text."""
+    """Annotate the text of the page with the gold entities, and go to the next text."""
     tab.wait(SHOWN)
     wanted = gold(tab)
     position = 0
@@ -90,8 +90,8 @@ def annotate_by_keys(tab: Any) -> None:
 def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
     tab: Browser, tmp_path: Path, options: list[str]
 ) -> None:
-    """30 texts, each with a name and a town. What was answered is there after the kill, and the
-    model has learned. One of five texts measures, so 24 of the 30 are for training."""
+    """30 texts, each with a name and a town. After the kill, the answers are still
+    there, and a model was trained. One of five texts is an evaluation text: 24 are for training."""
     folder = tmp_path / "session"
     with served(folder, *options) as (process, address):
         tab.open(address)
@@ -109,7 +109,7 @@ def test_texts_are_annotated_by_keys_alone_with_a_kill_and_a_reload_in_between(
         tab.open(address)
         tab.wait("byId('annotated').textContent.startsWith('30 of 80, 60 entities')")
         tab.wait("byId('trained').textContent.startsWith('24 texts')", seconds=60)
-        assert tab.run("byId('f').textContent") == "from 30 texts on"  # six measure
+        assert tab.run("byId('f').textContent") == "from 30 texts on"  # six evaluation texts
         assert tab.run("byId('curve').hidden")
         # The text that stands there may have been proposed by the model before this one.
         tab.open(address)
@@ -140,7 +140,7 @@ def test_entities_are_made_changed_and_removed_by_the_mouse(page: Browser) -> No
     page.wait("byId('annotated').textContent.includes('1 left out')")
 
 
-def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(page: Browser) -> None:
+def test_a_label_that_is_chosen_after_an_entity_is_for_the_next_one(page: Browser) -> None:
     """By the mouse: first the label, then the words. To change an entity, click on it first."""
     page.drag("[data-i='0']", "[data-i='1']")
     page.click("#labels button:nth-child(2)")
@@ -148,7 +148,7 @@ def test_a_label_that_is_chosen_after_an_entity_is_that_of_the_next_one(page: Br
     page.click("#labels button:nth-child(1)")
     page.click("[data-i='5']")
     assert entities(page) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "PER")]
-    # By keys, the label is that of the entity that was just made.
+    # A key changes the label of the entity that was just made.
     page.press("2")
     assert entities(page) == [(0, 2, "PER"), (3, 4, "LOC"), (5, 6, "LOC")]
 
@@ -230,7 +230,7 @@ def test_probabilities_are_rounded_as_in_other_pages(page: Browser) -> None:
     assert page.run(f"{probs}.map(probability)") == [probability(prob) for prob in probs]
 
 
-def test_of_two_tabs_the_second_is_told(page: Browser, tmp_path: Path) -> None:
+def test_the_second_of_two_tabs_is_warned(page: Browser, tmp_path: Path) -> None:
     with browser(tmp_path) as other:
         other.open(page.run("location.href"))
         other.wait(SHOWN)
@@ -239,7 +239,7 @@ def test_of_two_tabs_the_second_is_told(page: Browser, tmp_path: Path) -> None:
             tab.press("Enter")
             tab.wait("earlier.length === 1")
         assert page.run("byId('said').textContent") == ""
-        assert "Another tab had answered" in other.run("byId('said').textContent")
+        assert "an answer from another tab" in other.run("byId('said').textContent")
 
 
 @pytest.mark.parametrize("width", [1200, 420])

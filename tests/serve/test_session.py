@@ -1,4 +1,4 @@
-"""A session of annotation: which text comes next, proposals, training beside."""
+"""An annotation session: which text comes next, proposals, training in the background."""
 
 import shutil
 import tempfile
@@ -13,17 +13,11 @@ from spacy.tokens import Doc
 from spacy_costner.decoding import make_viterbi
 from spacy_costner.readers import Task, TaskSpan
 from spacy_costner.serve import session as annotation_session
-from spacy_costner.serve.session import (
-    COMPONENT,
-    LEAST_TEXTS,
-    MODEL,
-    AnnotationSession,
-    ProposedSpan,
-    SessionError,
-    UnknownTextError,
-)
+from spacy_costner.serve.proposals import ProposedSpan
+from spacy_costner.serve.session import AnnotationSession, UnknownTextError
+from spacy_costner.serve.session_training import COMPONENT, LEAST_TEXTS, MODEL
 from spacy_costner.serve.session_vectors import RAW_FILE, learn_session_vectors
-from spacy_costner.serve.store import AnnotationStore, is_drawn
+from spacy_costner.serve.store import AnnotationStore, SessionError, is_drawn
 from spacy_costner.workflows.components import run_before
 
 from ..support.annotation import LABELS, LANG, answer_next, gold_spans, make_session
@@ -41,7 +35,7 @@ def test_each_text_is_shown_until_it_has_an_answer(tmp_path: Path) -> None:
     assert session.next_text() is None
 
 
-def test_one_of_five_texts_measures_and_is_not_trained_on(tmp_path: Path) -> None:
+def test_one_of_five_texts_is_an_evaluation_text_and_not_trained_on(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     shown = answer_next(session, 20)
     assert [i for i, proposal in enumerate(shown, start=1) if proposal.is_measuring] == [
@@ -59,7 +53,7 @@ def test_vectors_that_somebody_has_removed_are_learned_again(tmp_path: Path) -> 
     assert spacy.load(vectors_path).vocab.vectors.data.any()
 
 
-def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
+def test_evaluation_texts_are_never_chosen(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     measuring = {text.key for text in session.store.texts.values() if text.is_measuring}
     assert measuring and session._chosen
@@ -69,8 +63,8 @@ def test_texts_that_measure_are_never_chosen(tmp_path: Path) -> None:
 def test_a_model_learns_from_the_answers_and_proposes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 30 answers, one of five measures the model: 6, which are enough here. It is trained on the
-    other 24."""
+    """Of 30 answers, one of five is to an evaluation text: 6, which are enough here. The model is
+    trained on the other 24."""
     monkeypatch.setattr(annotation_session, "ENOUGH_MEASURING", 6)
     session = make_session(tmp_path)
     assert session.propose("Today Ana left Oslo with bag 7 .") == []
@@ -90,8 +84,8 @@ def test_a_model_learns_from_the_answers_and_proposes(
     assert saved.config["paths"]["train"] == str(session.store.train_path)
 
 
-def test_few_texts_measure_nothing(tmp_path: Path) -> None:
-    """Six texts measure: an F of 100 on them would say little. 30 are needed."""
+def test_few_evaluation_texts_give_no_f(tmp_path: Path) -> None:
+    """An F of 100 on six evaluation texts would say little. 30 are needed."""
     session = make_session(tmp_path)
     answer_next(session, 30)
     trained = session.train()
@@ -124,13 +118,13 @@ def test_a_model_of_enough_texts_chooses_the_next_ones(
             n_answers += 1
     session.train()
     texts = [store.texts[key].text for key in session._chosen]
-    # Some of the texts may measure: these are never chosen.
+    # Some may be evaluation texts, which are never chosen.
     n_new = sum(not text.is_measuring and "Zik" in text.text for text in store.texts.values())
     assert n_new
     assert ["Zik" in text for text in texts[:n_new]] == [chooses] * n_new
 
 
-def test_a_text_that_measures_has_no_proposals(tmp_path: Path) -> None:
+def test_evaluation_texts_have_no_proposals(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     answer_next(session, 30)
     session.train()
@@ -167,7 +161,7 @@ def test_an_answer_is_shown_again_as_it_was_given(tmp_path: Path) -> None:
     assert again.version == 1
 
 
-def test_of_two_tabs_the_last_answer_wins_and_that_is_said(tmp_path: Path) -> None:
+def test_the_last_answer_of_two_tabs_wins_and_is_reported(tmp_path: Path) -> None:
     """Both tabs have seen the text without an answer, which is version 0. So the second answer
     replaces one that its tab hasn't shown. The third answer replaces version 2, which was shown."""
     session = make_session(tmp_path)
@@ -200,7 +194,7 @@ def test_an_answer_that_cannot_be_is_refused_and_not_saved(
 
 def test_an_unknown_text_is_refused(tmp_path: Path) -> None:
     session = make_session(tmp_path)
-    with pytest.raises(UnknownTextError, match="key: expected that of a text, got 'text-99999'"):
+    with pytest.raises(UnknownTextError, match="key: expected the key of a text, got 'text-99999'"):
         session.proposal("text-99999")
     with pytest.raises(UnknownTextError):
         answer(session, "text-99999")
@@ -277,7 +271,7 @@ def test_a_model_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
         make_session(tmp_path)
 
 
-def test_texts_of_vectors_in_another_encoding_are_others(tmp_path: Path) -> None:
+def test_texts_of_vectors_in_another_encoding_differ(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     (tmp_path / RAW_FILE).write_bytes(b"\xe9")
     assert learn_session_vectors(session.store, LANG) is not None
@@ -285,10 +279,10 @@ def test_texts_of_vectors_in_another_encoding_are_others(tmp_path: Path) -> None
 
 def test_too_few_answers_train_nothing(tmp_path: Path) -> None:
     session = make_session(tmp_path)
-    answer_next(session, LEAST_TEXTS)  # of which two measure: 8 are left to train on
+    answer_next(session, LEAST_TEXTS)  # two evaluation texts, and 8 texts to train on
     assert session.train() is None
     # A session without any answer
-    with pytest.raises(ValueError, match="expected at least 10 annotated texts, and an entity"):
+    with pytest.raises(ValueError, match="expected at least 10 annotated texts with an entity"):
         make_session(tmp_path / "other").train_on_all()
 
 
@@ -309,7 +303,7 @@ def test_a_thread_trains_whenever_there_are_new_answers(tmp_path: Path) -> None:
         session.stop()
 
 
-def test_an_error_of_training_is_said_and_answers_go_on(
+def test_an_error_of_training_is_reported_and_answers_are_still_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = make_session(tmp_path)
@@ -329,7 +323,7 @@ def test_an_error_of_training_is_said_and_answers_go_on(
         session.stop()
 
 
-def test_a_session_goes_on_with_its_model_and_its_history(tmp_path: Path) -> None:
+def test_a_session_continues_with_its_model_and_its_history(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     answer_next(session, 30)
     session.train()
@@ -386,15 +380,15 @@ def test_proposals_of_a_given_model_have_tokens_and_labels_of_the_session(tmp_pa
 
 
 def test_the_last_training_is_on_all_answers(tmp_path: Path) -> None:
-    """The answers that measure are among them. So none is left to measure F."""
+    """Answers to evaluation texts are among them. So none is left to measure F."""
     session = make_session(tmp_path)
     answer_next(session, 20)
     trained = session.train_on_all()
     assert trained.point.n_texts == 20 and trained.point.f is None
 
 
-def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
-    """The text alone, by `is_drawn`, decides whether its answer measures the model. Some do."""
+def test_texts_of_another_tool_are_drawn_for_evaluation_by_their_digest(tmp_path: Path) -> None:
+    """The text alone decides, by `is_drawn`, whether it is an evaluation text. Some are."""
     session = make_session(tmp_path)
     texts = [f"Text number {i}" for i in range(40)]
 
@@ -412,10 +406,10 @@ def test_answers_of_another_tool_measure_by_their_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("n_texts", "advice"), [(80, "more evaluation texts"), (40, "Add texts: calibration needs")]
 )
-def test_advice_asks_for_texts_if_those_that_measure_do_not_suffice(
+def test_advice_is_to_add_texts_if_evaluation_texts_are_too_few(
     n_texts: int, advice: str, tmp_path: Path
 ) -> None:
-    """Of 80 texts 30 measure, which is enough to calibrate on them; of 40 only 20 do."""
+    """Of 80 texts 30 are evaluation texts, enough for a calibration; of 40 texts only 20."""
     session = make_session(tmp_path, n_texts)
     answer_next(session, 20)
     assert advice in session.status()["advice"]

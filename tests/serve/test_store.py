@@ -59,19 +59,19 @@ def entities(path: Path) -> list[list[tuple[str, str]]]:
     [
         (1000, True, 100),
         (100, True, 30),  # at least 30
-        (40, True, 20),  # but no more than half
+        (40, True, 20),  # but at most half
         (1, True, 0),  # half of it, rounded down
         (1000, False, 100),
         (40, False, 4),  # texts that are added later: a tenth, however few
     ],
 )
-def test_a_tenth_of_the_texts_measures_and_of_the_first_at_least_30(
+def test_a_tenth_of_the_texts_and_at_least_30_of_the_first_are_for_evaluation(
     n_texts: int, is_first: bool, expected: int
 ) -> None:
     assert count_measuring(n_texts, is_first=is_first) == expected
 
 
-def test_texts_that_measure_are_drawn_once_and_stay(tmp_path: Path) -> None:
+def test_evaluation_texts_are_drawn_once_and_stay(tmp_path: Path) -> None:
     """Of the texts that are added again, only one is new: "Another text". White space makes no
     other text, and alone it is none."""
     store = make_store(tmp_path, 100)
@@ -88,7 +88,7 @@ def test_texts_that_measure_are_drawn_once_and_stay(tmp_path: Path) -> None:
     assert keys(again, is_measuring=True) == drawn
 
 
-def test_answers_are_a_corpus_and_those_that_measure_another(tmp_path: Path) -> None:
+def test_answers_to_training_and_evaluation_texts_are_two_corpora(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     to_train = keys(store, is_measuring=False)[0]
     to_measure = keys(store, is_measuring=True)[0]
@@ -145,7 +145,7 @@ def test_a_removed_answer_is_in_no_file(tmp_path: Path) -> None:
 
 @given(n_bytes=st.integers(min_value=1, max_value=100))
 def test_a_line_that_a_crash_has_cut_off_is_removed(n_bytes: int, tmp_path_factory: Any) -> None:
-    """The last answer was never acknowledged. All others are there."""
+    """The last answer was never acknowledged. All others are read."""
     store = make_store(tmp_path_factory.mktemp("session"))
     first, second = keys(store, is_measuring=False)[:2]
     save(store, first, PERSON)
@@ -174,7 +174,7 @@ def test_a_line_that_a_crash_has_cut_off_is_removed(n_bytes: int, tmp_path_facto
         (b"\0\0\0", True),  # a file system may write these after a power failure
     ],
 )
-def test_only_a_line_that_is_no_json_is_cut_off(line: bytes, is_cut: bool) -> None:
+def test_only_a_line_that_is_not_json_is_removed_as_cut_off(line: bytes, is_cut: bool) -> None:
     assert is_cut_off(line) is is_cut
 
 
@@ -235,7 +235,7 @@ def test_lines_of_others_stay_where_they_are(case: str, tmp_path: Path) -> None:
     assert [*AnnotationStore(tmp_path).answers] == [first, third]
 
 
-def test_a_line_that_is_no_task_stays_if_it_is_added_meanwhile(tmp_path: Path) -> None:
+def test_a_line_without_a_task_that_is_added_later_stays(tmp_path: Path) -> None:
     """The next start names it."""
     store = make_store(tmp_path)
     first, second = keys(store, is_measuring=False)[:2]
@@ -272,7 +272,7 @@ def test_an_answer_whose_line_somebody_has_removed_can_be_changed(tmp_path: Path
 
 
 def test_an_answer_that_somebody_has_moved_stays_in_its_file(tmp_path: Path) -> None:
-    """It measures now, but was not drawn to do so, which `estimate` has to know."""
+    """It is in the file of evaluation texts now, but wasn't drawn, which `estimate` has to know."""
     store = make_store(tmp_path)
     key = keys(store, is_measuring=False)[0]
     save(store, key, PERSON)
@@ -284,7 +284,7 @@ def test_an_answer_that_somebody_has_moved_stays_in_its_file(tmp_path: Path) -> 
     assert not store.train_path.exists()
 
 
-def test_a_new_text_has_no_key_of_a_removed_one(tmp_path: Path) -> None:
+def test_a_new_text_never_has_the_key_of_a_removed_one(tmp_path: Path) -> None:
     """The last text was removed from the file of texts, and its answer was not."""
     store = make_store(tmp_path)
     save(store, "text-39")
@@ -361,8 +361,8 @@ def test_texts_that_cannot_be_utf_8_are_refused_and_none_is_added(tmp_path: Path
 
 
 def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
-    """A temporary folder, and files and folders that it was saving. Without the process, nobody has
-    a lock on them."""
+    """A temporary folder, and files and folders that it was saving. No process has a
+    lock on them any more."""
     store = make_store(tmp_path)
     key = keys(store, is_measuring=False)[0]
     save(store, key, PERSON)
@@ -418,7 +418,7 @@ def test_an_answer_is_flushed_before_it_is_acknowledged(
     assert flushed == [store.train_path.read_bytes()] and flushed[0].endswith(b"\n")
 
 
-def test_a_share_of_unknown_texts_measures_by_their_digest() -> None:
+def test_a_share_of_unknown_texts_is_drawn_for_evaluation_by_their_digest() -> None:
     """The share is a tenth: 500 of 5,000 texts. The limits are 3.3 standard deviations away, of
     sqrt(5000 * 0.1 * 0.9) = 21 each. The same texts are drawn each time."""
     drawn = [is_drawn(f"text {i}") for i in range(5000)]

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from spacy_costner.serve.session import AnnotationSession, Proposal, ProposedSpan
+from spacy_costner.serve.proposals import Proposal, ProposedSpan
+from spacy_costner.serve.session import AnnotationSession
 from spacy_costner.serve.store import AnnotationStore
 
 NAMES = ["Ana", "Bo", "Carl", "Dora", "Emil", "Fay", "Gus", "Hana"]

@@ -42,8 +42,8 @@ class FailedDocs(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What was done. Docs and tokens are those of all parts of the inputs, also of those that were
-    kept, but without the parts in `errors`."""
+    """What was done. Docs and tokens are counted in all parts of the inputs, including kept parts,
+    but without the parts in `errors`."""
 
     parts: PartCounts
     docs: int  # the number of docs, also of those with an error
@@ -89,7 +89,7 @@ def annotate(
 
     model (str | Path): The pipeline, a package or a folder.
     inputs (Sequence[str | Path]): Files, or folders of files: see `readers.file_parts`.
-    output_path (str | Path): The folder for the output. It may have that of an earlier run.
+    output_path (str | Path): The folder for the output. It may have the output of an earlier run.
     form (Literal["jsonl", "parquet", "spacy"]): Form of the output.
     jobs (int): Number of processes.
     n_rows (int): Lines or rows of a part, which has its own output file. A .spacy file is one part,
@@ -139,7 +139,7 @@ def annotate(
 
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as is_ours:
-        if is_ours is False:  # It is None if the file system has no locks: then nobody knows.
+        if is_ours is False:  # It is None if the file system has no locks: then it is unknown.
             raise ValueError(f"{folder}: expected no other process that writes to it, got one")
         earlier_entries = read_manifest(folder)
         remove_vanished_parts(folder, earlier_entries, sources, planned)
@@ -184,12 +184,8 @@ def annotate(
 def count_failures(
     entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
-    """Count the docs of each input file that failed.
-
-    entries (Iterable[ManifestEntry]): The entries of all parts that were written, in order.
-    planned (Mapping[str, PlannedPart]): The parts, by the names of their output files.
-    RETURNS (dict[str, FailedDocs]): The files with docs that failed, by their paths.
-    """
+    """Count the docs that failed, by the path of their input file. Entries are in the order of
+    their parts, which have the names of their output files."""
     failures: dict[str, FailedDocs] = {}
     for entry in entries:
         path = str(planned[entry.file].part.path)
@@ -212,10 +208,7 @@ def warnings_of(entries: Iterable[ManifestEntry]) -> list[str]:
 
 def check_output(folder: Path, form: str) -> None:
     """Check that the output can be written to a folder in this form, before anything is read.
-
-    RAISES (ValueError): If the form is unknown, or the folder is a file.
-    RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
-    """
+    The form must be known, Parquet needs pyarrow, and the folder must not be a file."""
     if form not in OUTPUT_FORMS:
         raise ValueError(f"annotate: format: expected one of {[*OUTPUT_FORMS]}, got {form!r}")
     if folder.exists() and not folder.is_dir():

@@ -48,7 +48,7 @@ def annotate_texts(nlp: Language, ids: Iterable[Any], texts: Iterable[Any]) -> I
 
 def annotate_rows(nlp: Language, rows: Iterable[TextRow]) -> Iterator[AnnotatedRow]:
     """Annotate rows in batches. Yields each row with its doc or its error. The pipeline must raise
-    the errors of its components, as that of `load_annotator` does."""
+    the errors of its components, as a pipeline from `load_annotator` does."""
     for batch in minibatch(rows, nlp.batch_size):
         yield from zip(batch, annotate_batch(nlp, batch))
 

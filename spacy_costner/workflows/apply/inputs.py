@@ -72,10 +72,8 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
 
 
 def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
-    """Add an input file to the files by name.
-
-    RAISES (CorpusError): If another file has this name, so that both would have the same output.
-    """
+    """Add an input file to the files by name. It is an error if another file has this name, as
+    both would have the same output."""
     earlier_path = sources.setdefault(name, path)
     if earlier_path != path:
         raise CorpusError(f"expected files of different names, got {earlier_path} and {path}")

@@ -158,8 +158,8 @@ def remove_vanished_parts(
     shorter, parts are larger now, or the output has another form.
 
     folder (Path): The output folder.
-    entries (dict[str, ManifestEntry]): The entries by output file. Those of removed files are
-        removed.
+    entries (dict[str, ManifestEntry]): The entries by output file. Entries of removed files
+        are removed.
     sources (Collection[str]): The names of the inputs of this run. The output of other inputs
         stays.
     planned (Collection[str]): The output files of all parts that the inputs have now.
@@ -168,7 +168,7 @@ def remove_vanished_parts(
         # For example, the third part of a.jsonl is "a.jsonl-00002.spacy".
         source, _, _ = file.rpartition("-")
         # Somebody may have written any path into the manifest. But a file whose name begins with
-        # that of an input is in the folder, so it may be removed.
+        # the name of an input is in the folder, so it may be removed.
         if source in sources and file not in planned:
             (folder / file).unlink(missing_ok=True)
             del entries[file]

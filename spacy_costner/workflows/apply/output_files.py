@@ -33,12 +33,7 @@ def write_parquet(
     path: Path, records: Iterable[Record], span_lists: SpanLists, with_text: bool
 ) -> None:
     """Write answers to a Parquet file. The column of ids has integers of 64 bits if all ids are
-    such integers, and strings otherwise.
-
-    records (Iterable[Record]): The rows: see `to_record`.
-    span_lists (SpanLists): The lists of spans, each of which is a column.
-    with_text (bool): Whether there is a column of texts.
-    """
+    such integers, and strings otherwise. Each list of spans is a column."""
     parquet = require_pyarrow()
     import pyarrow
 
@@ -82,13 +77,9 @@ PACKERS = Packers()
 
 
 def to_packed_doc(answer: AnnotatedRow, *_: Any) -> tuple[Doc, bytes]:
-    """Make the doc of an answer, and pack its `user_data`.
-
-    answer (AnnotatedRow): The row of the input, with its annotated doc or its error.
-    *_ (Any): Arguments that only the other formats of output need.
-    RETURNS (tuple[Doc, bytes]): The doc, whose user data are those of the input and "id"; and the
-        packed user data. For an error, the doc is empty, and its user data have "error", too.
-    """
+    """Make the doc of an answer, and pack its `user_data`: the user data of the input, and
+    "id". For an error, the doc is empty, and its user data have "error", too. Only the other
+    formats of output need more arguments."""
     row, doc_or_error = answer
     if isinstance(doc_or_error, Exception):
         doc = Doc(Vocab())
@@ -130,7 +121,7 @@ class OutputForm(NamedTuple):
     encode (Callable[[AnnotatedRow, SpanLists, bool], Any]): Encodes an answer: see `to_record`. If
         it raises an error, the row gets the error instead of its doc.
     write (Callable[..., None]): Writes encoded answers to a file. Its arguments are the path, the
-        encoded answers, and then those of `encode`.
+        encoded answers, and then the other arguments of `encode`.
     """
 
     encode: Callable[[AnnotatedRow, SpanLists, bool], Any]

@@ -120,14 +120,8 @@ def run_groups(
     make_executor: MakeExecutor | None,
 ) -> Iterator[tuple[str, ManifestEntry | Failed]]:
     """Annotate groups of parts, each by a worker. If workers die with a group, its parts are
-    annotated one by one, so that only the part on which they die fails.
-
-    groups (Iterable[dict[str, PlannedPart]]): The groups: see `group_parts`.
-    part_settings (PartSettings): How parts are annotated.
-    make_executor (MakeExecutor | None): See `annotate_parts`.
-    YIELDS (tuple[str, ManifestEntry | Failed]): The output file of each part, and its entry or its
-        error.
-    """
+    annotated one by one, so that only the part on which they die fails. Yields
+    the output file of each part, and its entry or its error."""
     runs: list[Run] = []
     for group in groups:
         arguments = {"planned": group, "part_settings": part_settings}
@@ -182,18 +176,15 @@ class AnswersOfParts:
         self._parts = [part for part, _ in planned.values()]
         self._number_of_file = {file: number for number, file in enumerate(planned)}
         self._rows = self._read_rows()
-        # The answers that nobody has taken yet, each with the number of its part
+        # The answers that have not been taken yet, each with the number of its part
         self._waiting: deque[tuple[int, AnnotatedRow]] = deque()
         self._messages: list[dict[str, None]] = [{} for _ in planned]  # the keys are ordered sets
         self._errors: dict[int, Exception] = {}  # of the parts that couldn't be read
 
     def of_part(self, file: str) -> Iterator[AnnotatedRow]:
-        """Annotate the rows of a part. The parts have to be taken in order.
-
-        file (str): The output file of the part.
-        YIELDS (AnnotatedRow): The rows, each with its doc or its error.
-        RAISES (Exception): After the last row: if the part can't be read to its end.
-        """
+        """Annotate the rows of a part. The part is named by its output file, and parts have to be
+        taken in order. If the part can't be read to its end, the error is raised after the last
+        row."""
         number = self._number_of_file[file]
         waiting = self._waiting
         while True:
@@ -240,14 +231,11 @@ def annotate_group(
     planned: Mapping[str, PlannedPart], part_settings: PartSettings
 ) -> list[tuple[str, ManifestEntry | Failed]]:
     """Annotate the parts of a group together, and write the output file of each. This is what a
-    worker does.
+    worker does. Returns the output file of each part, and its entry for the manifest or its error.
 
-    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
-    part_settings (PartSettings): How the parts are annotated and written.
-    RETURNS (list[tuple[str, ManifestEntry | Failed]]): The output file of each part, and its entry
-        for the manifest or its error. A part fails if it can't be read or written, if the worker
-        sees another model, input or folder than this run has or, with `on_error = "raise"`, if one
-        of its docs fails. Then the parts after it are missing.
+    A part fails if it can't be read or written, if the worker sees another model, input or folder
+    than this run has or, with `on_error = "raise"`, if one of its docs fails. Then the parts after
+    it are missing.
     """
     folder = part_settings.folder
     try:
@@ -282,17 +270,8 @@ def write_part(
     nlp: Language,
     part_settings: PartSettings,
 ) -> ManifestEntry:
-    """Write the output file of a part, and count what is in it.
-
-    file (str): The output file, relative to the folder.
-    planned_part (PlannedPart): The part.
-    answers (AnswersOfParts): Annotates its rows, and those of the parts after it.
-    nlp (Language): The pipeline.
-    part_settings (PartSettings): How the part is written.
-    RETURNS (ManifestEntry): The entry for the manifest.
-    RAISES (Exception): If the part can't be read or written.
-    RAISES (ValueError): If a doc fails and `on_error` is "raise".
-    """
+    """Write the output file of a part, and count what is in it, for the manifest. The file is
+    relative to the folder. It is an error if a doc fails and `on_error` is "raise"."""
     path = part_settings.folder / file
     # The lists of spans that each row of the output has in addition to its entities
     span_lists = span_lists_of(nlp)
@@ -338,7 +317,7 @@ def write_part(
         memory as a whole, unless its form needs that."""
         output_form.write(new_file, encode_answers(), span_lists, with_text)
 
-    # Warnings are kept in the entry. The command shows them, also those of other processes, and of
+    # Warnings are kept in the entry. The command shows them, also from other processes, and for
     # parts that an earlier run has annotated.
     with warnings.catch_warnings(record=True) as caught:
         save_file(path, write, is_clear=True)

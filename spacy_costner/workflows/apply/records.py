@@ -84,7 +84,7 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
 
     # Several groups may have a score for the same characters and label. The last one that is read
     # here counts. `scored_groups` has predicted entities first, so it is reversed: the score of a
-    # predicted entity replaces that of an alternative or of a guaranteed set.
+    # predicted entity replaces the probability of an alternative or of a guaranteed set.
     scores: dict[Place, float] = {}
     for group in [*reversed(groups_with_scores), *groups_of_list.get("spans", ())]:
         for span in read_group(group):
@@ -107,11 +107,7 @@ def to_record(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> R
 
 
 def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> list[Record]:
-    """Make a dictionary for each span.
-
-    places (Iterable[Place]): The start and end of each span, in characters, and its label.
-    scores (Mapping[Place, float]): The scores of the spans that have one.
-    """
+    """Make a dictionary for each span. Not all spans have a score."""
     spans: list[Record] = []
     for place in places:
         start, end, label = place

@@ -38,7 +38,7 @@ def find_shift_of_parts(
         for entry in entries:
             if name in entry.shift:
                 add_part(total, entry.shift[name])
-        calibration = ner.calibration_scores.pool()  # those of all calibration docs
+        calibration = ner.calibration_scores.pool()  # scores of all calibration docs
         # A test in the order of the docs would find changes from the first to the last.
         scores = in_random_order(total.scores)
         shift[name] = find_shift(calibration, scores, total.counts)
@@ -46,12 +46,8 @@ def find_shift_of_parts(
 
 
 def add_part(total: PartMeasures, measures: PartMeasures) -> None:
-    """Add what was measured of a part to what was measured of the parts before it.
-
-    total (PartMeasures): The scores and the sums of the parts before. They are changed.
-    measures (PartMeasures): What was measured of the part: the scores of its docs and, for each
-        label, the `N_COUNTS` sums of `EntityCounts`.
-    """
+    """Add what was measured of a part to what was measured of the previous parts. The total is
+    changed. Sums of each label: the `N_COUNTS` sums of `EntityCounts`. Shape: (N_COUNTS,)"""
     total.scores.extend(measures.scores)
     for label, counts in measures.counts.items():
         sums = total.counts.setdefault(label, [0.0] * N_COUNTS)
@@ -61,7 +57,7 @@ def add_part(total: PartMeasures, measures: PartMeasures) -> None:
 
 def components_that_measure(nlp: Language) -> dict[str, CostSensitiveNER]:
     """The components of a pipeline that measure docs for the test for a shift, by name. They write
-    probabilities, and have scores of calibration docs to compare those of other docs with."""
+    probabilities, and have scores of calibration docs to compare the scores of other docs with."""
     components: dict[str, CostSensitiveNER] = {}
     for name, pipe in nlp.pipeline:
         if isinstance(pipe, CostSensitiveNER) and pipe.confidence and pipe.calibration_scores:

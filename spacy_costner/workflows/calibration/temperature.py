@@ -228,7 +228,7 @@ def predict_best(dev: DevPredictions) -> JudgedEntities:
     same at every temperature, as Viterbi decoding takes the undivided scores.
 
     dev (DevPredictions): The docs with their posterior.
-    RETURNS (JudgedEntities): The entities.
+    RETURNS (JudgedEntities): The entities, and whether each is annotated.
     """
     entities = dev.decode(make_viterbi())
     return JudgedEntities(dev.posterior, entities, dev.is_correct(entities))
@@ -243,7 +243,7 @@ def fit_temperature(judged_sets: Sequence[JudgedEntities], *, per_label: bool) -
     judged_sets (Sequence[JudgedEntities]): The predicted entities of each model. All models have
         the same labels.
     per_label (bool): Fit a temperature for each label.
-    RETURNS (Temperature): The temperature.
+    RETURNS (Temperature): The overall temperature and, with `per_label`, one for each label.
     """
     labels = judged_sets[0].posterior.tags.labels
     # Near the minimum, differences of the loss are too small for float32.
@@ -339,11 +339,7 @@ def minimise_within_limits(
     """Minimise a smooth function of the logarithms of temperatures, by L-BFGS: see
     `training.lbfgs`. The logarithms stay between -`MAX_LOG` and `MAX_LOG`. There is a warning if a
     derivative is above `PRECISION` at the end, unless its logarithm is held at a limit.
-
-    function (Callable): Takes P logarithms to the value and its gradient. Shapes: (P,) to (P,)
-    start (Floats1d): The logarithms to start from. Shape: (P,)
-    RETURNS (Floats1d): The best logarithms. Shape: (P,)
-    """
+    Shapes of the logarithms and of the gradient: (P,)"""
 
     def evaluate(logs: Floats1d) -> Iterate:
         """Evaluate the function at logarithms, or at the limit of those that are beyond it."""

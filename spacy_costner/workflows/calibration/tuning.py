@@ -183,7 +183,7 @@ def check_parameter(nlp: Language, ner: CostSensitiveNER, parameter: str | None 
     nlp (Language): The pipeline.
     ner (CostSensitiveNER): The component of `nlp` to tune.
     parameter (str | None): The parameter, if one is given.
-    RETURNS (str): The parameter.
+    RETURNS (str): The name of the parameter to tune.
     RAISES (ValueError): If the parameter is unknown, or none is given for a decoding that can't be
         tuned.
     """
@@ -367,10 +367,10 @@ def find_point(
 ) -> OperatingPoint:
     """Compute the scores with one value of the parameter, over all docs.
 
-    value (float): The value.
+    value (float): The value of the tuned parameter.
     predictions (Sequence[DevPredictions]): The predictions of each model: see `tune_on`.
     decoded (Sequence[Entities]): The entities that were decoded for each model with this value.
-    RETURNS (OperatingPoint): The scores.
+    RETURNS (OperatingPoint): The value with its scores.
     """
     # The numbers of correct, predicted and annotated entities of all docs. Shape: (1, 3)
     counts = count_by_doc(predictions, decoded).sum(axis=0, keepdims=True)

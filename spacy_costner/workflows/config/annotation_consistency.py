@@ -28,8 +28,8 @@ is 0.2 %, in GENIA 0.5 %."""
 
 
 class EntityWords(NamedTuple):
-    """The words of all docs with entities, and which of their tokens are in entities. The tokens of
-    the docs stand one after another, with a placeholder before and after each doc.
+    """The words of all docs with entities, and whether each token is in an entity. The tokens of
+    the docs are concatenated, with a placeholder before and after each doc.
 
     words (Array1d): The W distinct words, as hashes. The first is 0, the placeholder. Shape: (W,)
     n_tokens (Ints1d): How many of the N tokens have each word. Shape: (W,)
@@ -54,10 +54,7 @@ class EntityWords(NamedTuple):
     def share_elsewhere(self, n_in_entities: Ints1d) -> float:
         """Compute how consistent the annotation is: if a token is in an entity, how probably
         another token with the same word is in an entity, too. This is the mean over all tokens in
-        entities.
-
-        n_in_entities (Ints1d): How many tokens of each word are in entities. Shape: (W,)
-        """
+        entities. Shape of the counts of tokens in entities, by word: (W,)"""
         # A word has m tokens, and n of them are in entities. For each of these n tokens there are
         # m - 1 others, of which n - 1 are in entities: the share is (n - 1) / (m - 1).
         # If m is 1, n (n - 1) is 0, so any divisor but 0 will do.

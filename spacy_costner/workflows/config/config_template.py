@@ -56,7 +56,7 @@ class TemplateValues:
     sizes (Sizes): The settings that fit the size of the corpus.
     """
 
-    # What the head of the file says
+    # Values for the head of the file
     version: str
     has_mistakes: bool
     has_probabilities: bool
@@ -173,11 +173,8 @@ def config_value(value: Any) -> str:
 
 def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
     """Make the comments of a loss in the config from its docstrings. A block of something else has
-    no comments.
-
-    RETURNS (dict[str, list[str]]): The lines of the comment of each setting, by its name. The
-        comment of the block itself has the name "".
-    """
+    no comments. Returns the lines of the comment of each setting, by its name. The comment of the
+    block itself has the name ""."""
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))

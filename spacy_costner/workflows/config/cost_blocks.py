@@ -91,9 +91,9 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     the node above it: with "_", LOC_city and LOC_river are below LOC. A label that lacks the
     separator, or that begins with it, is on the first level itself.
 
-    path (Path): The file.
-    labels (Sequence[str]): The labels.
-    separator (str): The separator.
+    path (Path): The new JSON file.
+    labels (Sequence[str]): The labels of the corpus.
+    separator (str): The text between the part of the upper node and the rest of a label.
     RAISES (ValueError): If no label has the separator.
     """
     if not separator or not any(separator in label for label in labels):

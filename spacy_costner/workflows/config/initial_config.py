@@ -1,8 +1,8 @@
 """`init`: make a commented config for `spacy train`, as `spacy init config` does.
 
-The options say what the config is for: its aim (what should be best), and what mistakes cost. The
-rest follows from these and from the training corpus, which is measured once. All choices are
-collected in a `Plan`, with which the template is filled in.
+The options give the aim of the config (what should be best), and what mistakes cost. The rest
+follows from these and from the training corpus, which is measured once. All choices are collected
+in a `Plan`, with which the template is filled in.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,7 @@ def takes_fields_of(
     make_options: Callable[Fields, OptionsT],
 ) -> Callable[[Callable[[OptionsT], ResultT]], Callable[Fields, ResultT]]:
     """Make a decorator for a function of an options object. The decorated function takes the fields
-    of the object as its own arguments, and type checkers and editors know them.
-
-    make_options (Callable): The dataclass of the options.
-    RETURNS (Callable): The decorator.
-    """
+    of the object as its own arguments, and type checkers and editors know them."""
 
     def decorate(function: Callable[[OptionsT], ResultT]) -> Callable[Fields, ResultT]:
         @wraps(function)

@@ -86,11 +86,7 @@ def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str]
 
 def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[str]]:
     """Read the labels of each component from a JSON file: {component: [labels]}. The keys of
-    `label_counts` are the labels of the corpus.
-
-    RAISES (ValueError): If the file has another form, has a label twice, or lacks a label of the
-        corpus.
-    """
+    `label_counts` are the labels of the corpus. The file must have each of them once."""
     try:
         groups: Any = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:

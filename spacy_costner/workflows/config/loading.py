@@ -40,10 +40,7 @@ def read_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
 
 def find_config_file(path: str | Path) -> Path:
     """Find the file of a config: the path itself or, if that is the folder of a pipeline, the
-    config in it.
-
-    RAISES (ValueError): If the path is another folder.
-    """
+    config in it. Another folder is an error."""
     folder = Path(path)
     if not folder.is_dir():
         return folder

@@ -136,9 +136,9 @@ def round_to_two_digits(value: float) -> float:
 def choose_multiplier(
     cost: Block | None, files: Mapping[str, str], corpus: CorpusStatistics
 ) -> float:
-    """Choose a factor for the setting of a loss that says what a unit of cost adds to a score. The
-    factor is 1, or 0.5 with a label tree. It is lower if the worst mistake would otherwise have a
-    score above `HIGHEST_SCORE`.
+    """Choose a factor for the setting of a loss that scales its costs. The factor is 1, or 0.5
+    with a label tree. It is lower if the worst mistake would otherwise have a score above
+    `HIGHEST_SCORE`.
 
     cost (Block | None): The block of the cost. None: mistakes have no cost.
     files (Mapping[str, str]): The files of the cost: see `GivenCosts`.

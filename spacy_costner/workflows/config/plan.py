@@ -74,10 +74,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
 
 
 def check_plan(plan: Plan) -> None:
-    """Check that no choice makes another one pointless or impossible.
-
-    RAISES (ValueError): If a choice does so.
-    """
+    """Check that no choice makes another one pointless or impossible."""
     if plan.decoding == "min-cost" and plan.aim != "cost":
         raise ValueError(
             "`decoding`: expected min-cost with `aim` cost only: `tune` would replace it, and "

@@ -41,7 +41,7 @@ def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
     n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]
-        # A batcher only asks for the length of a doc, so a range of that length will do.
+        # A batcher only needs the length of a doc, so a range of that length is enough.
         docs = [range(length) for length in corpus.doc_lengths]
         n_batches = len(list(make_batches(docs)))
         # Shuffled docs may make fewer batches than docs in order. A tenth less is safe.
@@ -90,10 +90,7 @@ def choose_batcher(model: Model, corpus: CorpusStatistics) -> tuple[Block, int]:
     """Choose the batcher of training. A batch has about a hundredth of the words of the corpus,
     within limits. With a transformer its size is fixed, and padding counts, too. The sizes of
     transformers, the tolerance, and the limits of models other than the linear one are from spaCy's
-    quickstart.
-
-    RETURNS (tuple[Block, int]): The block of the batcher, and the number of words of a batch.
-    """
+    quickstart. Returns the block of the batcher, and the number of words of a batch."""
     if model == "transformer":
         size = 2000
         block = {

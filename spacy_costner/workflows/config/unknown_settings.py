@@ -68,10 +68,8 @@ def _import_factories() -> None:
 def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
     """Check the settings of all blocks within a block that have a registered function or the
     factory of a component, such as [training.optimizer]. The outer block has the name `path`, such
-    as "training"; the whole config has the name "".
-
-    RAISES (ValueError): If nothing reads a setting.
-    """
+    as "training"; the whole config has the name "". A setting that nothing reads
+    is an error."""
     for name, inner_block in block.items():
         if not isinstance(inner_block, Mapping):
             continue
@@ -87,11 +85,9 @@ def _check_blocks(block: Mapping[str, Any], path: str, source: object) -> None:
 
 def _find_parameters(block: Mapping[str, Any]) -> Collection[str] | None:
     """Find the settings that a block may have. These are the parameters of its registered function,
-    which "@losses" names, for example, or of the factory of its component.
-
-    RETURNS (Collection[str] | None): The names. None if the block has neither function nor factory,
-        if these aren't registered, or if they take settings of any name.
-    """
+    which "@losses" names, for example, or of the factory of its component. None if the block has
+    neither function nor factory, if these aren't registered, or if they take settings of any
+    name."""
     functions: list[tuple[str, Any]] = []
     for key, value in block.items():
         if key.startswith("@"):
@@ -148,10 +144,7 @@ def check_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 def _check_names(
     names: Iterable[str], allowed: Collection[str], section: str, source: object
 ) -> None:
-    """Check that a section, such as "training", has only the settings that are allowed.
-
-    RAISES (ValueError): If it has another setting.
-    """
+    """Check that a section, such as "training", has only the settings that are allowed."""
     for name in names:
         if name in allowed:
             continue

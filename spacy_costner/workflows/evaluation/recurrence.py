@@ -93,7 +93,7 @@ class KnownText(NamedTuple):
         ner (CostSensitiveNER): The component of `nlp`.
         with_raw_text (bool): Whether the raw text that the vectors were learned from counts as
             known, too.
-        RETURNS (KnownText): The text.
+        RETURNS (KnownText): The hashes of its passages, and its corpus.
         """
         path = corpus_path(nlp.config.interpolate(), "train_corpus")
         known = cls(set(ner.trained_on.tolist()), ner.recurring, path)
@@ -108,9 +108,9 @@ class KnownText(NamedTuple):
     def of_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
         """The text that a component would know if it were trained on docs.
 
-        docs (Iterable[Doc]): The docs.
+        docs (Iterable[Doc]): The training docs.
         path (str | None): The path that they were read from.
-        RETURNS (KnownText): The text.
+        RETURNS (KnownText): The hashes of its passages, and its corpus.
         """
         times_of_passage: Counter[int] = Counter()
         for doc in docs:

@@ -49,11 +49,7 @@ def find_faults(
 
 
 def is_fully_annotated(doc: Doc) -> bool:
-    """Whether all tokens of a doc are annotated. O is annotation, too.
-
-    doc (Doc): The doc.
-    RETURNS (bool): Whether they are.
-    """
+    """Whether all tokens of a doc are annotated. O is annotation, too."""
     return bool((doc.to_array("ENT_IOB") != ent_iob.MISSING).all())
 
 

@@ -78,11 +78,8 @@ def find_config(
 
 def write_config(options: InitOptions, kept: KeptDocs) -> Path:
     """Let `init` make a config for the corpora, and write it to the output folder. Returns its
-    path. See `find_config` for the arguments.
-
-    RAISES (ValueError): If there is no training corpus, or if the folder has another config, which
-        is not overwritten. See also `init`.
-    """
+    path. See `find_config` for the arguments. Another config in the folder is an error: it is not
+    overwritten."""
     if options.train_path is None:
         raise ValueError(NO_CORPUS)
     path = options.output_path
@@ -106,10 +103,7 @@ def read_with_paths(
     path: Path, overrides: Mapping[str, Any], train_path: Path | None, dev_path: Path | None
 ) -> Config:
     """Read a config, and override some of its settings. If the path of a corpus is None, the config
-    has it.
-
-    RAISES (ValueError): See `read_config`.
-    """
+    has it."""
     all_overrides = dict(overrides)
     if train_path is not None:
         all_overrides["paths.train"] = str(train_path)
@@ -120,10 +114,7 @@ def read_with_paths(
 
 def with_static_vectors(config: Config, vectors: str) -> Config:
     """Make a copy of a config in which linear models have the static vectors of a pipeline, a
-    package or a folder, as inputs.
-
-    RAISES (ValueError): If the pipeline is missing, or the config has no linear model.
-    """
+    package or a folder, as inputs. A config without a linear model is an error."""
     check_vectors_option(vectors, "linear")
     changed_config = config.copy()
     changed_config.setdefault("initialize", {})["vectors"] = vectors

@@ -54,7 +54,7 @@ class Fold(NamedTuple):
 @dataclass(frozen=True)
 class FoldTraining:
     """How the models of folds are trained. It is the same for all folds, and workers get it
-    pickled. `is_small` says whether all docs together are few: each model is trained as one on all
+    pickled. `is_small`: whether all docs together are few: each model is trained as one on all
     docs would be. None: the docs of each model are counted. See `hold_out` for the other fields."""
 
     config: Config

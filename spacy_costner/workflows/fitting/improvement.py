@@ -51,7 +51,7 @@ def improve(
     corpora (FitCorpora): The development docs and, to be divided into folds, the training docs.
     calibrate (bool): Whether to calibrate.
     aim (Mapping[str, float] | None): What to tune for: see `parse_aim`. None: it isn't tuned.
-    n_seeds (int): How often the models of folds are trained.
+    n_seeds (int): How many times the models of folds are trained.
     file_tokens (bool): Whether development docs have the tokens and sentence starts of their file.
     RETURNS (Fitted): The same pipeline with its calibration, its tuning and, if docs were held out,
         the scores on these.
@@ -115,11 +115,7 @@ def predict_held_out(
 ) -> list[DevPredictions]:
     """Predict training docs, none of which is empty, by models that were not trained on them. The
     docs are divided into `N_HELD_OUT_FOLDS` folds, and a model is trained for each fold on the docs
-    of the others, with the config of the pipeline.
-
-    RETURNS (list[DevPredictions]): The predictions of each fold.
-    RAISES (ValueError): See `hold_out`.
-    """
+    of the others, with the config of the pipeline. Returns the predictions of each fold."""
     folds = hold_out(
         nlp.config,
         examples,

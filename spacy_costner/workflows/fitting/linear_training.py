@@ -165,8 +165,8 @@ def train_linear(
 
     linear (LinearPipeline): The pipeline, which `prepare` has initialized.
     examples (Iterable[Example]): The docs, as `prepare` returns them.
-    n_seeds (int): How often the model is trained, each time with the batches in another order. The
-        weights are averaged.
+    n_seeds (int): How many times the model is trained, each time with the batches in a different
+        order. The weights are averaged.
     on_epoch (OnEpoch): Is called with the state of training after each epoch of updates.
     cache (Path | None): A folder for the features and targets of tokens, which are otherwise in
         memory.
@@ -237,8 +237,7 @@ def train_by_updates(
     Long docs are cut into pieces: see `batch_pieces`. The batcher of the config makes batches of
     these once, and the batches are shuffled in each epoch. Training ends after the `max_epochs` or
     `max_steps` of the config. Then the weights are pruned and quantized.
-
-    RETURNS (TrainingResult): How the last training ended.
+    Returns how the last training ended.
     """
     _, ner, training = linear
     features, weights = linear_part(ner.model)

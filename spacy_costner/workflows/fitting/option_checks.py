@@ -27,7 +27,7 @@ def check_fit_options(
     is_improved (bool): Whether the pipeline is to be calibrated or tuned.
     file_tokens (bool): Whether development docs have the tokens of their file.
     has_cache (bool): Whether features are in a cache.
-    n_seeds (int): How often the components are trained.
+    n_seeds (int): How many times the components are trained.
     RAISES (ValueError): If they don't fit.
     """
     nlp, _, training = linear
@@ -60,10 +60,7 @@ def check_fit_options(
 
 def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
     """Check that no setting of the component to train prevents a cache. With a cache, docs are read
-    twice and not kept.
-
-    RAISES (ValueError): If a setting does.
-    """
+    twice and not kept."""
     features, _ = linear_part(ner.model)
     corpus_name = nlp.config["training"]["train_corpus"]
     corpus = dot_to_object(nlp.config.interpolate(), corpus_name)

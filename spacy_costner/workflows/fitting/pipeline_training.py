@@ -47,7 +47,7 @@ def fit_linear(
     linear (LinearPipeline): The pipeline and its settings of training.
     corpora (FitCorpora): Its corpora: see `read_corpora`.
     path (Path): The folder where the pipeline will be saved.
-    n_seeds (int): How often each component is trained. The weights are averaged.
+    n_seeds (int): How many times each component is trained. The weights are averaged.
     cache (Path | None): Folder for features and targets. With a cache training takes long, so the
         pipeline is saved after each epoch.
     RETURNS (Fitted): The pipeline, and the results. If Ctrl-C stops training or evaluation, this is
@@ -85,10 +85,8 @@ def train_components(
     cache: Path | None,
 ) -> dict[str, TrainingResult]:
     """Train the components of a pipeline, one after another. See `fit_linear` for the arguments.
-
-    RETURNS (dict[str, TrainingResult]): How training ended for each component. If Ctrl-C stops a
-        component, it is the last one.
-    """
+    Returns how training ended for each component. If Ctrl-C stops a component, it is the last
+    one."""
     nlp, _, training = linear
 
     def save_unfinished(trained: TrainingResult) -> None:
@@ -124,9 +122,7 @@ def note_sentence_starts(
     """Note the score that a pipeline would have with spaCy's sentencizer before it. That is only of
     interest if its chain is cut at sentence starts, and only the annotation of the docs has some.
     The pipeline is then evaluated again, with the sentence starts of the sentencizer.
-
-    RETURNS (list[str]): One sentence with F without and with a sentencizer, or nothing.
-    """
+    Returns one sentence with F without and with a sentencizer, or nothing."""
     first_ner = ners[0]
     uses_starts = any(ner.annotation.sentence_boundaries for ner in ners)
     if not uses_starts or not lacks_sentence_starts(nlp, first_ner.name, dev):

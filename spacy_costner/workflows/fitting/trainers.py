@@ -24,7 +24,7 @@ def train_pipeline(
     config (Config): A config for `spacy train`, with variables filled in.
     output_path (Path): The folder for the pipeline.
     log (IO[str]): The file to which messages about training are written.
-    n_seeds (int): How often `fit` trains. The weights are averaged.
+    n_seeds (int): How many times `fit` trains. The weights are averaged.
     use_gpu (int): GPU ID or -1 for CPU. `fit` always trains on the CPU.
     RETURNS (Path): The folder of the trained pipeline.
     RAISES (KeyboardInterrupt): If somebody stopped `fit`, in training or in evaluation.

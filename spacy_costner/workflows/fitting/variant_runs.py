@@ -131,10 +131,7 @@ def key_of_training(config: Config, code_path: Path | None) -> str:
 
 def train_variant(variant: Variant, use_gpu: int) -> float:
     """Train the pipeline of a variant, and save it in the folder of the variant. An older pipeline
-    there is kept until the new one is complete.
-
-    RETURNS (float): How many seconds training took.
-    """
+    there is kept until the new one is complete. Returns how many seconds training took."""
     # Remove what an interrupted training may have left.
     unfinished = variant.path / "training"
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -36,7 +36,7 @@ class Finished(NamedTuple):
 
     def columns(self) -> FloatsXd:
         """The counts of each of the D test docs, of which `scores_of` computes scores. The columns
-        are those of `DocCounts` (entities that are correct, wrong and missed; the cost; the
+        are the fields of `DocCounts` (entities that are correct, wrong and missed; the cost; the
         tokens), then 1 if all entities of the doc are correct and 0 otherwise, then 1 for the doc
         itself. Shape: (D, C)"""
         is_exact = (self.counts.fp == 0) & (self.counts.fn == 0)
@@ -132,11 +132,8 @@ def score_losses(
     runs_of_loss: Mapping[str, Sequence[Finished]], n_samples: int
 ) -> dict[str, ScoredLoss]:
     """Score each loss with each seed, and compute the differences of each from the first of these
-    losses. A loss has a trained variant for each seed.
-
-    RETURNS (dict[str, ScoredLoss]): The scores by loss.
-    RAISES (ValueError): If no test doc is annotated.
-    """
+    losses. A loss has a trained variant for each seed. Returns the
+    scores by loss. It is an error if no test doc is annotated."""
     if not runs_of_loss:
         return {}
     # Shape of the counts of a loss: (S, D, C), for seeds, docs and what is counted

@@ -89,7 +89,7 @@ def check_evaluations(variants: Sequence[Variant]) -> None:
     for variant in variants:
         config_of_loss.setdefault(variant.loss, variant.config)
 
-    # It takes a reading of the corpus to know how often. It is read once for all losses that have
+    # The corpus has to be read to know how often. It is read once for all losses that have
     # the same settings in these sections.
     sections = ("paths", "nlp", "corpora", "training", "initialize")
     evaluations_by_key: dict[str, Evaluations | None] = {}
@@ -203,12 +203,8 @@ def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
     """Read what each loss changes in the base config. A loss is a name or the file of a config.
-    Named losses get the block of the cost or, without one, the Hamming cost.
-
-    RETURNS (dict[str, dict[str, Any]]): The blocks of each loss, by the name of the loss.
-    RAISES (ValueError): If two losses have the same name, a loss isn't registered, or a config
-        can't be read or lacks the component.
-    """
+    Named losses get the block of the cost or, without one, the Hamming cost. Returns the blocks of
+    each loss, by its name. Two losses with the same name are an error."""
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
         # The stem of a loss that is no file is its name.
@@ -244,16 +240,13 @@ def component_name(config: Config, path: Path) -> str:
 def read_changes(path: Path, component: str) -> dict[str, Any]:
     """Read what the config of a loss changes in the base config: all of its [components], its
     [training] except `SAME_FOR_ALL`, and the callbacks in its [initialize], except one that says
-    how often to evaluate.
-
-    RAISES (ValueError): If the file isn't a config, or doesn't have the component.
-    """
+    how often to evaluate. The config must have the component."""
     config = open_config(path)
     if component not in config.get("components", {}):
         raise ValueError(f"{path}: expected a component {component!r}, as the config has it")
     training = config.get("training", {})
     initialize = config.get("initialize", {})
-    # How often to evaluate is the same for all losses: the base config says it.
+    # How often to evaluate is the same for all losses: it is in the base config.
     before_init = initialize.get("before_init")
     says_how_often = before_init == {"@callbacks": CALLBACK}
     callbacks: dict[str, Any] = {}

@@ -50,9 +50,7 @@ class CheckedBatch(NamedTuple):
     is_gold: Array2d
 
 
-def make_checked_batch(
-    batch: Batch, tables: Sequence[Floats2d], is_gold: Array2d
-) -> CheckedBatch:
+def make_checked_batch(batch: Batch, tables: Sequence[Floats2d], is_gold: Array2d) -> CheckedBatch:
     """Prepare checked texts for `fit_weights`.
 
     batch (Batch): The texts, with their answers.

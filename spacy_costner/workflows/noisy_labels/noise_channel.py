@@ -15,7 +15,7 @@ no text is predicted by a model that has learned from it:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, islice
 from operator import add
 from typing import NamedTuple
@@ -24,7 +24,7 @@ import numpy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import Array1d, Floats3d, Ints1d
+from thinc.types import Array1d, Array2d, Floats3d, Ints1d
 
 from ... import chain
 from ...annotation.equal_texts import assign_folds, number_texts
@@ -41,17 +41,21 @@ from ...training.noise_channel import (
     count,
     estimate_tables,
     make_answers,
+    observed_tag_of,
 )
 from ...training.soft_targets import SOFT_TARGETS_KEY, expectations
+from ...types import Potentials, map_scores
 from ..calibration.temperature import fit_temperature, predict_best
 from ..evaluation.predictions import DevPredictions, predict_dev
 from ..fitting.folds import FoldTraining
 from ..fitting.linear_training import LinearPipeline
 from .answered_texts import DOCS_PER_BATCH, AnsweredText, AnsweredTexts, observed_tags
+from .evidence_weights import CheckedBatch, Weights, fit_weights, make_checked_batch
 
 GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
 CHANNEL = "noise channel"
+WAYS = (GOLD, ANSWERS, CHANNEL)
 
 N_FOLDS = 2
 
@@ -100,6 +104,61 @@ class ChannelResult(NamedTuple):
     ways: list[Way]
 
 
+class Posteriors(NamedTuple):
+    """The posterior of a batch of texts given their answers.
+
+    potentials (Potentials): The scores of the chain.
+    tags (Tags): The tags of the chain.
+    doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
+    """
+
+    potentials: Potentials
+    tags: Tags
+    doc_of_sequence: Ints1d
+
+
+class Comparison(NamedTuple):
+    """The ways to learn, compared on held-out checked texts.
+
+    ways (list[Way]): The scores of each way.
+    temperature (Temperature): The temperature of models of checked texts.
+    weights_of_models (Weights): The weights of these models, at this temperature, and of
+        annotators.
+    weights_of_students (Weights): The weights of students and of annotators.
+    """
+
+    ways: list[Way]
+    temperature: Temperature
+    weights_of_models: Weights
+    weights_of_students: Weights
+
+
+@dataclass
+class HeldOut:
+    """The texts and models of a fold.
+
+    checked (list[AnsweredText]): The checked texts of the fold, which its models haven't seen.
+    other_checked (list[AnsweredText]): The checked texts of the other folds.
+    other_unchecked (list[AnsweredText]): The unchecked texts of the other folds.
+    models (dict[str, LinearPipeline]): The model of each way to learn.
+    batches (list[Batch]): The unchecked texts, predicted by the model of checked texts alone.
+    tables (list[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    """
+
+    checked: list[AnsweredText]
+    other_checked: list[AnsweredText]
+    other_unchecked: list[AnsweredText]
+    models: dict[str, LinearPipeline] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    tables: list[Floats3d] = field(default_factory=list)
+
+    def predict(self, name: str) -> DevPredictions:
+        """Predict the checked texts of the fold with the model of a way."""
+        model = self.models[name]
+        docs = docs_of(self.checked)
+        return predict_dev(model.nlp, model.ner, map(Example, copies_for(model, docs), docs))
+
+
 @dataclass(frozen=True)
 class ChannelTraining:
     """Learns from texts with answers. `fold_training` trains its linear models."""
@@ -109,50 +168,80 @@ class ChannelTraining:
 
     def run(self) -> ChannelResult:
         """Compare the ways to learn, and compute the soft targets of all unchecked texts."""
-        ways, temperature = self.compare_ways()
-        first_docs = self.make_first_docs(temperature)
+        comparison = self.compare_ways()
+        first_docs = self.make_first_docs(comparison)
         texts, batches = self.predict_folds(first_docs)
         estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
+        weighted = weigh(batches, estimate.tables, comparison.weights_of_students)
         return ChannelResult(
             estimate=estimate,
-            docs=soft_docs(texts, batches, estimate.tables),
-            corrections=self.count_corrections(texts, batches, estimate.tables),
-            ways=ways,
+            docs=soft_docs(texts, weighted),
+            corrections=self.count_corrections(texts, weighted),
+            ways=comparison.ways,
         )
 
-    def compare_ways(self) -> tuple[list[Way], Temperature]:
-        """Score each way on the checked texts of each fold. Returns the scores, and the temperature
-        of models of checked texts."""
-        checked = self.texts.checked
-        unchecked = self.texts.unchecked
-        fold_of_checked = assign(checked)
-        fold_of_unchecked = assign(unchecked)
-        gold_models: list[LinearPipeline] = []
-        predictions: dict[str, list[DevPredictions]] = {GOLD: [], ANSWERS: [], CHANNEL: []}
+    def compare_ways(self) -> Comparison:
+        """Score each way on the checked texts of each fold, and find the weights of models and
+        annotators there."""
+        folds: list[HeldOut] = []
+        fold_of_checked = assign(self.texts.checked)
+        fold_of_unchecked = assign(self.texts.unchecked)
         for fold in range(N_FOLDS):
-            model = self.train(docs_of(select(checked, fold_of_checked != fold)))
-            gold_models.append(model)
-            predictions[GOLD].append(predict(model, select(checked, fold_of_checked == fold)))
-        temperature = find_temperature(predictions[GOLD])
-        for fold in progress(range(N_FOLDS), desc="compare", unit="fold"):
-            students = self.train_students(
-                gold_models[fold],
-                temperature,
-                select(checked, fold_of_checked != fold),
-                select(unchecked, fold_of_unchecked != fold),
+            held_out = HeldOut(
+                checked=select(self.texts.checked, fold_of_checked == fold),
+                other_checked=select(self.texts.checked, fold_of_checked != fold),
+                other_unchecked=select(self.texts.unchecked, fold_of_unchecked != fold),
             )
-            held_out = select(checked, fold_of_checked == fold)
-            for name, student in students.items():
-                predictions[name].append(predict(student, held_out))
-        ways = [score_way(name, of_folds) for name, of_folds in predictions.items()]
-        return ways, temperature
+            held_out.models[GOLD] = self.train(docs_of(held_out.other_checked))
+            folds.append(held_out)
+        temperature = find_temperature([fold.predict(GOLD) for fold in folds])
+        for fold in folds:
+            fold.batches = self.make_batches(fold.models[GOLD], fold.other_unchecked, temperature)
+            known_counts = self.count_checked(fold.other_checked)
+            fold.tables = estimate_tables(fold.batches, known_counts).tables
+        weights = self.find_weights(folds, GOLD, temperature)
+        for fold in progress(folds, desc="compare", unit="fold"):
+            gold = docs_of(fold.other_checked)
+            voted = [self.texts.voted_doc(text) for text in fold.other_unchecked]
+            fold.models[ANSWERS] = self.train([*gold, *voted])
+            weighted = weigh(fold.batches, fold.tables, weights)
+            soft = soft_docs(fold.other_unchecked, weighted)
+            fold.models[CHANNEL] = self.train([*gold, *soft])
+        return Comparison(
+            ways=[score_way(name, [fold.predict(name) for fold in folds]) for name in WAYS],
+            temperature=temperature,
+            weights_of_models=weights,
+            weights_of_students=self.find_weights(folds, CHANNEL),
+        )
 
-    def make_first_docs(self, temperature: Temperature) -> list[Doc]:
+    def find_weights(
+        self, folds: Sequence[HeldOut], name: str, temperature: Temperature = CERTAIN
+    ) -> Weights:
+        """Find the weights of models and annotators on the checked texts of each fold. The models
+        are those of the way with this name, at a temperature."""
+        checked_batches: list[CheckedBatch] = []
+        for fold in folds:
+            batches = self.make_batches(fold.models[name], fold.checked, temperature)
+            for texts, batch in zip(minibatch(fold.checked, DOCS_PER_BATCH), batches):
+                is_gold = self.gold_tags(texts, batch)
+                checked_batches.append(make_checked_batch(batch, fold.tables, is_gold))
+        return fit_weights(checked_batches)
+
+    def gold_tags(self, texts: Sequence[AnsweredText], batch: Batch) -> Array2d:
+        """True for the tags of a chain that agree with the annotation of checked texts.
+        Shape: (N, K)"""
+        docs = docs_of(texts)
+        path = numpy.concatenate(observed_tags(docs, docs, self.texts.labels))
+        is_same = path[:, None] == observed_tag_of(batch.tags)
+        return is_same | (path < 0)[:, None]
+
+    def make_first_docs(self, comparison: Comparison) -> list[Doc]:
         """Make soft targets of unchecked texts with a model of the checked texts."""
         model = self.train(docs_of(self.texts.checked))
-        batches = self.make_batches(model, self.texts.unchecked, temperature)
+        batches = self.make_batches(model, self.texts.unchecked, comparison.temperature)
         estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
-        return soft_docs(self.texts.unchecked, batches, estimate.tables)
+        weighted = weigh(batches, estimate.tables, comparison.weights_of_models)
+        return soft_docs(self.texts.unchecked, weighted)
 
     def predict_folds(self, first_docs: Sequence[Doc]) -> tuple[list[AnsweredText], list[Batch]]:
         """Predict the unchecked texts of each fold with a student of the checked texts and of the
@@ -168,27 +257,6 @@ class ChannelTraining:
             texts += texts_of_fold
             batches += self.make_batches(student, texts_of_fold)
         return texts, batches
-
-    def train_students(
-        self,
-        gold_model: LinearPipeline,
-        temperature: Temperature,
-        checked: Sequence[AnsweredText],
-        unchecked: Sequence[AnsweredText],
-    ) -> dict[str, LinearPipeline]:
-        """Train a student on answers as they are, and one by the channel.
-
-        gold_model (LinearPipeline): A model of the checked texts.
-        temperature (Temperature): Its temperature.
-        checked (Sequence[AnsweredText]), unchecked (Sequence[AnsweredText]): The texts.
-        RETURNS (dict[str, LinearPipeline]): The students by the name of the way.
-        """
-        gold = docs_of(checked)
-        voted = [self.texts.voted_doc(text) for text in unchecked]
-        batches = self.make_batches(gold_model, unchecked, temperature)
-        estimate = estimate_tables(batches, self.count_checked(checked))
-        soft = soft_docs(unchecked, batches, estimate.tables)
-        return {ANSWERS: self.train([*gold, *voted]), CHANNEL: self.train([*gold, *soft])}
 
     def train(self, docs: Iterable[Doc]) -> LinearPipeline:
         """Train a model on docs."""
@@ -234,21 +302,17 @@ class ChannelTraining:
         return batches
 
     def count_corrections(
-        self,
-        texts: Sequence[AnsweredText],
-        batches: Iterable[Batch],
-        tables: Sequence[Floats3d],
+        self, texts: Sequence[AnsweredText], posteriors: Iterable[Posteriors]
     ) -> Corrections:
         """Count how the most probable entities of texts differ from the voted answers."""
         corrections = Corrections()
         remaining = iter(texts)
-        for batch in batches:
-            potentials = add_evidence(batch.potentials, batch.tags, batch.answers, tables)
-            path = chain.best_path(potentials).tags
+        for posterior in posteriors:
+            path = chain.best_path(posterior.potentials).tags
             first_token = 0
-            for text in islice(remaining, batch.doc_of_sequence[-1] + 1):
+            for text in islice(remaining, posterior.doc_of_sequence[-1] + 1):
                 end = first_token + len(text.doc)
-                corrected = self.entities(batch.tags, path[first_token:end])
+                corrected = self.entities(posterior.tags, path[first_token:end])
                 first_token = end
                 new = compare(self.texts.vote(text), corrected)
                 corrections = Corrections(*map(add, corrections, new))
@@ -303,13 +367,6 @@ def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
     return [text.doc for text in texts]
 
 
-def predict(model: LinearPipeline, texts: Iterable[AnsweredText]) -> DevPredictions:
-    """Predict checked texts."""
-    docs = docs_of(texts)
-    copies = copies_for(model, docs)
-    return predict_dev(model.nlp, model.ner, map(Example, copies, docs))
-
-
 def find_temperature(predictions: Sequence[DevPredictions]) -> Temperature:
     """Find the temperature of models of few texts, which are too certain, from their predictions
     for other texts. It is at least 1 and at most `MOST_TEMPERATURE`."""
@@ -336,19 +393,30 @@ def score_way(name: str, predictions: Sequence[DevPredictions]) -> Way:
     return Way(name, precision, recall, f_score)
 
 
-def soft_docs(
-    texts: Sequence[AnsweredText], batches: Iterable[Batch], tables: Sequence[Floats3d]
-) -> list[Doc]:
-    """Copy texts, with the posterior given text and answers as soft targets.
+def weigh(
+    batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Weights
+) -> list[Posteriors]:
+    """Compute the posterior of texts given their answers, with weights: see `evidence_weights`.
 
-    texts (Sequence[AnsweredText]): The texts.
-    batches (Iterable[Batch]): The same texts in batches, in the same order.
+    batches (Iterable[Batch]): The texts.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    weights (Weights): The weights of the model and of the annotators.
     """
+    # The weight of a logarithm is a power.
+    powers = [table**weight for table, weight in zip(tables, weights.annotators)]
+    posteriors: list[Posteriors] = []
+    for batch in batches:
+        scores = map_scores(lambda array: array * weights.model, batch.potentials)
+        potentials = add_evidence(scores, batch.tags, batch.answers, powers)
+        posteriors.append(Posteriors(potentials, batch.tags, batch.doc_of_sequence))
+    return posteriors
+
+
+def soft_docs(texts: Sequence[AnsweredText], posteriors: Iterable[Posteriors]) -> list[Doc]:
+    """Copy texts, with soft targets. The posteriors are of the same texts in the same order."""
     docs = [copy_without_annotation(text.doc, sentences=True) for text in texts]
     remaining = iter(docs)
-    for batch in batches:
-        potentials = add_evidence(batch.potentials, batch.tags, batch.answers, tables)
-        for targets in expectations(potentials, batch.tags, batch.doc_of_sequence):
+    for posterior in posteriors:
+        for targets in expectations(*posterior):
             next(remaining).user_data[SOFT_TARGETS_KEY] = targets
     return docs

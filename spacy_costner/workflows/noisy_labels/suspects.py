@@ -22,17 +22,17 @@ from ...tags import Entities, Tags
 from ..fitting.folds import Fold
 from ..reports.excerpts import extent_of
 from ..reports.mistakes import (
-    BOTH,
-    BOUNDARY,
-    LABEL,
-    MISSING,
-    SPURIOUS,
+    LABEL_AND_BOUNDARY,
+    MISSING_ENTITY,
+    SPURIOUS_ENTITY,
+    WRONG_BOUNDARY,
+    WRONG_LABEL,
     kind_of_mistake,
     list_entities,
 )
 from .phrase_counts import Phrase, count_annotations, label_by_extent, words_between
 
-SUSPECT_KINDS = (LABEL, BOUNDARY, MISSING, SPURIOUS)
+SUSPECT_KINDS = (WRONG_LABEL, WRONG_BOUNDARY, MISSING_ENTITY, SPURIOUS_ENTITY)
 """The kinds of mistakes in annotation: see `kind_of_suspect`."""
 
 MISSING_ODDS = 2.0
@@ -295,8 +295,8 @@ def kind_of_suspect(suggested: Sequence[Entity], annotated: Sequence[Entity]) ->
     """
     # `kind_of_mistake` compares gold with predicted entities. Here the suggestion counts as gold.
     kind = kind_of_mistake(suggested, annotated)
-    if kind == BOTH:
-        return BOUNDARY
+    if kind == LABEL_AND_BOUNDARY:
+        return WRONG_BOUNDARY
     return kind
 
 

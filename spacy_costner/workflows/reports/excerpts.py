@@ -72,7 +72,7 @@ def excerpt(
     mistake_begin, mistake_end = extent_of(mistake)
     begin, end = window(doc, mistake_begin, mistake_end)
     shown = doc[begin:end]
-    # An ellipsis stands where the text doesn't begin or end with a sentence.
+    # An ellipsis marks a text that doesn't begin or end with a sentence.
     mark_before = "… " if begin > 0 and not doc[begin].is_sent_start else ""
     mark_after = " …" if end < len(doc) and not doc[end].is_sent_start else ""
     annotated, predicted = sides

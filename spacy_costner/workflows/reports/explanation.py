@@ -22,7 +22,7 @@ from ...tags import Tags
 from ...types import Constraints, Potentials
 from ..components import get_component, run_before
 
-HIDDEN = "hidden layer"
+HIDDEN_LAYER = "hidden layer"
 """The name of the term that the hidden layer adds to a score, in the list of features of a
 token."""
 
@@ -208,7 +208,7 @@ def explain_tokens(
     terms = weights.score_vectors(batch)
     layer = hidden_layer_of(ner.model)
     if layer is not None:
-        term_names = [*term_names, HIDDEN]
+        term_names = [*term_names, HIDDEN_LAYER]
         terms = numpy.concatenate([terms, layer.score(batch)[:, None]], axis=1)
 
     reasons: list[TokenReason] = []

@@ -18,13 +18,13 @@ from ...tags import Entities
 from ..evaluation.predictions import DevPredictions
 from .excerpts import Mark, excerpt, extent_of
 
-LABEL = "wrong label"
-BOUNDARY = "wrong boundary"
-BOTH = "label and boundary"
-MISSING = "missing entity"
-SPURIOUS = "spurious entity"
+WRONG_LABEL = "wrong label"
+WRONG_BOUNDARY = "wrong boundary"
+LABEL_AND_BOUNDARY = "label and boundary"
+MISSING_ENTITY = "missing entity"
+SPURIOUS_ENTITY = "spurious entity"
 
-MISTAKE_KINDS = (MISSING, SPURIOUS, LABEL, BOUNDARY, BOTH)
+REPORTED_KINDS = (MISSING_ENTITY, SPURIOUS_ENTITY, WRONG_LABEL, WRONG_BOUNDARY, LABEL_AND_BOUNDARY)
 """The kinds of mistakes: see `kind_of_mistake`."""
 
 
@@ -43,7 +43,7 @@ class Mistake(NamedTuple):
     """A mistake as the page shows it.
 
     doc (int): The index of the doc in the corpus, without docs that have no tokens.
-    kind (str): One of `MISTAKE_KINDS`.
+    kind (str): One of `REPORTED_KINDS`.
     cost (float): The cost of the mistake.
     text (str): The text around the mistake.
     annotated (list[Mark]): All annotated entities in the text.
@@ -74,7 +74,7 @@ class RankedMistake(NamedTuple):
 
     cost (float): The cost of the mistake.
     confidence (float): The confidence of the model: see `confidence_in`.
-    kind (str): One of `MISTAKE_KINDS`.
+    kind (str): One of `REPORTED_KINDS`.
     doc (int): The index of the doc: see `Mistake`.
     annotated (list[Entity]): The annotated entities that are part of the mistake.
     predicted (list[Entity]): The predicted entities that are part of the mistake.
@@ -99,8 +99,8 @@ def rank_mistakes(
     cost_table (Floats2d): The cost of each pair of tags. Shape: (K, K)
     RETURNS (list[RankedMistake]): The mistakes.
     """
-    # The tokens of all docs stand one after another. `split` divides their costs where each doc
-    # begins, except the first.
+    # The costs of the tokens of all docs are in one array. `split` divides it at the first token of
+    # each doc, except the first doc.
     token_costs = pairs.look_up(cost_table)
     first_tokens = numpy.cumsum(pairs.lengths)[:-1]
     costs_of_docs = numpy.split(token_costs, first_tokens)
@@ -158,9 +158,9 @@ def count_kinds(mistakes: Iterable[RankedMistake]) -> dict[str, TotalsOfKind]:
     """Count the mistakes of each kind, and sum their costs.
 
     mistakes (Iterable[RankedMistake]): The mistakes of all docs.
-    RETURNS (dict[str, TotalsOfKind]): The totals by kind, in the order of `MISTAKE_KINDS`.
+    RETURNS (dict[str, TotalsOfKind]): The totals by kind, in the order of `REPORTED_KINDS`.
     """
-    totals = dict.fromkeys(MISTAKE_KINDS, TotalsOfKind(n_mistakes=0, cost=0.0))
+    totals = dict.fromkeys(REPORTED_KINDS, TotalsOfKind(n_mistakes=0, cost=0.0))
     for mistake in mistakes:
         n_mistakes, cost = totals[mistake.kind]
         totals[mistake.kind] = TotalsOfKind(n_mistakes + 1, cost + mistake.cost)
@@ -262,21 +262,21 @@ def group_overlapping(
 
 
 def kind_of_mistake(gold: Sequence[Entity], predicted: Sequence[Entity]) -> str:
-    """The kind of a mistake, one of `MISTAKE_KINDS`.
+    """The kind of a mistake, one of `REPORTED_KINDS`.
 
     gold (Sequence[Entity]): Its annotated entities.
     predicted (Sequence[Entity]): Its predicted entities.
     RETURNS (str): The kind.
     """
     if not predicted:
-        return MISSING
+        return MISSING_ENTITY
     if not gold:
-        return SPURIOUS
+        return SPURIOUS_ENTITY
     gold_extents = [(begin, end) for begin, end, _ in gold]
     predicted_extents = [(begin, end) for begin, end, _ in predicted]
     if gold_extents == predicted_extents:
-        return LABEL
+        return WRONG_LABEL
     labels = {label for _, _, label in [*gold, *predicted]}
     if len(labels) == 1:
-        return BOUNDARY
-    return BOTH
+        return WRONG_BOUNDARY
+    return LABEL_AND_BOUNDARY

@@ -37,7 +37,7 @@ from .scores import (
     find_setting,
 )
 
-MAX_LABELS = 15
+MAX_HEAT_MAP_LABELS = 15
 """The highest number of labels with a row in a heat map. Other labels are summed in one row."""
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
@@ -80,7 +80,7 @@ class Report(NamedTuple):
     cost (str): The registered name of the cost. Empty if the config has none: each wrong tag
         costs 1.
     confusion (Confusion): The confusion matrix of labels by cost.
-    kinds (dict[str, TotalsOfKind]): The totals of the mistakes of each of `MISTAKE_KINDS`.
+    kinds (dict[str, TotalsOfKind]): The totals of the mistakes of each of `REPORTED_KINDS`.
     mistakes (list[Mistake]): The costliest mistakes. If costs are equal, the most confident come
         first.
     transitions (TransitionWeights): The transitions of the chain.
@@ -183,8 +183,8 @@ def report(
         "component": name,
         "model": component["model"]["@architectures"],
         "loss": component["loss"]["@losses"],
-        "decoding": decoding_text(component["decoding"]["@misc"], ner.cfg["decoding"]),
-        "temperature": temperature_text(ner.cfg["temperature"]),
+        "decoding": decoding_fact(component["decoding"]["@misc"], ner.cfg["decoding"]),
+        "temperature": temperature_fact(ner.cfg["temperature"]),
         "cost": cost_name or "each wrong tag costs 1",
         **rare_facts(ner, dev, find_annotated_labels(pairs_of_docs)),
     }
@@ -254,7 +254,7 @@ def shift_text(ner: CostSensitiveNER, dev: DevPredictions) -> str:
     return find_shift(calibration.pool(), scores).verdict
 
 
-def decoding_text(name: str, decoding: dict[str, Any]) -> str:
+def decoding_fact(name: str, decoding: dict[str, Any]) -> str:
     """The registered name of a decoding, with its threshold or bias, and the values of labels."""
     words = [name]
     for parameter in TUNABLE:
@@ -265,7 +265,7 @@ def decoding_text(name: str, decoding: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def temperature_text(temperature: dict[str, Any]) -> str:
+def temperature_fact(temperature: dict[str, Any]) -> str:
     """The temperature of a component as text."""
     overall = f"{temperature['overall']:.3f}"
     if temperature["labels"]:

@@ -20,7 +20,7 @@ MIN_DOCS = 30
 """The lowest number of docs for which scores have intervals."""
 
 
-class EntityCounts(NamedTuple):
+class ScoreCounts(NamedTuple):
     """True positives, false positives and false negatives of entities.
 
     total (PRFScore): The counts of all entities.
@@ -119,20 +119,20 @@ def find_annotated_labels(pairs_of_docs: EntityPairs) -> set[str]:
 
 def count_entities(
     pairs_of_docs: EntityPairs, labels: Iterable[str], tree: Tree | None
-) -> EntityCounts:
+) -> ScoreCounts:
     """Count the correct, spurious and missing entities of docs: in total, by label, and by level of
     the label tree.
 
     pairs_of_docs (EntityPairs): The gold and the predicted entities of each doc.
     labels (Iterable[str]): The labels of the component.
     tree (Tree | None): The label tree of the config, if it has one.
-    RETURNS (EntityCounts): The counts.
+    RETURNS (ScoreCounts): The counts.
     RAISES (ValueError): If the tree lacks a label.
     """
     by_label = count_by_label(pairs_of_docs)
     total = sum(by_label.values(), PRFScore())
     if tree is None:
-        return EntityCounts(total, by_label, levels={})
+        return ScoreCounts(total, by_label, levels={})
     # An inner node of the tree is only predicted, never annotated. It is correct for an entity with
     # any label below it, so it has the counts of its level of the tree.
     inner_nodes = by_label.keys() - find_annotated_labels(pairs_of_docs) - set(labels)
@@ -149,7 +149,7 @@ def count_entities(
     for label in tree.lineages:
         if label in by_label:
             in_order_of_tree[label] = by_label[label]
-    return EntityCounts(total, in_order_of_tree, levels)
+    return ScoreCounts(total, in_order_of_tree, levels)
 
 
 def find_setting(decoding: dict[str, Any], total: PRFScore) -> tuple[str | None, OperatingPoint]:

@@ -37,7 +37,7 @@ SERVE = "costner serve"
 OF_LABEL_STUDIO = -1
 """The addition of texts that Label Studio read instead of `serve`: see `SessionDrawing`."""
 
-ROUNDING = 1e-4
+TOLERANCE_OF_EXPECTED = 1e-4
 """On another processor or in other batches, the number of entities that the same pipeline expects
 in the same texts may differ by this share."""
 
@@ -455,4 +455,4 @@ def is_same_number(number: float, other: float) -> bool:
     number (float), other (float): The numbers.
     RETURNS (bool): Whether they do.
     """
-    return abs(number - other) <= ROUNDING * max(number, other, 1.0)
+    return abs(number - other) <= TOLERANCE_OF_EXPECTED * max(number, other, 1.0)

@@ -198,7 +198,7 @@ def suggest(
     nlp (Language): The trained pipeline.
     docs (Iterable[Doc]): The pool, without annotation or with preset entities. Docs without words
         or with the text of an earlier doc are left out.
-    n (int): Number of docs to choose, at least 1; all if there are fewer.
+    n (int): Number of docs to choose, at least 1. If the pool has fewer, all are chosen.
     by (Literal["cost", "entropy", "least-confidence"]): Measure of the uncertainty about a doc.
     per (Literal["token", "doc"]): Price of a doc: by its tokens, or the same for all docs.
     diverse (bool): Whether a doc is worth less if its uncertain words are uncertain in chosen docs,
@@ -339,8 +339,7 @@ def measure_pool(
         uncertainty = measure(ner, posterior)
         # By rounding, an uncertainty may be slightly below 0, which `choose_diverse` doesn't take.
         scores = numpy.maximum(uncertainty.docs, 0.0).tolist()
-        # The tokens of all docs of the batch stand one after another. Cut out the tokens of each
-        # doc.
+        # The scores of all tokens of the batch are in one array. Cut out the tokens of each doc.
         begin = 0
         for (index, _), doc, score in zip(batch, batch_docs, scores):
             end = begin + len(doc)

@@ -56,7 +56,8 @@ def model(saved: Saved) -> Path:
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[Path]:
     """A folder with b.jsonl and sub/a.txt. The last text but one raises an error. The last text
-    kills its process if there is no file "died" beside the pipeline; here it is there."""
+    kills its process if there is no file "died" next to the pipeline; here the file
+    exists."""
     (tmp_path / "died").touch()
     texts = [*SENTENCES, "poison", f"killer {tmp_path / 'died'}"]
     return [annotating.write_inputs(tmp_path / "in", *texts)]
@@ -280,7 +281,7 @@ def test_white_space_is_text_but_byte_order_marks_and_carriage_returns_are_not(
 
 
 def test_a_killed_worker_changes_nothing(saved: Saved, inputs: list[Path], tmp_path: Path) -> None:
-    """The last text kills one of two processes. The files are the same as those of one process.
+    """The last text kills one of two processes. The files are the same as with one process.
     Each process loads the pipeline once."""
     settings: Any = {"code_path": saved.code, "n_rows": 7}
     undisturbed = annotate(saved.model, inputs, tmp_path / "one", **settings)
@@ -730,7 +731,7 @@ def test_objects_are_frozen_only_while_docs_are_annotated(
     words: list[str],
     error: AbstractContextManager[Any],
 ) -> None:
-    """The garbage collector then skips all objects that exist, such as those of the pipeline."""
+    """The garbage collector then skips all objects that exist, such as the pipeline's own."""
     object_before = ["existed before"]
     was_frozen: list[bool] = []
 

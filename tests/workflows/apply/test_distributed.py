@@ -112,7 +112,7 @@ def annotate(
 
 
 def check(saved: Saved, inputs: Path, output: Path) -> None:
-    """Check that the output is that of one process, which `test_annotate` tests."""
+    """Check that the output is the same as with one process, which `test_annotate` tests."""
     of_one_process = output.with_name("of_one_process")
     module.annotate(saved.model, [inputs], of_one_process, code_path=saved.code, n_rows=3)
     assert files(output) == files(of_one_process)
@@ -123,7 +123,7 @@ def test_annotate_goes_on_when_workers_are_killed(
     annotate: Annotate, saved: Saved, inputs: Path, tmp_path: Path
 ) -> None:
     """One document kills its worker once. Another one does so each time: its part isn't written,
-    and is named. It is tried twice beside others and twice alone. Each worker loads the pipeline
+    and is named. It is tried twice with others and twice alone. Each worker loads the pipeline
     once."""
     (tmp_path / "died").unlink()
     (inputs / "c.txt").write_text("deadly\n")
@@ -219,7 +219,7 @@ def test_the_executor_on_ray_behaves_as_one_of_concurrent_futures(on_ray: MakeEx
         failing = executor.submit(square, -1)
         assert square_of_2.result()["square"] == 4
         processes = {os.getpid(), *descendants(os.getpid())}
-        assert len(processes) > 6  # this one and those of the cluster
+        assert len(processes) > 6  # this one and the processes of the cluster
         assert not list(listening_elsewhere(processes))
         with pytest.raises(ValueError, match="below 0"):
             failing.result()

@@ -73,7 +73,7 @@ def test_slopes_of_the_loss_are_its_central_differences(
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_the_temperature_at_which_gold_was_drawn_is_found(scheme: str, temperature: float) -> None:
     """The gold tags of 3,000 sequences of 4 tokens are drawn from the distribution of the model at
-    a temperature. The entities are those of the best paths."""
+    a temperature. The entities are from the best paths."""
     tags = Tags(["a", "b"], scheme)
     potentials = random_potentials([4] * 3000, len(tags), scale=3.0, seed=1)
     posterior = Posterior(chain.constrain(potentials, tags.constraints), tags)
@@ -121,7 +121,7 @@ def test_the_minimum_is_that_of_scipy(seed: int, n_labels: int) -> None:
         temperature = make_temperature(logs, exact.tags.labels)
         tempered = exact.with_temperature(temperature)
         value, slopes = find_loss(judged._replace(posterior=tempered))
-        # Temperatures of labels are drawn to that of all by the squares of their differences.
+        # Temperatures of labels are drawn to the overall one by the squares of their differences.
         apart = logs[1:] - logs[0]
         return value + apart @ apart, slopes + 2 * numpy.append(-apart.sum(), apart)
 

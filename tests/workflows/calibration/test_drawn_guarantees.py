@@ -94,8 +94,8 @@ def test_the_threshold_is_that_of_the_weighted_docs(
 
 
 def test_docs_needed_are_enough(nlp: Language, answers: list[Example]) -> None:
-    """The message says how many docs a limit takes. So many docs like the drawn ones are enough,
-    and 3 % fewer are not."""
+    """The message says how many docs a limit takes. That number of docs like the drawn ones is
+    enough, and 3 % fewer are not."""
     with pytest.raises(ValueError, match=r"0\.01 takes about") as error:
         guarantee(nlp, answers, miss=0.01, drawn=True)
     (needed_text,) = re.findall(r"takes about ([\d,]+) docs", str(error.value))
@@ -106,7 +106,7 @@ def test_docs_needed_are_enough(nlp: Language, answers: list[Example]) -> None:
     drawings = [Drawing.from_dict(eg.reference.user_data) for eg in answers]
     weights = conformal_weights(drawings)
     losses = conformal.miss_losses(scored.gold["score"], scored.gold["doc"], doc_weights=weights)
-    # The docs are taken so many times.
+    # How often the docs are repeated
     times = needed / result.parts[0].docs
     more = losses._replace(weight=losses.weight * times, n=losses.n * times)
     assert conformal.threshold(more, 0.01, floor=MIN_THRESHOLD) is not None

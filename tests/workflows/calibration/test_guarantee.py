@@ -497,9 +497,9 @@ def test_training_docs_are_refused() -> None:
 )
 def test_terms_that_cannot_be_promised_are_refused(unsure: Path, terms: Any, message: str) -> None:
     """There are 60 docs, and between 50 and 59 of them have entities. On average over calibration
-    docs, even sets that miss nothing promise no less than 1 / (n + 1), about 0.017, for so many
-    docs. With a confidence of 0.95, 0.001 takes n docs with 0.999^n < 0.05, which is about 3,000.
-    After the error, nothing is promised."""
+    docs, even sets that miss nothing promise no less than 1 / (n + 1), about 0.017. With a
+    confidence of 0.95, 0.001 takes n docs with 0.999^n < 0.05, which is about 3,000. After the
+    error, nothing is promised."""
     nlp = load(unsure)
     with pytest.raises(ValueError, match=message):
         guarantee(nlp, calibration_docs(nlp), **terms)

@@ -105,7 +105,7 @@ SCORES_OF_TRAINING = {"ents_f": 0.001, "ents_per_type": {}, "ner_loss": 7.0}
 @pytest.mark.parametrize("parameter", TUNABLE)
 def test_tune_puts_the_new_scores_in_the_meta(unsure: Path, parameter: str) -> None:
     """They replace the scores of training. The loss stays. With an aim other than F, here a recall
-    of 0.01, the decoding of before isn't kept, whatever its F is."""
+    of 0.01, the previous decoding isn't kept, regardless of its F."""
     nlp = load(unsure)
     nlp.meta["performance"] = {**SCORES_OF_TRAINING}
     dev = iter(examples(nlp))
@@ -164,8 +164,8 @@ def test_a_better_decoding_is_kept_unless_the_parameter_is_named(
     unsure: Path, parameter: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tune` usually chooses the threshold with the best F. Here it chooses the highest one, whose
-    F is below that of the decoding before, the most probable path. It is set only if the user has
-    named the threshold as the parameter to tune."""
+    F is below the F of the previous decoding, the most probable path. It is set only if the user
+    has named the threshold as the parameter to tune."""
 
     def choose_highest(points: Sequence[OperatingPoint], *aim: float | None) -> OperatingPoint:
         return points[-1]

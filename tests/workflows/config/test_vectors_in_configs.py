@@ -41,8 +41,8 @@ def save_docs(path: Path, first: int, end: int) -> None:
 @pytest.fixture()
 def folder(tmp_path: Path) -> Path:
     """A folder with corpora that share no names and places, and a pipeline with vectors of all
-    names and places, but not of "and". Vectors of names are near (1, 0), those of places near (0,
-    1)."""
+    names and places, but not of "and". Vectors of names are near (1, 0), vectors of places
+    near (0, 1)."""
     save_docs(tmp_path / "train.spacy", 0, 20)
     save_docs(tmp_path / "dev.spacy", 20, 40)
     nlp = spacy.blank("xx")

@@ -43,7 +43,7 @@ PLACES = ["New-York", "Oslo", "Rome"]
 VERBS = ["left", "likes", "saw", "avoids"]
 
 Seen = tuple[tuple[str, ...], tuple[bool, ...]]
-"""The words of a doc, and which of them, after the first, begin a sentence."""
+"""The words of a doc, and the words after the first that begin a sentence."""
 
 
 def article(rng: numpy.random.Generator, vocab: Any = NLP.vocab) -> Doc:

@@ -78,7 +78,7 @@ def docs_with_spans(
     labels: Sequence[str] | None = None,
     texts: Sequence[tuple[str, list[Place]]] = TEXTS,
 ) -> list[Doc]:
-    """The texts, with those of their spans in `doc.spans["sc"]` that have one of the labels."""
+    """The texts, with their spans in `doc.spans["sc"]` that have one of the labels."""
     docs = []
     for text, places in texts:
         doc = Doc(nlp.vocab, words=text.split())
@@ -114,7 +114,7 @@ def pipeline_of_groups(
     **settings: Any,
 ) -> Language:
     """A pipeline with a component for each group of labels. A component knows only the labels of
-    its group; if labels compete, it knows all labels and writes those of its group."""
+    its group; if labels compete, it knows all labels and writes the labels of its group."""
     labels = {}
     if not competing:
         labels = {name: {"labels": labels_of_group} for name, labels_of_group in groups.items()}
@@ -176,7 +176,7 @@ def check_spans_of_texts(nlp: Language) -> None:
 
 
 def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
-    """The weights, those of the first pass too, are equal: entities and presets of docs with the
+    """The weights are equal, also in the first pass: entities and presets of docs with the
     key, and spans of labels of other components, don't count."""
     spans = [(0, 1, "PER"), (2, 6, "ORG"), (5, 6, "GPE")]
     words = product(("Ann", "Bo"), ("left", "saw"), ("bank", "port"), ("Oslo", "Rome"))
@@ -207,7 +207,7 @@ def test_a_component_learns_the_same_from_spans_as_from_entities() -> None:
 
 
 def weights_of(model: Any) -> list[numpy.ndarray]:
-    """The weights of a linear model, and those of each fold of its first pass."""
+    """The weights of a linear model, and of each fold of its first pass."""
     rows_of_folds = [weights.rows for _, weights in first_pass_of(model)._folds]
     return [linear_part(model)[1].rows, numpy.stack(rows_of_folds)]
 
@@ -239,7 +239,7 @@ def test_annotation_is_missing_at_tokens_of_the_key_for_missing_annotation() -> 
     as_entities = spans_as_entities(doc, "sc", ["PER"])
     # ENT_IOB of spaCy: 0 is missing, 2 is O, 3 is B.
     assert [token.ent_iob for token in as_entities] == [0, 0, 2, 3]
-    # Only annotated tokens have to have a gradient: that of others depends on their neighbours.
+    # Only annotated tokens need a gradient: the gradient of others depends on their neighbours.
     assert gradient_of_tokens(nlp.get_pipe("others"), doc)[3] > 0
 
 

@@ -113,9 +113,9 @@ def test_without_raw_text_new_words_are_not_known(folder: Path) -> None:
     assert fitted.learned is None
 
 
-def test_fit_takes_raw_text_beside_a_config(folder: Path) -> None:
-    """Raw text may be in several files: here it is the same file twice. Language and corpus are
-    those of the config; the corpus is read as text, too. JSON says how many tokens were read."""
+def test_fit_takes_raw_text_with_a_config(folder: Path) -> None:
+    """Raw text may be in several files: here it is the same file twice. The config has the
+    language and the corpus; the corpus is read as text, too. JSON has the number of tokens."""
     config_path = folder / "config.cfg"
     text = init(lang="xx", train_path=folder / "train.spacy", dev_path=folder / "dev.spacy")
     config_path.write_text(text, encoding="utf8")
@@ -210,8 +210,8 @@ def transductive(folder: Path) -> Path:
 
 
 def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
-    """The hashes of their sentences are kept as those of training docs are, also on disk. Capitals
-    and punctuation don't matter. Docs that are neither aren't known."""
+    """The hashes of their sentences are kept like the hashes of training docs, also on disk.
+    Capitals and punctuation don't matter. Docs that are neither aren't known."""
     folder = transductive
     result = run("fit", *fit_options(folder), "--raw", folder / "dev.txt", "--lang", "xx")
     assert result.exit_code == 0, result.output

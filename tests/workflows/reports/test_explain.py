@@ -21,10 +21,10 @@ from ...support.fitting import initialized
 
 @pytest.fixture
 def nlp() -> Language:
-    """A pipeline with a linear model and the tags O, B-X, I-X. Three features have weights, those
-    that are written here, one for each tag. The weights of transitions from a tag (row) to the next
+    """A pipeline with a linear model and the tags O, B-X, I-X. The three features
+    below have weights, one for each tag. The weights of transitions from a tag (row) to the next
     (column) are 0 to 8, row by row. `start` has the weights of the first tag of a sequence, and
-    `end` those of the last one."""
+    `end` the weights of the last tag."""
     nlp, _ = initialized()
     features, weights = linear_part(nlp.get_pipe("ner").model)
     # The row of each feature in the table of weights.

@@ -25,12 +25,12 @@ from spacy_costner.workflows.components import get_component
 from spacy_costner.workflows.reports.explanation import TransitionWeights
 from spacy_costner.workflows.reports.mistake_costs import Confusion
 from spacy_costner.workflows.reports.mistakes import (
-    MISTAKE_KINDS,
+    REPORTED_KINDS,
     Mistake,
     group_overlapping,
     kind_of_mistake,
 )
-from spacy_costner.workflows.reports.reporting import MAX_LABELS, Report, report
+from spacy_costner.workflows.reports.reporting import MAX_HEAT_MAP_LABELS, Report, report
 
 from ...support.browser import Browser, needs_chromium
 from ...support.commands import run
@@ -169,7 +169,7 @@ def test_scores_have_intervals_over_docs(corpus_report: Report) -> None:
 
 
 def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None:
-    """A token that is missed, or a false alarm, costs 4, and a country in place of a city 2. The
+    """A token that is missed, or a false alarm, costs 4, and a country instead of a city 2. The
     wrong boundary misses one token."""
     labels, cost = corpus_report.confusion
 
@@ -187,7 +187,7 @@ def test_report_adds_up_costs_by_labels_and_kinds(corpus_report: Report) -> None
         "wrong boundary": (1, 4),
         "label and boundary": (0, 0),
     }
-    assert list(corpus_report.kinds) == list(MISTAKE_KINDS)
+    assert list(corpus_report.kinds) == list(REPORTED_KINDS)
 
 
 def test_report_lists_the_costliest_mistakes_first(corpus_report: Report) -> None:
@@ -361,13 +361,13 @@ DECODING_WITH_COST = {
 @pytest.mark.parametrize(
     ("settings", "cost_name", "has_tree"),
     [
-        ({"loss": LOSS_WITH_COST}, "HierarchicalCost", True),  # that of COST_SCORER
+        ({"loss": LOSS_WITH_COST}, "HierarchicalCost", True),  # the cost of COST_SCORER
         ({"loss": LOSS_WITH_COST, "scorer": SCORER_WITHOUT_COST}, "ZeroOneCost", False),
         ({"decoding": DECODING_WITH_COST, "scorer": SCORER_WITHOUT_COST}, "HierarchicalCost", True),
     ],
     ids=["scorer and loss", "loss", "decoding"],
 )
-def test_cost_is_that_of_scorer_then_loss_then_decoding(
+def test_cost_is_found_in_scorer_then_loss_then_decoding(
     settings: dict[str, Any], cost_name: str, has_tree: bool
 ) -> None:
     result = report_on(pipeline_that_answers(**settings))
@@ -396,7 +396,7 @@ def test_without_cost_tags_are_counted() -> None:
     check_page(html)
     assert "each wrong tag costs 1" in html
     assert ">tokens with a wrong tag</text>" in html
-    assert "wrong tags: 2" in html  # those of Old Oslo, in the list of mistakes
+    assert "wrong tags: 2" in html  # the tags of Old Oslo, in the list of mistakes
     assert "level 1" not in html
 
 
@@ -507,10 +507,10 @@ def test_what_is_not_annotated_does_not_count() -> None:
 
     assert (result.docs, result.tokens) == (5 + 1, 15 + 2)
     assert tp_fp_fn(result.total) == (1 + 1, 3, 3)
-    assert result.kinds["spurious entity"].n_mistakes == 1  # that of CORPUS
+    assert result.kinds["spurious entity"].n_mistakes == 1  # the spurious entity of CORPUS
 
 
-def test_tokens_need_not_be_those_of_the_annotation() -> None:
+def test_tokens_may_differ_from_the_tokens_of_the_annotation() -> None:
     """The pipeline predicts "Rome" as a city. In the annotation this city is two tokens, "Ro" and
     "me". Entities are compared by their characters."""
     nlp = pipeline_that_answers()
@@ -585,7 +585,7 @@ def test_entities_that_overlap_in_a_chain_are_a_group() -> None:
 
 def test_another_label_at_another_place_is_a_kind_of_its_own() -> None:
     kind = kind_of_mistake([(0, 2, "a")], [(1, 2, "b")])
-    assert kind == "label and boundary" == MISTAKE_KINDS[-1]
+    assert kind == "label and boundary" == REPORTED_KINDS[-1]
 
 
 def test_corpus_without_entities_is_refused() -> None:
@@ -682,7 +682,7 @@ def random_confusion(n_labels: int) -> Confusion:
 
 
 def test_costliest_labels_are_shown_and_the_others_summed() -> None:
-    n_labels = MAX_LABELS + 2
+    n_labels = MAX_HEAT_MAP_LABELS + 2
     labels, cost = random_confusion(n_labels)
     cost_of_label = {
         labels[i]: cost[i].sum() + cost[:, i].sum() - cost[i, i] for i in range(n_labels)
@@ -692,7 +692,7 @@ def test_costliest_labels_are_shown_and_the_others_summed() -> None:
 
     *shown, others, outside = names
     hidden = [label for label in labels[:-1] if label not in shown]
-    assert len(shown) == MAX_LABELS
+    assert len(shown) == MAX_HEAT_MAP_LABELS
     assert (others, outside) == ("2 others", "O")
     assert shown == [label for label in labels if label in shown]  # in their order
     lowest_shown = min(cost_of_label[label] for label in shown)
@@ -707,7 +707,7 @@ def test_costliest_labels_are_shown_and_the_others_summed() -> None:
 
 def test_a_single_label_too_many_is_shown() -> None:
     """If only one label had to be summed, the row "1 others" would save no row."""
-    confusion = random_confusion(MAX_LABELS + 1)
+    confusion = random_confusion(MAX_HEAT_MAP_LABELS + 1)
     assert sum_others(confusion) is confusion
 
 
@@ -724,7 +724,7 @@ def test_page_of_many_labels_sums_them_and_has_numbers_on_hover(
 ) -> None:
     """There are 8 labels: 3 are shown, and 5 are summed."""
     monkeypatch.setattr("spacy_costner.cli.report.MAX_TAGS", 6)
-    monkeypatch.setattr("spacy_costner.cli.report.MAX_LABELS", 3)
+    monkeypatch.setattr("spacy_costner.cli.report.MAX_HEAT_MAP_LABELS", 3)
     confusion = random_confusion(8)
     result = corpus_report._replace(confusion=confusion, transitions=transitions_of(6))
 
@@ -818,7 +818,7 @@ def test_page_shows_the_transitions_of_a_dense_model() -> None:
 
 
 def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
-    rome = Mistake(0, MISTAKE_KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
+    rome = Mistake(0, REPORTED_KINDS[0], 1.0, "so\nRome", [(3, 7, "city", "error", 0.5)], [])
     html = page_without_figures(corpus_report._replace(mistakes=[rome]))
     assert '<dd>so\n<mark class="error">Rome<span class="label">city <i>50 %</i>' in html
     assert "<dd>so\nRome</dd>" in html  # what is predicted: no entity
@@ -826,7 +826,7 @@ def test_page_keeps_line_breaks_of_texts(corpus_report: Report) -> None:
 
 
 def test_style_sheet_has_the_colours_of_the_figures(corpus_report: Report) -> None:
-    """The colours of figures are those of the light mode. The dark mode has others."""
+    """Figures have the colours of the light mode. The dark mode has other colours."""
     html = page_without_figures(corpus_report)
     for name, colour in COLOURS.items():
         ((light, dark),) = re.findall(rf"--{name}: light-dark\((#\w+), (#\w+)\);", html)
@@ -1005,7 +1005,7 @@ class SliderPage:
 def test_sliders_move_in_a_browser(tab: Browser, tmp_path: Path) -> None:
     """The page is tested on a wide screen in light mode, and on a narrow one in dark mode. If a
     miss costs c, the best threshold is 1 / (1 + c). At first a miss costs 1, so the threshold is
-    0.5, which is row 49. The steps of the slider of costs are those of MISS_COSTS: from 1 it is two
+    0.5, which is row 49. The slider of costs has the steps of MISS_COSTS: from 1 it is two
     steps to 3; the first is 0.05, the last is 50."""
     html = report_page(report_on(pipeline_with_noise(), CORPUS_OF_9_ENTITIES))
     path = tmp_path / "report.html"

@@ -125,7 +125,7 @@ def places_in(doc: Doc) -> set[tuple[int, int]]:
     return {(ent.start, ent.end) for ent in doc.ents if ent.label_ == "LOC"}
 
 
-def test_estimates_are_those_of_the_definition(nlp: Language, drawn: list[DrawnDoc]) -> None:
+def test_estimates_equal_the_definition(nlp: Language, drawn: list[DrawnDoc]) -> None:
     """The estimates of the label LOC are computed here term by term. A doc that was drawn twice
     counts twice.
 
@@ -399,9 +399,7 @@ def read_all(nlp: Language, store: AnnotationStore) -> list[Doc]:
     return list(read_texts(nlp, store.folder / TEXTS_FILE))
 
 
-def test_texts_that_measure_are_a_simple_random_sample(
-    nlp: Language, store: AnnotationStore
-) -> None:
+def test_evaluation_texts_are_a_simple_random_sample(nlp: Language, store: AnnotationStore) -> None:
     answer_to_measure(store)
     measured = read_measured(nlp, store)
     texts = read_all(nlp, store)
@@ -446,7 +444,7 @@ def test_texts_that_were_added_later_are_a_part_with_its_own_share(
         estimate(nlp, of_first, texts)
 
 
-def test_texts_of_label_studio_that_measure_are_a_sample_of_all(
+def test_evaluation_texts_of_label_studio_are_a_sample_of_all(
     nlp: Language, tmp_path: Path
 ) -> None:
     """`serve` doesn't know all texts. Those that are given count. Each of the 400 texts measures

@@ -133,7 +133,7 @@ def test_an_exact_model_leaves_no_doubt(rng: numpy.random.Generator) -> None:
     assert total == pytest.approx([docs.annotated.sum()] * 3)
 
 
-def test_ratio_is_that_of_the_estimated_totals() -> None:
+def test_ratio_is_the_ratio_of_the_estimated_totals() -> None:
     docs = population(numpy.random.default_rng(0), 20)
     others = docs._replace(annotated=docs.annotated + 2, expected=docs.expected * 1.5)
     drawn = draw_docs(docs.probs, 10, numpy.random.default_rng(1))
@@ -159,7 +159,7 @@ def test_ratio_is_0_if_the_estimated_denominator_is() -> None:
     assert estimate_share(numerator, denominator, sample).value == 0
 
 
-def test_margin_of_a_ratio_is_that_of_the_bootstrap() -> None:
+def test_margin_of_a_ratio_equals_the_bootstrap() -> None:
     """The standard error of the ratio, by its linear part, is close to the standard deviation of
     the ratio over resampled drawings."""
     rng = numpy.random.default_rng(0)
@@ -232,7 +232,7 @@ def test_intervals_have_the_truth_as_often_as_they_say(confidence: float) -> Non
         assert has_truth.mean() == pytest.approx(confidence, abs=0.02)
 
 
-def test_interval_of_a_count_is_that_of_its_logarithm() -> None:
+def test_interval_of_a_count_is_the_interval_of_its_logarithm() -> None:
     """If a few docs have most of the count, the interval stays above 0. Its upper end is as many
     times the estimate as the estimate is the lower end. The estimate is the mean of four drawings
     with the probability 0.1: (9 / 0.1) / 4 = 22.5."""
@@ -288,8 +288,8 @@ def test_docs_are_drawn_with_their_probabilities() -> None:
 
 @pytest.mark.parametrize("with_replacement", [True, False])
 def test_drawings_for_half_are_as_few_as_possible(with_replacement: bool) -> None:
-    """With so many drawings the variance of the mean is a quarter, so that the interval is half as
-    wide. With one drawing less it isn't."""
+    """With this number of drawings the variance of the mean is a quarter, so that the interval is
+    half as wide. With one drawing less it isn't."""
     sample = Sample(numpy.full(50, 1 / 1000), 1000, with_replacement)
     m = drawings_for_half(sample)
 

@@ -9,7 +9,7 @@ from spacy_costner.workflows.sampling.expected_counts import concatenate_counts,
 from ...support.pipelines import TEXTS, pipeline, train
 
 
-def test_counts_of_docs_are_those_of_their_predicted_entities() -> None:
+def test_counts_of_docs_equal_sums_over_their_predicted_entities() -> None:
     """Docs are predicted in batches. The counts are the number of predicted entities, the sum of
     their probabilities, and the sum of the probabilities of all possible entities."""
     nlp = pipeline(confidence={"@misc": "spacy_costner.Confidence.v1"})

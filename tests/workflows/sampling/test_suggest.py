@@ -50,7 +50,7 @@ def make_docs(nlp: Language, texts: list[str] = POOL) -> list[Doc]:
 
 
 @given(posterior())
-def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
+def test_uncertainty_equals_the_enumeration_of_all_paths(posterior: Posterior) -> None:
     """All paths are enumerated here. Uncertainty is the entropy of the paths, or of the tags of a
     token; or it is one minus the probability of the best path, or of the best tag."""
     ner: Any = None
@@ -77,9 +77,7 @@ def test_uncertainty_is_that_of_all_paths(posterior: Posterior) -> None:
 
 
 @given(seeds, st.sampled_from([0.0, 0.5, 0.9, 1.0]))
-def test_choices_are_those_of_the_highest_gain_at_each_step(
-    rng: numpy.random.Generator, decay: float
-) -> None:
+def test_each_choice_has_the_highest_gain(rng: numpy.random.Generator, decay: float) -> None:
     """Here all gains are computed at each step, while `choose_diverse` computes as few as it can.
     The gain of a doc is the sum of the shares of its words in its value. A share falls with each
     chosen doc that has the word."""
@@ -104,7 +102,7 @@ def test_choices_are_those_of_the_highest_gain_at_each_step(
     assert len(set(chosen)) == len(chosen) == 9
 
 
-def test_shares_of_a_doc_are_those_of_its_words() -> None:
+def test_shares_of_a_doc_are_divided_among_its_words() -> None:
     """Word 7 occurs twice with the weight 0.1, so it has 0.2 of the sum 0.8."""
     words, parts = make_shares(numpy.asarray([7, 3, 7]), numpy.asarray([0.1, 0.6, 0.1]))
     assert words.tolist() == [3, 7]
@@ -172,7 +170,7 @@ def test_per_token_sentences_come_before_long_tables(
     uncertainty_of = {"Te": 0.25, "An": 0.6, "Bo": 0.6, "El": 0.6, "On": 0.1, "Tw": 0.24}
 
     def measure(ner: Any, posterior: Any) -> Uncertainty:
-        """A measure with the uncertainties of `uncertainty_of`. That of a doc is their sum."""
+        """A measure with the uncertainties of `uncertainty_of`. A doc has their sum."""
         of_docs = []
         of_tokens = []
         for doc in docs:
@@ -190,8 +188,8 @@ def test_per_token_sentences_come_before_long_tables(
     assert places_of(per_doc) == [0, 1, 2, 3, 4, 5, 7, 6]
 
 
-def test_scores_by_cost_are_those_of_the_costs_of_the_user(unsure: Path) -> None:
-    """Each mistake costs 3, so scores are three times those of the Hamming cost."""
+def test_scores_by_cost_use_the_costs_of_the_user(unsure: Path) -> None:
+    """Each mistake costs 3, so scores are three times the scores with the Hamming cost."""
     nlp = load(unsure)
     by_hamming = suggest(nlp, make_docs(nlp), n=9, by="cost")
     score_of = {suggestion.place: suggestion.score for suggestion in by_hamming}

@@ -1,0 +1,46 @@
+"""Advise the user of an annotation session what to do next."""
+
+import shlex
+
+from .session_training import ENOUGH_MEASURING, LEAST_TEXTS
+from .session_vectors import RAW_FILE
+from .store import AnnotationStore
+
+
+def advice(*, n_train: int, n_measured: int, n_waiting: int, has_texts: bool) -> str:
+    """Advise what to do next, in a sentence.
+
+    n_train (int): The number of annotated training texts.
+    n_measured (int): The number of annotated evaluation texts.
+    n_waiting (int): The number of evaluation texts without an answer.
+    has_texts (bool): Whether the session has texts that wait for answers. It has none if texts come
+        from Label Studio, and the store only has the answers.
+    RETURNS (str): The sentence.
+    """
+    if n_train < LEAST_TEXTS:
+        return f"Annotate {LEAST_TEXTS - n_train} more texts for a first model."
+    n_missing = ENOUGH_MEASURING - n_measured
+    if has_texts and n_missing > n_waiting:
+        return f"Add texts: calibration needs {ENOUGH_MEASURING} evaluation texts."
+    if n_missing > 0:
+        return f"{n_missing} more evaluation texts, and you can calibrate on them."
+    # The page shows `next_command` below this.
+    return "Calibrate and tune on the evaluation texts:"
+
+
+def next_command(store: AnnotationStore, *, lang: str, n_measured: int) -> str:
+    """Make the command to run next, with its options. The page shows it to be copied to a terminal.
+
+    store (AnnotationStore): The session.
+    lang (str): Code of the language.
+    n_measured (int): The number of annotated evaluation texts.
+    RETURNS (str): The command.
+    """
+    options = ["--lang", lang, "--train", str(store.train_path)]
+    if n_measured >= ENOUGH_MEASURING:
+        options += ["--dev", str(store.measure_path)]
+    raw_path = store.folder / RAW_FILE
+    if raw_path.exists():
+        options += ["--raw", str(raw_path)]
+    options += ["--output", "training", "--calibrate", "--tune", "f"]
+    return f"python -m spacy costner fit {shlex.join(options)}"

@@ -1,0 +1,174 @@
+"""The entities that a session proposes and the entities of its answers, in tokens or characters."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..pipeline.annotations import Confidence, prob_of
+from ..readers import Task, TaskSpan
+from ..workflows.components import get_component, run_before
+from ..workflows.evaluation.predictions import predict
+from ..workflows.sampling.suggestions import PRICE_PER_DOC, by_cost
+from .session_training import COMPONENT
+from .store import Answer, SessionError
+
+
+class ProposedSpan(NamedTuple):
+    """An entity of a text: proposed by the model, or annotated.
+
+    start (int): The first token.
+    end (int): The token after the last token.
+    label (str): The label.
+    prob (float | None): The probability of a proposed entity. None if the entity is annotated.
+    """
+
+    start: int
+    end: int
+    label: str
+    prob: float | None = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A text to annotate, as the page shows it.
+
+    key (str): The key of the text.
+    tokens (Sequence[tuple[str, str]]): The tokens, each with the white space after it.
+    spans (Sequence[ProposedSpan]): The annotated entities or, without an answer, the proposed ones.
+    is_measuring (bool): Whether it is an evaluation text.
+    version (int): The version of its answer. 0 if it has no answer.
+    """
+
+    key: str
+    tokens: Sequence[tuple[str, str]]
+    spans: Sequence[ProposedSpan]
+    is_measuring: bool
+    version: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The proposal as JSON."""
+        return {**asdict(self), "spans": [span._asdict() for span in self.spans]}
+
+
+def propose_spans(
+    nlp: Language, tokenizer: Language, text: str, labels: Collection[str]
+) -> list[ProposedSpan]:
+    """Predict the entities of a text that have one of the labels, with their probabilities.
+
+    nlp (Language): The trained pipeline.
+    tokenizer (Language): A pipeline with the tokenizer of the session.
+    text (str): The text.
+    labels (Collection[str]): The labels of the session.
+    RETURNS (list[ProposedSpan]): The entities, in tokens of the session.
+    """
+    ner = get_component(nlp, COMPONENT)
+    docs = run_before(nlp, COMPONENT, [nlp.make_doc(text)])
+    posterior = ner.posterior(docs)
+    # With `Confidence`, the probabilities are written to the doc, where `prob_of` reads them.
+    predict(ner, docs, posterior, Confidence())
+    (doc,) = docs
+    # A pipeline that the session hasn't trained may have other tokens. If an entity ends within a
+    # token of the session, the whole token is proposed, unless it is part of the previous entity.
+    session_doc = tokenizer.make_doc(text)
+    spans: list[ProposedSpan] = []
+    last_end = 0
+    for ent in doc.ents:
+        span = session_doc.char_span(ent.start_char, ent.end_char, alignment_mode="expand")
+        if span is None or span.start < last_end or ent.label_ not in labels:
+            continue
+        spans.append(ProposedSpan(span.start, span.end, ent.label_, prob_of(ent)))
+        last_end = span.end
+    return spans
+
+
+def predict_tasks(
+    nlp: Language | None, tokenizer: Language, texts: Sequence[str]
+) -> list[tuple[Task, float | None]]:
+    """Predict a batch of texts of another tool.
+
+    nlp (Language | None): The trained pipeline. None if there is no model yet.
+    tokenizer (Language): A pipeline with the tokenizer of the session.
+    texts (Sequence[str]): The texts.
+    RETURNS (list[tuple[Task, float | None]]): The predicted entities and the certainty of each
+        text: see `AnnotationSession.predict_texts`.
+    RAISES (ValueError): If spaCy can't make a doc of a text.
+    """
+    results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
+    places: list[int] = []  # the indices of the texts that are predicted
+    docs: list[Doc] = []
+    # Make docs even without a model, so that a text that spaCy can't read is refused.
+    doc_maker = nlp or tokenizer
+    for place, text in enumerate(texts):
+        if len(text) > doc_maker.max_length:
+            continue
+        doc = doc_maker.make_doc(text)
+        if len(doc):
+            places.append(place)
+            docs.append(doc)
+    if nlp is None or not docs:
+        return results
+    ner = get_component(nlp, COMPONENT)
+    docs = run_before(nlp, COMPONENT, docs)
+    posterior = ner.posterior(docs)
+    uncertainties = by_cost(ner, posterior).docs.tolist()
+    # With `Confidence`, the probabilities are written to the docs, where `prob_of` reads them.
+    predict(ner, docs, posterior, Confidence())
+    for place, doc, uncertainty in zip(places, docs, uncertainties):
+        spans = [
+            TaskSpan(ent.start_char, ent.end_char, ent.label_, {"score": prob_of(ent)})
+            for ent in doc.ents
+        ]
+        price = len(doc) + PRICE_PER_DOC  # the price of the annotation, in tokens
+        certainty = 1.0 / (1.0 + uncertainty / price)
+        results[place] = (Task(texts[place], spans), certainty)
+    return results
+
+
+def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:
+    """Convert the spans of an answer to tokens. If a span ends within a token, as in an answer of
+    another tool, it gets the whole token.
+
+    doc (Doc): The doc of the text.
+    answer (Answer): The answer.
+    RETURNS (list[ProposedSpan]): The spans.
+    """
+    spans: list[ProposedSpan] = []
+    for task_span in answer.task.spans or ():
+        span = doc.char_span(task_span.start, task_span.end, alignment_mode="expand")
+        if span is not None:
+            spans.append(ProposedSpan(span.start, span.end, task_span.label))
+    return spans
+
+
+def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) -> list[TaskSpan]:
+    """Check the spans of an answer, and convert them from tokens to characters.
+
+    doc (Doc): The doc of the text.
+    spans (Iterable[ProposedSpan]): The spans of the answer.
+    labels (Sequence[str]): The labels of the session.
+    RETURNS (list[TaskSpan]): The spans from left to right, without white space at their ends.
+    RAISES (SessionError): If a span is not in the doc, is only white space, has an unknown
+        label, or overlaps with another span.
+    """
+    task_spans: list[TaskSpan] = []
+    last_end = 0
+    for start, end, label, _ in sorted(spans, key=lambda span: (span.start, span.end)):
+        if not 0 <= start < end <= len(doc):
+            expected = f"expected a start before its end in a text of {len(doc)} tokens"
+            raise SessionError(f"spans: {expected}, got {start} to {end}")
+        if start < last_end:
+            raise SessionError(f"spans: expected none that overlap, got two at {start}")
+        if label not in labels:
+            raise SessionError(f"label: expected one of {labels}, got {label!r}")
+        last_end = end
+        span = doc[start:end]
+        stripped_text = span.text.strip()
+        if not stripped_text:
+            raise SessionError(f"spans: expected words, got white space at {start}")
+        n_leading_spaces = len(span.text) - len(span.text.lstrip())
+        start_char = span.start_char + n_leading_spaces
+        task_spans.append(TaskSpan(start_char, start_char + len(stripped_text), label))
+    return task_spans
