@@ -97,6 +97,17 @@ class Entities(NamedTuple):
         order."""
         return Entities(self.begin[which], self.end[which], self.label[which])
 
+    def as_tuples(self) -> list[tuple[int, int, int]]:
+        """Begin, end and label of each entity, as Python integers."""
+        return list(zip(self.begin.tolist(), self.end.tolist(), self.label.tolist()))
+
+    def is_in(self, others: "Entities") -> Array1d:
+        """True for the entities that are among other ones: the same tokens with the same label.
+        Shape: (E,)"""
+        other_tuples = set(others.as_tuples())
+        is_among_others = [entity in other_tuples for entity in self.as_tuples()]
+        return numpy.asarray(is_among_others, dtype=bool)
+
     def trim(self, is_space: Array1d) -> "Entities":
         """Remove white space from both ends of entities, and drop entities that are nothing but
         white space.

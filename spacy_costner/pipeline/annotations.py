@@ -300,7 +300,7 @@ def make_prediction(
     if confidence is not None and confidence.alternatives is not None:
         # Every doc has a set of alternatives. The predicted entities are not in it.
         spans, span_probs = posterior.likely_entities(confidence.alternatives)
-        is_alternative = is_new(spans, entities) & is_writable(spans, tokens, other_labels)
+        is_alternative = ~spans.is_in(entities) & is_writable(spans, tokens, other_labels)
         sets[ALTERNATIVES] = SpanSet(
             spans.select(is_alternative),
             span_probs[is_alternative],
@@ -489,7 +489,7 @@ def guaranteed_set(
         return spans, posterior.entity_probs(spans)
 
     # A larger set never misses more, so the predicted entities can be added to it.
-    spans = spans.select(is_chosen & is_new(spans, entities))
+    spans = spans.select(is_chosen & ~spans.is_in(entities))
     united = Entities(
         begin=numpy.append(entities.begin, spans.begin),
         end=numpy.append(entities.end, spans.end),
@@ -601,21 +601,6 @@ def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
     label_probs = numpy.zeros((int(is_first.sum()), n_labels))
     label_probs[extent_of_span, label] = probs
     return Extents(begin[is_first], end[is_first], label_probs)
-
-
-def is_new(entities: Entities, predicted: Entities) -> Array1d:
-    """True for the entities that are not among the predicted ones. Shape: (E,)"""
-    predicted_tuples = set(_as_tuples(predicted))
-    is_not_predicted = [entity not in predicted_tuples for entity in _as_tuples(entities)]
-    return numpy.asarray(is_not_predicted, dtype=bool)
-
-
-def _as_tuples(entities: Entities) -> list[tuple[int, int, int]]:
-    """Begin, end and label of each entity."""
-    begins = entities.begin.tolist()
-    ends = entities.end.tolist()
-    labels = entities.label.tolist()
-    return list(zip(begins, ends, labels))
 
 
 def annotate_docs(
@@ -776,7 +761,7 @@ def spans_by_doc(
     RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if `probs` are
         given.
     """
-    entity_tuples = _as_tuples(entities)
+    entity_tuples = entities.as_tuples()
     doc_ends = lengths.cumsum()
     # For each doc, the number of entities that begin before its end. As entities are ordered, those
     # of a doc are entities[first_entity:stop]: `first_entity` is the number for the doc before.
