@@ -16,10 +16,11 @@ from spacy.tokens import Doc
 from thinc.types import Floats1d
 
 from ..metrics.shift import Counts, Shift, find_shift, restore
-from .annotations import Confidence, add_measures
+from .confidence import Confidence
 from .promises import CalibrationScores, Promise, Settings, find_changed_setting
 from .reading import Reading, find_difference, read_reading
 from .serialization import Cfg
+from .uncertainty import add_measures
 
 N_COMPARED = 100
 """The number of calls of `predict` whose docs are checked: are they read in the same way as the

@@ -1,8 +1,8 @@
 """The pipeline component `cost_sensitive_ner`: training, prediction, its settings, saving.
 
 The component calls other modules for the work: `training.objective` computes the loss,
-`annotations` writes entities, `calibration_state` keeps the results of calibration docs,
-`serialization` reads and writes files.
+`prediction` computes entities and probabilities, `doc_writer` writes them to docs,
+`calibration_state` keeps the results of calibration docs, `serialization` reads and writes files.
 
 The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
 is the probability distribution over tags and entities that follows from them, and *decoding*
@@ -48,19 +48,12 @@ from ..training.objective import Objective, check_finite
 from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
-from .annotations import (
-    Confidence,
-    Hypothesis,
-    Prediction,
-    annotate_docs,
-    group_of,
-    make_prediction,
-    register,
-    register_default,
-    spans_by_doc,
-)
 from .calibration_state import CalibrationState
+from .confidence import Confidence, register, register_default
+from .doc_writer import annotate_docs, spans_by_doc
+from .guaranteed_sets import group_of
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
+from .prediction import Hypothesis, Prediction, make_prediction
 from .promises import CalibrationScores, Promise
 from .reading import Reading
 from .rehearsal import rehearsal_loss
@@ -988,7 +981,7 @@ class CostSensitiveNER(TrainablePipe):
         """Keep the scores of calibration docs for `shift`, with the current settings.
 
         docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): Their scores: see `annotations.measure`. Shape: (B,)
+        scores (Floats1d): Their scores: see `uncertainty.measure`. Shape: (B,)
         source (str): The name of the docs.
         approximate (bool): Whether the temperature was fitted on them. Then the model fits them
             better than other docs, and false alarms of the test may be more frequent.

@@ -173,7 +173,7 @@ class CalibrationScores:
     them.
 
     scores (list[float]): The scores of the docs, ascending. Docs in which all tokens are preset
-        have none. For what a score is see `annotations.measure`.
+        have none. For what a score is see `uncertainty.measure`.
     digest (str): The digest of all scores, not rounded, in the order of the docs. It stands
         for the docs: see `digest_of`.
     keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.

@@ -26,7 +26,7 @@ from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
 from ..tags import OUTSIDE, Tags
 from ..types import Cost
-from .annotations import group_of_component
+from .confidence import group_of_component
 
 Scores = dict[str, Any]
 """Scores by their names, as `Language.evaluate` returns them."""

@@ -29,7 +29,7 @@ from thinc.api import Config
 
 from ..caching import cached_property
 from ..metrics.shift import expected_prf
-from ..pipeline.annotations import Confidence, prob_of
+from ..pipeline.confidence import Confidence, prob_of
 from ..readers import Task, TaskSpan, examples_to_measure, make_reader, write_tasks
 from ..readers.files import SURROGATE, shown
 from ..workflows.components import get_component, run_before

@@ -17,7 +17,7 @@ from spacy.training import Example
 from spacy_costner.annotation.tokens import TokenAttrs
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
-from spacy_costner.pipeline.annotations import measure
+from spacy_costner.pipeline.uncertainty import measure
 from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.workflows.apply.annotating import PartCounts, annotate
 from spacy_costner.workflows.calibration.guarantees import guarantee

@@ -14,7 +14,7 @@ from spacy.training import Example
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain
-from spacy_costner.pipeline.annotations import Confidence
+from spacy_costner.pipeline.confidence import Confidence
 
 from .. import oracle
 from ..support.batches import single

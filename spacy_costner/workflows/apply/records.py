@@ -8,8 +8,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, SpanGroup
 
 from ...annotation.spans import Place, read_group
-from ...pipeline.annotations import ALTERNATIVES, GUARANTEED, scored_groups
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.confidence import scored_groups
+from ...pipeline.prediction import ALTERNATIVES, GUARANTEED
 from ...readers import CorpusError
 from ...readers.files import encodable
 from ...readers.texts import TextRow

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from spacy.tokens import Doc
 
 from ...metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
-from ...pipeline.annotations import add_measures
 from ...pipeline.component import CostSensitiveNER, refuse_doc
+from ...pipeline.uncertainty import add_measures
 
 
 class ValueTest(NamedTuple):

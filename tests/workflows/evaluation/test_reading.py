@@ -20,9 +20,9 @@ from thinc.api import Config
 from spacy_costner.annotation.tokens import read_presets
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.annotations import measure
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.reading import Reading, find_reading
+from spacy_costner.pipeline.uncertainty import measure
 from spacy_costner.readers import (
     as_spacy_applies,
     as_spacy_evaluates,

@@ -12,7 +12,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
 
 from spacy_costner.decoding import LEAST_PROB
-from spacy_costner.pipeline.annotations import confidence_of, make_confidence, warn_once
+from spacy_costner.pipeline.confidence import confidence_of, make_confidence, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.tags import Entities
 
