@@ -2,7 +2,8 @@
 
 The component calls other modules for the work: `training.objective` computes the loss,
 `prediction` computes entities and probabilities, `doc_writer` writes them to docs,
-`calibration_state` keeps the results of calibration docs, `serialization` reads and writes files.
+`serialization` reads and writes files. What calibration docs say is in the class that the component
+inherits from: see `calibrated_pipe`.
 
 The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
 is the probability distribution over tags and entities that follows from them, and *decoding*
@@ -12,7 +13,7 @@ the entities.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from itertools import islice
@@ -21,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
-from spacy.pipeline import TrainablePipe
 from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
@@ -32,13 +32,13 @@ from thinc.types import Array1d, Floats1d
 
 from .. import chain
 from ..annotation.borders import Boundaries
+from ..annotation.doc_arguments import list_docs
 from ..annotation.settings import Annotation
 from ..annotation.tokens import TokenAttrs, possible_paths, read_docs
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..features import FeatureBatch
 from ..losses import LossSchedule
-from ..metrics.shift import Shift
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
@@ -48,14 +48,13 @@ from ..training.objective import Objective, check_finite
 from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
+from .calibrated_pipe import CalibratedPipe
 from .calibration_state import CalibrationState
 from .confidence import Confidence, register, register_default
 from .doc_writer import annotate_docs, spans_by_doc
 from .guaranteed_sets import group_of
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
 from .prediction import Hypothesis, Prediction, make_prediction
-from .promises import CalibrationScores, Promise
-from .reading import Reading
 from .rehearsal import rehearsal_loss
 from .serialization import (
     Cfg,
@@ -91,7 +90,7 @@ DEFAULT_CONFIG: dict[str, Any] = {
 }
 
 
-class CostSensitiveNER(TrainablePipe):
+class CostSensitiveNER(CalibratedPipe):
     """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
     the methods that spaCy documents for `ner`.
 
@@ -127,8 +126,6 @@ class CostSensitiveNER(TrainablePipe):
         that is taken (see `set_confidence`), the factor is not above 0 or not for the model, or
         the model has a number of tags or doesn't score tags.
     """
-
-    cfg: Cfg
 
     def __init__(
         self,
@@ -740,19 +737,6 @@ class CostSensitiveNER(TrainablePipe):
             is_measured=self.calibration.scores is not None,
         )
 
-    def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs are of groups of which nothing is promised, as no calibration doc was of the
-        group, or too few."""
-        # The group of docs that have no value for the key is None: the message says "None".
-        new_groups = {str(group) for group in groups} - promise.groups.keys()
-        if new_groups:
-            group_names = ", ".join(sorted(new_groups))
-            warnings.warn(
-                f"{self.name}: no guaranteed set for docs whose {promise.by_group!r} is "
-                f"{group_names}: nothing is promised of them",
-                stacklevel=3,
-            )
-
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
         `spans_key` to `doc.spans`, where spans of other labels stay.
@@ -865,160 +849,6 @@ class CostSensitiveNER(TrainablePipe):
         if not isinstance(min_cost, MinCost):
             min_cost = MinCost(hamming_cost, tree=None)
         return min_cost.expected_costs(posterior)
-
-    # What calibration docs say. The state is in `self.calibration`, which gives no warnings: these
-    # are given here.
-
-    @property
-    def guarantee(self) -> Promise | None:
-        """The promise about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence: its terms, its thresholds and its calibration docs. None: it has none, or
-        it doesn't hold for the current settings."""
-        if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
-            return None
-        return self.calibration.promise
-
-    @property
-    def calibration_scores(self) -> CalibrationScores | None:
-        """The scores of calibration docs, which `shift` compares those of other docs with. None:
-        there are none."""
-        return self.calibration.scores
-
-    @calibration_scores.setter
-    def calibration_scores(self, scores: CalibrationScores | None) -> None:
-        self.calibration.set_scores(scores)
-
-    @property
-    def reading(self) -> Reading | None:
-        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None: it is not
-        known."""
-        return self.calibration.reading
-
-    @reading.setter
-    def reading(self, reading: Reading | None) -> None:
-        self.calibration.reading = reading
-
-    @property
-    def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes, as a setting that promises depend
-        on. None: all its labels, which `cfg["labels"]` has already."""
-        if self.annotation.own_labels is None:
-            return None
-        return self.own_labels
-
-    def set_guarantee(self, promise: Promise) -> None:
-        """Keep a promise, which holds for the current settings of the component, and for docs that
-        are read as its `reading` says. People can read it in `nlp.meta["guarantee"]`, too, by the
-        name of the component.
-
-        promise (Promise): The promise, as `guarantee` makes it.
-        """
-        for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
-        self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
-
-    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
-        """Drop the scores of calibration docs and the promise. Warn if there was a promise.
-
-        reason (str): The change after which the promise doesn't hold.
-        keep_shift (bool): Whether the scores of calibration docs still hold, and are kept.
-        """
-        if not self.calibration.drop(keep_scores=keep_shift):
-            return
-        self.meta.get("guarantee", {}).pop(self.name, None)
-        warnings.warn(
-            f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
-            "`python -m spacy costner guarantee` again",
-            stacklevel=3,
-        )
-
-    def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was edited. Drop the
-        scores of calibration docs, too, if they depend on an edited setting."""
-        # `check` itself drops the scores, if they depend on it. Otherwise they are kept.
-        changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
-        if changed_setting is not None:
-            self.drop_guarantee(f"another setting of {changed_setting}", keep_shift=True)
-
-    def shift(
-        self,
-        docs: Iterable[Doc],
-        *,
-        earlier: Shift | Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> Shift:
-        """Test, without annotation, whether docs are still like the calibration docs, and estimate
-        precision, recall and F on them. The test sounds an alarm only if the model is less sure of
-        the docs than of the calibration docs.
-
-        The same docs in the same batches have the same result with any number of threads and
-        processes. In other batches some scores differ in their fourth significant
-        digit, and their p-values with them.
-
-        docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
-            random order. Docs in which all tokens are preset are not tested.
-        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or what its
-            `to_json` returned. The test goes on from there, and doesn't need these docs again.
-        seed (int): The seed of the test. For one stream of docs it is always the same.
-        RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs or no confidence, or there
-            were none when a doc was predicted, `docs` is a single doc, or `earlier` lacks
-            something, or had another seed or other calibration docs.
-        """
-        refuse_doc(docs)
-        self.check_guarantee()
-        return self.calibration.shift(
-            docs,
-            self.confidence,
-            component=self.name,
-            own_labels=self.own_labels,
-            earlier=earlier,
-            seed=seed,
-        )
-
-    def set_shift(
-        self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
-    ) -> None:
-        """Keep the scores of calibration docs for `shift`, with the current settings.
-
-        docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): Their scores: see `uncertainty.measure`. Shape: (B,)
-        source (str): The name of the docs.
-        approximate (bool): Whether the temperature was fitted on them. Then the model fits them
-            better than other docs, and false alarms of the test may be more frequent.
-        """
-        self.calibration.keep_scores(
-            docs,
-            scores,
-            source,
-            approximate=approximate,
-            cfg=self.cfg,
-            own_labels=self._labels_if_not_all,
-        )
-
-    def set_reading(self, reading: Reading) -> None:
-        """Keep how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
-        sentence starts of their file, or made of its text. Warn if the docs of an earlier one of
-        these commands were read in the other way.
-
-        reading (Reading): How they were read, as `find_reading` finds it.
-        """
-        conflict = self.calibration.set_reading(reading)
-        if conflict is not None:
-            warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
-
-    def compare_reading(self, docs: Sequence[Doc]) -> None:
-        """Warn, once, if docs differ in their sentence starts or tokens from the docs on which
-        `calibrate`, `tune` or `guarantee` measured the component. Not all docs are compared: see
-        `CalibrationState.compare_reading`.
-
-        docs (Sequence[Doc]): The docs, as the component gets them.
-        """
-        uses_starts = bool(self.annotation.sentence_boundaries)
-        difference = self.calibration.compare_reading(
-            docs, self._tokenizer, uses_starts=uses_starts
-        )
-        if difference is not None:
-            warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     # Saving
 
@@ -1163,22 +993,3 @@ def check_architecture(model: Model, name: str) -> None:
             f"{name}: model: expected an architecture that scores the tags of a chain, such as "
             f"spacy_costner.LinearChainCRF.v1, got the model {model.name!r}"
         )
-
-
-def refuse_doc(docs: Iterable[Doc]) -> None:
-    """Refuse a single doc where several are expected. It can be iterated over, too, but gives
-    tokens.
-
-    RAISES (ValueError): If `docs` is a doc.
-    """
-    if isinstance(docs, Doc):
-        raise ValueError("docs: expected several docs, as [doc], got a Doc")
-
-
-def list_docs(docs: Iterable[Doc]) -> list[Doc]:
-    """Make a list of docs.
-
-    RAISES (ValueError): If `docs` is a single doc.
-    """
-    refuse_doc(docs)
-    return list(docs)

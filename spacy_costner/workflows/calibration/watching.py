@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from spacy.tokens import Doc
 
+from ...annotation.doc_arguments import refuse_doc
 from ...metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
-from ...pipeline.component import CostSensitiveNER, refuse_doc
+from ...pipeline.component import CostSensitiveNER
 from ...pipeline.uncertainty import add_measures
 
 
