@@ -45,7 +45,6 @@ from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
-from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
 from .calibrated_pipe import CalibratedPipe
@@ -75,7 +74,7 @@ from .serialization import (
     unpack_parts,
     write_files,
 )
-from .training_corpus import pack_raw_text, read_training_corpus
+from .training_corpus import find_new_labels, pack_raw_text, read_training_corpus
 
 DEFAULT_CONFIG: dict[str, Any] = {
     "model": {
@@ -513,9 +512,8 @@ class CostSensitiveNER(CalibratedPipe):
 
         Labels that `initialize` has not seen are added, unless it was given the labels.
         """
-        examples, losses = self._start_update(examples, losses, "update")
+        examples, docs, losses = self._start_update(examples, losses, "update")
         self.drop_guarantee("training")
-        docs = [eg.predicted for eg in examples]
         if not any(len(doc) for doc in docs):
             return losses
 
@@ -529,12 +527,11 @@ class CostSensitiveNER(CalibratedPipe):
             scores, backprop = self.model.attrs["score_features"](self.model, features)
         loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
-        if sgd not in (None, False):  # spaCy gives False to update the weights later
-            self.finish_update(sgd)
+        self._apply_gradients(sgd)
         losses[self.name] += loss
 
         if self.cfg["untrained"]:
-            self._drop_from_untrained(examples)
+            self._mark_as_trained(examples)
         n_examples = max(self.cfg["n_examples"], 1)  # 0 before `initialize`
         progress = self.progress.after_update(len(examples), n_examples)
         self.cfg["progress"] = progress._asdict()
@@ -542,39 +539,36 @@ class CostSensitiveNER(CalibratedPipe):
 
     def _start_update(
         self, examples: Iterable[Example], losses: dict[str, float] | None, method: str
-    ) -> tuple[list[Example], dict[str, float]]:
-        """List and check the examples of an update, and let `losses` have a loss of the component.
-
-        RETURNS (tuple[list[Example], dict[str, float]]): The examples and the losses.
-        """
+    ) -> tuple[list[Example], list[Doc], dict[str, float]]:
+        """Begin `update` or `rehearse`: list and check the examples, and add the component to the
+        losses. Returns the examples, their predicted docs and the losses."""
         if losses is None:
             losses = {}
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, f"CostSensitiveNER.{method}")
-        return examples, losses
+        docs = [eg.predicted for eg in examples]
+        return examples, docs, losses
+
+    def _apply_gradients(self, sgd: Optimizer | bool | None) -> None:
+        """Update the weights at the end of `update` or `rehearse`. Without an optimizer, gradients
+        are kept for `finish_update`. spaCy gives False instead of None in that case."""
+        if sgd not in (None, False):
+            self.finish_update(sgd)
 
     def _add_labels_of(self, examples: Sequence[Example]) -> None:
-        """Add the labels of the entities of a batch that `initialize` has not seen, unless the user
-        has chosen the labels. With `max_epochs = -1` the corpus is streamed, and `initialize` sees
-        the first 100 examples. So the labels are in the end those of the corpus, as they are with a
-        corpus that isn't streamed. spaCy's `ner` adds labels, too.
+        """Add the labels of a batch that `initialize` hasn't seen, unless the user has chosen the
+        labels. With `max_epochs = -1` the corpus is streamed, and `initialize` sees only the first
+        100 examples. In the end, the component has all labels of the corpus, as it would without
+        streaming. spaCy's `ner` adds labels, too.
 
-        A label that a cost doesn't know can't be added. It is a warning, as an error would stop
+        A label that a cost doesn't know can't be added. This is a warning, as an error would stop
         training, and the annotation of its entities is missing.
         """
         if self.objective.labels_are_given:
             return
         known_labels = {*self.labels, *self._refused_labels}
-        labels: set[str] = set()
-        for eg in examples:
-            labels |= labels_of_teacher(eg.reference)
-            # Making entities of spans takes time, and most batches have no new label.
-            if self.annotation.has_other_labels(eg.reference, known_labels):
-                labels |= labels_of(self.annotation.as_entities(eg, None).reference)
-        # Labels with "!" are refused where the annotation is read, with the doc that has one.
-        new_labels = {label for label in labels - known_labels if not label.startswith(NEGATED)}
-        for label in sorted(new_labels):
+        for label in sorted(find_new_labels(examples, self.annotation, known_labels)):
             try:
                 self.add_label(label)
             except ValueError as error:
@@ -583,10 +577,10 @@ class CostSensitiveNER(CalibratedPipe):
                     f"{self.name}: the label {label!r} is not added: {error}", stacklevel=3
                 )
 
-    def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
-        """Take the labels of the entities of a batch off the list of untrained labels. A label that
-        `add_label` has added to a trained model is on that list, and isn't predicted, until the
-        model has learned from an entity that has it."""
+    def _mark_as_trained(self, examples: Sequence[Example]) -> None:
+        """Mark the labels of the entities of a batch as trained. If `add_label` has added a label
+        to a trained model, it is untrained, and isn't predicted, until the model has learned from
+        an entity that has it."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference
@@ -660,9 +654,8 @@ class CostSensitiveNER(CalibratedPipe):
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes.
         """
-        examples, losses = self._start_update(examples, losses, "rehearse")
+        _, docs, losses = self._start_update(examples, losses, "rehearse")
         self.drop_guarantee("training")
-        docs = [eg.predicted for eg in examples]
         if self._rehearsal_model is None or not any(len(doc) for doc in docs):
             return losses
 
@@ -676,8 +669,7 @@ class CostSensitiveNER(CalibratedPipe):
         teacher = self._rehearsal_model.predict(docs)
         loss, gradient = rehearsal_loss(teacher, scores, sequence_lengths, constraints)
         backprop(gradient)
-        if sgd not in (None, False):
-            self.finish_update(sgd)
+        self._apply_gradients(sgd)
         losses[self.name] += loss / len(scores.emissions)
         return losses
 

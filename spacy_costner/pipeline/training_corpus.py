@@ -7,7 +7,7 @@ text the component knows: see `training.known_text`.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from spacy.language import Language
@@ -18,7 +18,8 @@ from thinc.api import Model
 from ..annotation.settings import Annotation
 from ..training.known_text import Recurring, pack_ids, passage_ids
 from ..training.raw_sentences import read_raw_sentences
-from ..training.soft_targets import labels_of
+from ..training.soft_targets import labels_of, labels_of_teacher
+from ..training.targets import NEGATED
 
 
 class TrainingCorpus(NamedTuple):
@@ -81,6 +82,29 @@ def read_training_corpus(
         build_vocab(model, references)  # collects the features of the model
     deque(references, maxlen=0)  # reads the docs that the model has not read
     return TrainingCorpus(labels, n_examples, times_of_passage)
+
+
+def find_new_labels(
+    examples: Iterable[Example], annotation: Annotation, known_labels: Collection[str]
+) -> set[str]:
+    """Find the labels of a batch that a component doesn't know yet: the labels of annotated
+    entities and of soft targets.
+
+    examples (Iterable[Example]): The batch.
+    annotation (Annotation): Where the annotation is in docs.
+    known_labels (Collection[str]): The labels that the component knows.
+    RETURNS (set[str]): The new labels, without labels that begin with "!": these are refused where
+        the annotation is read, with the doc that has one.
+    """
+    labels: set[str] = set()
+    for eg in examples:
+        labels |= labels_of_teacher(eg.reference)
+        # Making entities of spans takes time, and most batches have no new label.
+        if annotation.has_other_labels(eg.reference, known_labels):
+            labels |= labels_of(annotation.as_entities(eg, None).reference)
+    return {
+        label for label in labels if label not in known_labels and not label.startswith(NEGATED)
+    }
 
 
 def pack_raw_text(nlp: Language | None) -> str:
