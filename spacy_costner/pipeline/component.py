@@ -106,24 +106,25 @@ class CostSensitiveNER(CalibratedPipe):
         label of the entity.
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
-    spans_key (str | None): The key in `doc.spans` to learn from and to write to, as that of
-        spaCy's `spancat`, instead of `doc.ents`.
-    own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written,
-        which may overlap with those of other labels. The component learns those, too, where they
-        don't overlap with its own, so that labels compete. None: all its labels are its own.
-    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
-        where they overlap in training docs. Otherwise they are an error.
-    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
-        sentence starts and line breaks. "sentences": sentence starts.
+    spans_key (str | None): The key in `doc.spans` to learn from and to write to, instead of
+        `doc.ents`, as for spaCy's `spancat`.
+    own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written.
+        Spans with other labels may overlap with these. The component learns other spans, too, where
+        they don't overlap with its own, so that labels compete. None: all labels are its own.
+    filter_spans (bool): With a `spans_key`: whether only the longest span is kept where spans with
+        own labels overlap in training docs. Otherwise overlapping spans are an error.
+    sentence_boundaries (Boundaries): Where the chain of a doc is cut. False: nowhere. True: at
+        sentence starts and line breaks. "sentences": at sentence starts.
     decoding (Decoding): How entities are predicted.
     confidence (Confidence | None): Where to write the probabilities of entities.
     scorer (Callable | None): The scoring method.
-    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
-        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
+    learn_rate_factor (float): The learning rate of the weights above the Tok2Vec, as a multiple of
+        the learning rate of the Tok2Vec: 1 if it is trained from scratch, about 20 if it is
+        pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
         `own_labels` or `filter_spans` are set without a `spans_key`, the confidence has a name
-        that is taken (see `set_confidence`), the factor is not above 0 or not for the model, or
-        the model has a number of tags or doesn't score tags.
+        that is taken (see `set_confidence`), the factor is not above 0, the model can't have a
+        factor, has a fixed number of tags, or doesn't score tags.
     """
 
     def __init__(
@@ -186,12 +187,11 @@ class CostSensitiveNER(CalibratedPipe):
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
         self._refused_labels: set[str] = set()  # the labels that `_add_labels_of` couldn't add
         self.cfg = new_cfg(scheme, outside)
-        # Both are made from `cfg`, and made again if `cfg` was edited: see `chain_tags` and
-        # `confidence`.
+        # Both follow `cfg`, which may be edited: see `chain_tags` and `confidence`.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
-        # The settings of the config, to see at load whether it was edited since the component was
-        # saved: see `follow_config`.
+        # The settings of the config. They show at load whether the config was edited after the
+        # component was saved: see `follow_config`.
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
@@ -205,18 +205,18 @@ class CostSensitiveNER(CalibratedPipe):
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, its decoding is made from the config.
 
-        decoding (Decoding): The decoding.
+        decoding (Decoding): The new decoding.
         RAISES (ValueError): If its settings or its cost don't fit the labels of a trained model.
         """
         # Before the model is initialized, some labels may be missing.
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
-        # The test for a shift reads the probabilities of the model, which decoding doesn't change.
+        # The test for a shift uses the probabilities of the model, which decoding doesn't change.
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        # If the config has other settings than these when the component is loaded, it was edited
-        # since: see `follow_config`.
+        # If the config has other settings when the component is loaded, it was edited after the
+        # component was saved: see `follow_config`.
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     @property
@@ -228,15 +228,13 @@ class CostSensitiveNER(CalibratedPipe):
         """Check that the settings of decoding, and its cost, fit the labels.
 
         tags (Tags): The tags of the labels, with a single O.
-        RAISES (ValueError): If they don't.
+        RAISES (ValueError): If the settings or the cost don't fit.
         """
         self._decoding.check(tags, self.cfg["decoding"])
 
     def _checked_decoding(self) -> dict[str, Any]:
-        """Return the settings of decoding in `cfg`, which may have been edited.
-
-        RAISES (ValueError): If a setting is missing, or the decoding has no such setting.
-        """
+        """Return the settings of decoding in `cfg`, which may have been edited. A missing or
+        unknown setting is a ValueError."""
         settings = self.cfg["decoding"]
         # The settings that the decoding was made with have all its keys.
         needed_keys = self._configured["decoding"].keys()
@@ -252,7 +250,7 @@ class CostSensitiveNER(CalibratedPipe):
         settings = self.cfg["confidence"]
         if not settings:
             return None
-        # It is made again only if `cfg` was edited since. All its settings have defaults.
+        # `cfg` may have been edited since the last call. All settings have defaults.
         if self._confidence is None or settings != vars(self._confidence):
             fields = Confidence.__dataclass_fields__
             check_keys(settings, names=(), where="confidence", optional=fields)
@@ -264,14 +262,14 @@ class CostSensitiveNER(CalibratedPipe):
         `cfg["confidence"]`.
 
         Several components may share a `spans_key`, but each needs its own key for probabilities. So
-        if the component has a `spans_key`, the default key is not "confidence", but begins with the
-        name of the component: "ner_confidence".
+        if the component has a `spans_key`, the default key begins with the name of the component:
+        "ner_confidence" instead of "confidence".
 
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, the config counts if it has other settings than these.
 
         confidence (Confidence | None): The settings. None: probabilities are not written, and the
-            next prediction drops a guarantee, whose spans would be written next to them.
+            next prediction drops a guarantee, as its spans need the settings, too.
         RAISES (ValueError): If the name of the extension attribute is taken by another extension of
             spans, or the key of the probabilities is the `spans_key` of the component.
         """
@@ -292,8 +290,8 @@ class CostSensitiveNER(CalibratedPipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
-        # The config has these settings, too. If it has others when the component is loaded, it was
-        # edited since: see `follow_config`.
+        # If the config has other settings when the component is loaded, it was edited after the
+        # component was saved: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags
@@ -327,7 +325,7 @@ class CostSensitiveNER(CalibratedPipe):
         single O."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
-        # Making tags takes long, so they are made again only if `cfg` was edited since.
+        # Making tags takes long, so they are made again only if `cfg` was edited.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -342,11 +340,11 @@ class CostSensitiveNER(CalibratedPipe):
         """Add a label. A trained model predicts it after an update with an entity that has it. A
         guarantee is dropped, with a warning.
 
-        label (str): The label.
+        label (str): The new label.
         RETURNS (int): 1, or 0 if the component already has the label.
         RAISES (ValueError): If the label is not a string, is empty, or begins with "!", which marks
             spans that are not entities; or if a cost of a trained component doesn't know it. The
-            component is then as before.
+            component then stays unchanged.
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
@@ -363,12 +361,12 @@ class CostSensitiveNER(CalibratedPipe):
             cost_tables = self.objective.check_costs(new_tags)
             self.check_decoding(new_tags)
             self.cfg["cost_tables"] = cost_tables
-        # A promise, and the scores of calibration docs, hold for the labels that there were.
+        # A promise and the scores of calibration docs hold for the previous labels.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if has_weights:
-            # The model gets weights for the new tags, about which it knows nothing.
+            # The model gets weights for the new tags, which are not trained yet.
             self.set_output(len(self.chain_tags))
             self.cfg["untrained"] = [*self.cfg["untrained"], label]
         return 1
@@ -382,13 +380,13 @@ class CostSensitiveNER(CalibratedPipe):
         nlp: Language | None = None,
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Initialize the component for training. Its labels so far stay. A guarantee and a
+        """Initialize the component for training. It keeps the labels that it has. A guarantee and a
         temperature are dropped.
 
         get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
         nlp (Language | None): The current `nlp` object.
-        labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. Defaults
-            to those of the examples, in alphabetical order.
+        labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. None: the
+            labels of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, an own label is not among them, spans of a
             training doc overlap (see `filter_spans`), the loss or the decoding has a cost, weights
             or settings that don't fit the labels, or the weights don't fit in memory.
@@ -436,27 +434,24 @@ class CostSensitiveNER(CalibratedPipe):
         self.cfg["progress"] = Progress()._asdict()
 
     def _expected(self, labels: Sequence[str] | None) -> set[str] | None:
-        """The labels of the entities to read, if they are given: those of the component stay."""
+        """The labels of the entities to read, if labels are given: these and the labels that the
+        component has."""
         if labels is None:
             return None
         return {*labels, *self.labels}
 
     def _forget_calibration(self) -> None:
-        """Drop what an earlier training and calibration have left: it doesn't hold for new
+        """Drop the results of an earlier training and calibration, which don't hold for new
         weights."""
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
-        # `reading` says how the docs were read on which `calibrate`, `tune` or `guarantee` measured
-        # the component. The new weights have not been measured.
+        # The new weights have not been measured by `calibrate`, `tune` or `guarantee`.
         self.reading = None
 
     def _check_own_labels(self) -> None:
-        """Check that each of the component's own labels is one of its labels. It would never write
-        one that isn't.
-
-        RAISES (ValueError): If one isn't.
-        """
+        """Check that the component has all its own labels. It would never write others. An unknown
+        own label is a ValueError."""
         own_labels = self.annotation.own_labels or ()
         unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
@@ -468,22 +463,22 @@ class CostSensitiveNER(CalibratedPipe):
 
     @property
     def raw_text(self) -> Array1d:
-        """The hashes of the long sentences (see `sentence_ids`) of the raw text that the static
-        vectors of the pipeline were learned from, ascending. Empty if they are vectors from
+        """The hashes of the long sentences (see `sentence_ids`) of the raw text from which the
+        static vectors of the pipeline were learned, ascending. Empty if the vectors are from
         elsewhere, or there are no vectors. Shape: (S,)"""
         return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
         """The hashes of the passages that the component was initialized with, ascending: see
-        `passage_ids`. `start_from` adds those of the pipeline that it starts from. Empty for models
-        that were saved before hashes were kept. Shape: (P,)"""
+        `passage_ids`. `start_from` adds the hashes of the pipeline that it starts from. Empty for
+        models that were saved before hashes were kept. Shape: (P,)"""
         return unpack_ids(self.cfg["trained_on"])
 
     @property
     def recurring(self) -> Recurring:
-        """How many of the passages of `trained_on` recur in the training corpus. There are none for
-        models that were saved before they were counted."""
+        """How many of the passages of `trained_on` recur in the training corpus. 0 for models that
+        were saved before they were counted."""
         return Recurring(self.cfg["n_recurring"], self.cfg["n_passages"])
 
     @property
@@ -499,18 +494,17 @@ class CostSensitiveNER(CalibratedPipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Update the model with a batch of examples. A guarantee is dropped, with a warning.
+        """Update the model with a batch of examples. A guarantee is dropped, with a warning. Labels
+        that `initialize` hasn't seen are added, unless it was given the labels.
 
-        examples (Iterable[Example]): The batch.
+        examples (Iterable[Example]): A batch, with annotated references.
         drop (float): The dropout rate.
         sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the exact value of the objective, divided by the number of annotated tokens, unless it
             is one ratio: see `get_loss`.
-        RETURNS (dict[str, float]): The losses.
+        RETURNS (dict[str, float]): The updated `losses`.
         RAISES (ValueError): As `get_loss` does. The model is then not updated.
-
-        Labels that `initialize` has not seen are added, unless it was given the labels.
         """
         examples, docs, losses = self._start_update(examples, losses, "update")
         self.drop_guarantee("training")
@@ -597,13 +591,13 @@ class CostSensitiveNER(CalibratedPipe):
     ) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
-        examples (Iterable[Example]): The batch.
+        examples (Iterable[Example]): A batch, with annotated references.
         scores (Potentials): The model's potentials of the predicted docs.
         features (FeatureBatch | None): The features of the predicted docs, found as for training.
             None: they are looked up, if the loss uses them.
-        RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
-            ratio for the batch, such as an expected F, that ratio; and the gradient of the loss of
-            the batch.
+        RETURNS (tuple[float, Potentials]): The loss per annotated token and the gradient of the
+            loss of the batch. If the loss is one ratio for the batch, such as an expected F, the
+            first value is this ratio.
         RAISES (ValueError): If a score is not finite, spans overlap (see `filter_spans`), or the
             docs have soft targets that don't fit: see `Objective.targets`.
         """
@@ -641,15 +635,15 @@ class CostSensitiveNER(CalibratedPipe):
     ) -> dict[str, float]:
         """Update the model so that it keeps the predictions that it made before
         `nlp.resume_training`. Without that call it isn't updated. The loss is the Kullback-Leibler
-        divergence of the new predictions from the old ones. Labels that were added since then are
-        ignored. A guarantee is dropped, with a warning.
+        divergence of the new predictions from the old ones. Labels that were added after that call
+        are ignored. A guarantee is dropped, with a warning.
 
         examples (Iterable[Example]): A batch. Its annotation is not used.
         drop (float): The dropout rate.
-        sgd (Optimizer | None): The optimizer.
+        sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the divergence in nats per token.
-        RETURNS (dict[str, float]): The losses.
+        RETURNS (dict[str, float]): The updated `losses`.
         RAISES (ValueError): If a score is not finite.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes.
@@ -679,12 +673,13 @@ class CostSensitiveNER(CalibratedPipe):
 
     def score(self, examples: Iterable[Example], **settings: Any) -> dict[str, Any]:
         """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces spaCy's scorer of
-        entities. Other scorers get the key.
+        entities. Other scorers get the key as a setting.
 
         examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer. It gets those in `cfg`, too. (The scorer that
-            replaces another one only gets the key.)
-        RETURNS (dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
+        **settings (Any): Settings of the scorer. It gets the settings in `cfg`, too. (spaCy's
+            scorer of spans only gets the key.)
+        RETURNS (dict[str, Any]): The scores by their names: with the `spans_key` "sc", `spans_sc_f`
+            and others.
         """
         spans_key = self.annotation.spans_key
         if spans_key is None:
@@ -700,9 +695,9 @@ class CostSensitiveNER(CalibratedPipe):
     def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Predict the entities of docs, without modifying them.
 
-        docs (Iterable[Doc]): The docs.
-        RETURNS (Prediction): Their entities.
-        RAISES (ValueError): If `docs` is a doc, or the component has no labels.
+        docs (Iterable[Doc]): The docs. Entities that they already have stay.
+        RETURNS (Prediction): The entities of the docs, and their probabilities.
+        RAISES (ValueError): If `docs` is a single doc, or the component has no labels.
         """
         # A setting in `cfg` may have been edited since the last call.
         self.check_guarantee()
@@ -723,7 +718,7 @@ class CostSensitiveNER(CalibratedPipe):
             promise=promise,
             groups=groups,
             other_labels=self.other_labels,
-            # Under a `spans_key` spans have scores, as those of spaCy's `spancat` do.
+            # Under a `spans_key`, spans have scores, as with spaCy's `spancat`.
             is_scored=self.annotation.spans_key is not None,
             # `shift` compares the measures of docs with the scores of calibration docs.
             is_measured=self.calibration.scores is not None,
@@ -731,10 +726,10 @@ class CostSensitiveNER(CalibratedPipe):
 
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
-        `spans_key` to `doc.spans`, where spans of other labels stay.
+        `spans_key` to `doc.spans`, where spans with other labels stay.
 
-        docs (Iterable[Doc]): The docs.
-        prediction (Prediction): What `predict` returned for them.
+        docs (Iterable[Doc]): The docs that `predict` got.
+        prediction (Prediction): The result of `predict`.
         """
         spans_key = self.annotation.spans_key
         annotate_docs(list(docs), prediction, self.name, self.confidence, spans_key)
@@ -742,20 +737,18 @@ class CostSensitiveNER(CalibratedPipe):
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.
 
-        docs (Iterable[Doc]): The docs.
+        docs (Iterable[Doc]): The docs, which are not modified.
         preset (bool): Whether the entities that docs already have are certain. Otherwise they are
             ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
-        RAISES (ValueError): If `docs` is a doc, or the component has no labels.
+        RAISES (ValueError): If `docs` is a single doc, or the component has no labels.
         """
         _, posterior = self._posterior(list_docs(docs), preset=preset)
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """Compute the probabilities of tags and entities: see `posterior`.
-
-        RETURNS (tuple[TokenAttrs, Posterior]): The tokens of the docs, and the probabilities.
-        """
+        """Compute the probabilities of tags and entities: see `posterior`. Returns the tokens of
+        the docs, too."""
         tokens = self.annotation.read_presets(docs)
         if not preset:
             tokens = tokens.without_annotation()
@@ -764,7 +757,7 @@ class CostSensitiveNER(CalibratedPipe):
         constraints = possible_paths(
             tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
-        # The model scores whole docs. Only the chain is cut into sequences. Shapes: (B,)
+        # The model scores whole docs. Only the chain is cut into B sequences. Shapes: (B,)
         sequence_lengths, doc_of_sequence = self.annotation.cut(docs, tokens)
         if len(tokens.orth):
             self._require_labels()
@@ -785,13 +778,14 @@ class CostSensitiveNER(CalibratedPipe):
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
         Each path of tags is an analysis. In IOB2, an entity before white space has several paths,
-        as its tags may go on into the white space: then several analyses have the same entities.
+        as its tags may continue in the white space: then several analyses have the same entities.
 
-        docs (Iterable[Doc]): The docs.
+        docs (Iterable[Doc]): The docs, which are not modified.
         k (int): The number of analyses, at least 1.
         RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
-        RAISES (ValueError): If `docs` is a doc, k is less than 1, or the component has no labels.
+        RAISES (ValueError): If `docs` is a single doc, k is less than 1, or the component has no
+            labels.
         """
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
@@ -804,7 +798,7 @@ class CostSensitiveNER(CalibratedPipe):
         for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            # Beside its spans, a doc has the probabilities of the spans, which are not needed here.
+            # `spans_by_doc` returns the probabilities of spans, too, which are None here.
             rows = zip(hypotheses_of_docs, spans_of_docs, log_probs_of_docs.tolist())
             for hypotheses, (spans, _), log_prob in rows:
                 if log_prob > -inf:
@@ -815,7 +809,10 @@ class CostSensitiveNER(CalibratedPipe):
         """Decode entities, with the current settings of decoding. White space at the ends of an
         entity is cut off.
 
-        RAISES (ValueError): If `cfg["decoding"]` was edited, and lacks a setting or has another.
+        posterior (Posterior): The probabilities, as `posterior` returns them.
+        RETURNS (DecodedSpans): The entities.
+        RAISES (ValueError): If `cfg["decoding"]` was edited, and lacks a setting or has an unknown
+            one.
         """
         settings = self._checked_decoding()
         decoded = self._decoding.decode(posterior, settings)
@@ -831,11 +828,11 @@ class CostSensitiveNER(CalibratedPipe):
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute for each token the expected cost of the tag that minimum-expected-cost decoding
-        predicts: see `MinCost`. If the component has another decoding, this one is used here all
-        the same, with a cost of 1 for each wrong tag.
+        predicts: see `MinCost`. If the component has another decoding, each wrong tag has a cost of
+        1.
 
-        posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs. Shape: (N,)
+        posterior (Posterior): The probabilities, as `posterior` returns them.
+        RETURNS (Floats1d): The expected cost of each token. Shape: (N,)
         """
         min_cost = self._decoding.decode
         if not isinstance(min_cost, MinCost):
@@ -845,9 +842,9 @@ class CostSensitiveNER(CalibratedPipe):
     # Saving
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save the component.
+        """Save the component to a directory.
 
-        path (str | Path): A directory.
+        path (str | Path): The path of the directory.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
         """
@@ -855,23 +852,23 @@ class CostSensitiveNER(CalibratedPipe):
         write_files(path, cfg, model, self.vocab, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component.
+        """Save the component to bytes.
 
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): What `from_bytes` takes.
-        RAISES (ValueError): As `to_disk` does.
+        RETURNS (bytes): The saved component, for `from_bytes`.
+        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
         """
         cfg, model = self._save(exclude)
         return pack_parts(cfg, model, self.vocab, exclude)
 
     def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
-        """The contents of the files "cfg" and "model". Those of "model" are empty if it is
-        excluded."""
+        """Make the contents of the files "cfg" and "model". If "model" is excluded, it is
+        empty."""
         cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
-        # With these, `follow_config` sees at load which settings of the config were edited since.
+        # `follow_config` compares these settings at load with the settings of the config.
         cfg["configured"] = self._configured
-        # The decoding may have made tables from files, such as one of costs. At load these files
-        # may be gone.
+        # The decoding may have made tables from files, such as a table of costs. At load, these
+        # files may be missing.
         cfg["decoding_tables"] = None
         if self.labels and self._decoding.tables is not None:
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
@@ -881,44 +878,41 @@ class CostSensitiveNER(CalibratedPipe):
         return sign(cfg, model), model
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
+        """Load the component from a directory.
 
         path (str | Path): The directory that `to_disk` wrote.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged, not of such a component, or not
-            from the same save as the other.
+        RETURNS (CostSensitiveNER): The component itself.
+        RAISES (ValueError): If a file is missing or damaged, is from another kind of component, or
+            is not from the same save as the other file.
         """
         saved = read_files(path, self.name, self.vocab, exclude)
         return self._load(saved, folder=f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
+        """Load the component from bytes.
 
-        bytes_data (bytes): What `to_bytes` returned.
+        bytes_data (bytes): The result of `to_bytes`.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): As `from_disk` does.
+        RETURNS (CostSensitiveNER): The component itself.
+        RAISES (ValueError): If a part is missing or damaged, is from another kind of component, or
+            is not from the same save as the other part.
         """
         saved = unpack_parts(bytes_data, self.name, self.vocab, exclude)
         return self._load(saved, folder="")
 
     def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
-        """Load the contents of the files "cfg" and "model", as far as they were read.
-
-        saved (dict[str, Any]): The content of each part that was read.
-        folder (str): The folder with a slash at its end, for messages, or nothing.
-        RETURNS (CostSensitiveNER): The component itself.
-        RAISES (ValueError): If the parts don't fit each other or the config.
-        """
+        """Load the contents of the files "cfg" and "model", unless they are excluded. `folder` is
+        the directory with a slash at its end, for messages; empty if there is none. An error names
+        the version that saved the component."""
         with naming_version(saved.get("cfg")):
             self._load_parts(saved, folder)
         return self
 
     def _load_parts(self, saved: dict[str, Any], folder: str) -> None:
-        """Load the contents of the files: see `_load`, which adds the version to errors."""
+        """Load the contents of the files: see `_load`. If they don't fit each other or the config,
+        this is a ValueError."""
         if "cfg" in saved and "model" in saved:
-            # Both have to be from the same save.
             check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
         # An error within `reading_part` becomes one that names the part and its file.
         with reading_part("cfg", self.name, folder):
@@ -937,17 +931,13 @@ class CostSensitiveNER(CalibratedPipe):
                 raise ValueError(f"expected weights of {len(self.chain_tags)} tags, got {n_tags}")
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Take the settings and the results of calibration docs of a saved cfg, which was checked
-        before, and restore what depends on them: tables of costs, strings of labels, the extension
-        of spans.
-
-        RAISES (ValueError): If a setting that was edited has a wrong value, or doesn't fit the
-            labels.
-        """
+        """Load the settings and the results of calibration docs from a saved cfg, which was checked
+        before. Restore what depends on them: cost tables, the strings of labels, the extension of
+        spans. An edited setting with a wrong value, or one that doesn't fit the labels, is a
+        ValueError."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
-        # The file of a cost or of a tree may be gone, so the tables that were made from it are
-        # saved.
+        # The file of a cost or of a label tree may be missing, so its tables are saved, too.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
@@ -973,13 +963,9 @@ make_cost_sensitive_ner = Language.factory(
 
 
 def check_architecture(model: Model, name: str) -> None:
-    """Check that a model may be one that scores tags. Another one would fail in training only.
-
-    model (Model): The model.
-    name (str): The name of the component, for errors.
-    RAISES (ValueError): If its output can't be resized to the number of tags, or if it is the model
-        of spaCy's `ner`, whose output are the moves of a parser.
-    """
+    """Check that a model can score tags, before training. It is a ValueError if the output of the
+    model can't be resized to the number of tags, or if it is the model of spaCy's `ner`, which
+    scores the moves of a parser."""
     if "resize_output" not in model.attrs or model.name == "parser_model":
         raise ValueError(
             f"{name}: model: expected an architecture that scores the tags of a chain, such as "
