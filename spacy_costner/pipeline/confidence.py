@@ -51,7 +51,7 @@ def make_confidence(
     alternatives: float | None = None,
     second_choice: float | None = None,
 ) -> Confidence:
-    """Build the settings of where the probabilities of entities are written.
+    """Build the settings that say where the probabilities of entities are written.
 
         [components.ner.confidence]
         @misc = "spacy_costner.Confidence.v1"
@@ -59,11 +59,11 @@ def make_confidence(
 
     spans_key (str): The key of the entities in `doc.spans`. Their probabilities are in the
         group's `attrs["scores"]`, as for spaCy's `spancat`.
-    extension (str): The extension attribute of spans for it: `span._.confidence`.
-    alternatives (float | None): If given, other entities with at least this probability are in
-        `doc.spans`, under the same key with "_alternatives".
-    second_choice (float | None): Always null, and without effect. The configs of pipelines that
-        0.3.0 saved have it, so spaCy has to know it to load them.
+    extension (str): The extension attribute of spans for the probability: `span._.confidence`.
+    alternatives (float | None): Other entities with at least this probability are written to
+        `doc.spans`, under the same key with "_alternatives". None: no other entities are written.
+    second_choice (float | None): Always null, and without effect. spaCy needs this parameter to
+        load pipelines that 0.3.0 saved, as their configs have it.
     RAISES (ValueError): If a name is empty, a probability is out of its range, or `second_choice`
         is not null.
     """
@@ -82,7 +82,7 @@ def register(confidence: Confidence) -> None:
     """
     name = confidence.extension
     if not Span.has_extension(name):
-        # `force`: another thread that loads a pipeline may have registered it meanwhile.
+        # `force`: another thread that loads a pipeline may register it at the same time.
         Span.set_extension(name, getter=confidence_of, force=True)
         return
     _default, _method, getter, _setter = Span.get_extension(name)
@@ -95,8 +95,8 @@ def register(confidence: Confidence) -> None:
 
 def register_default() -> None:
     """Register the default extension for a component that writes no probabilities, so that
-    `span._.confidence` is None with a warning, instead of an error. If there is an extension of
-    that name, it stays."""
+    `span._.confidence` is None with a warning, instead of an error. Another extension with this
+    name stays."""
     name = Confidence.extension
     if not Span.has_extension(name):  # for `force` see `register`
         Span.set_extension(name, getter=confidence_of, force=True)
@@ -104,13 +104,13 @@ def register_default() -> None:
 
 @cache
 def warn_once(message: str) -> None:
-    """Warn, but only once in a process: the cache remembers which messages were shown."""
+    """Warn once in a process: the cache remembers which messages were shown."""
     warnings.warn(message, stacklevel=3)
 
 
 def scored_groups(doc: Doc) -> list[SpanGroup]:
-    """The span groups of a doc that our components have written. Groups of predicted entities
-    precede those of alternatives and guaranteed sets."""
+    """The span groups of a doc that our components have written: first the groups of predicted
+    entities, then alternatives and guaranteed sets."""
     groups = [group for group in doc.spans.values() if group.attrs.get("source") == SOURCE]
     # Groups of predicted entities have no attribute "set", and False is sorted before True.
     return sorted(groups, key=lambda group: "set" in group.attrs)
@@ -118,8 +118,8 @@ def scored_groups(doc: Doc) -> list[SpanGroup]:
 
 def prob_of(span: Span) -> float | None:
     """Look up the probability that a component has written for an entity. It is found by the
-    characters and the label of the entity, so the tokens may have been merged or split since. None:
-    the doc has no probability for it."""
+    characters and the label of the entity, even if tokens were merged or split later. None: the doc
+    has no probability for the entity."""
     place = (span.start_char, span.end_char, span.label_)
     for group in scored_groups(span.doc):
         prob = score_of(group, place)
@@ -146,11 +146,10 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
     """Find the span group of the predicted entities of a component, which was written to the key
     that `free_key` has chosen.
 
-    doc (Doc): The doc.
+    doc (Doc): A doc that the component has predicted.
     key (str): The key of the component's confidence.
-    name (str | None): The name of the component. None: the group under the key is taken, whichever
-        component has written it.
-    RETURNS (SpanGroup | None): The group, if there is one.
+    name (str | None): The name of the component. None: the group of any component under this key.
+    RETURNS (SpanGroup | None): The group. None: the doc doesn't have it.
     """
     if name is None:
         return doc.spans.get(key)
@@ -163,9 +162,9 @@ def group_of_component(doc: Doc, key: str, name: str | None) -> SpanGroup | None
 
 
 def free_key(doc: Doc, key: str, name: str) -> str:
-    """Choose the key that a component writes probabilities to: `key` or, if another component has
-    written there before, `key` with the name of this component, and a warning. A group that no
-    component has written, such as one that a user has made, is replaced."""
+    """Choose the key to which a component writes probabilities: `key` or, if another component has
+    written to it, `key` with the name of this component, and a warning. A group that no component
+    has written, such as a group of the user, is replaced."""
     if key not in doc.spans:
         return key
     group = doc.spans[key]

@@ -36,8 +36,8 @@ def annotate_docs(
     """Write predicted entities to docs. If there is a confidence, write their probabilities, the
     alternatives and the guaranteed sets as well.
 
-    docs (Sequence[Doc]): The docs of the prediction.
-    prediction (Prediction): What is written.
+    docs (Sequence[Doc]): The docs of the prediction, which are modified.
+    prediction (Prediction): The entities, probabilities and other spans to write.
     name (str): The name of the component.
     confidence (Confidence | None): Where the probabilities are written. None: nowhere.
     spans_key (str | None): The key of `doc.spans` for the entities. None: they are written to
@@ -60,15 +60,14 @@ def annotate_docs(
     if confidence is None:
         return
 
-    # The group of the predicted entities has their probabilities and the measures for the test for
-    # a shift.
+    # The group of predicted entities has their probabilities, and what the test for a shift needs.
     keys = [free_key(doc, confidence.spans_key, name) for doc in docs]
     source = {"source": SOURCE, "component": name}
     attrs_of_docs = [{**source, **measures} for measures in measures_by_doc(prediction)]
     write_groups(docs, keys, predicted, attrs_of_docs)
 
-    # The groups of alternatives and guaranteed sets have the same key with the name of the set
-    # after it.
+    # The groups of alternatives and guaranteed sets have the same key, followed by the name of the
+    # set.
     for set_name, span_set in prediction.sets.items():
         spans_of_set = spans_by_doc(docs, span_set.spans, label_hashes, lengths, span_set.probs)
         keys_of_set: list[str | None] = []
@@ -84,14 +83,9 @@ def write_groups(
     spans_of_docs: Sequence[ScoredSpans],
     attrs_of_docs: Sequence[dict[str, Any]],
 ) -> None:
-    """Write a span group to each doc. Beside the attributes given here, a group has the
-    probability, the characters and the label of each of its spans: see `scored_attrs`.
-
-    docs (Sequence[Doc]): The docs.
-    keys (Sequence[str | None]): The key of the group in `doc.spans`. None: the doc gets no group.
-    spans_of_docs (Sequence[ScoredSpans]): The spans of each doc.
-    attrs_of_docs (Sequence[dict[str, Any]]): The attributes of the group of each doc.
-    """
+    """Write a span group to each doc, unless its key is None. In addition to the given attributes,
+    a group has the probability, the characters and the label of each of its spans: see
+    `scored_attrs`. Lengths: B"""
     rows = zip(docs, keys, spans_of_docs, scored_attrs(spans_of_docs), attrs_of_docs)
     for doc, key, (spans, _), span_attrs, attrs in rows:
         if key is not None:
@@ -99,7 +93,7 @@ def write_groups(
 
 
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
-    """The measures of each doc for the test for a shift, as attributes of its span group, where
+    """What the test for a shift needs to know of each doc, as attributes of its span group, where
     `add_measures` reads them. If the prediction has no measures, the attributes are empty."""
     measures = prediction.measures
     if measures is None:
@@ -111,11 +105,9 @@ def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
 
 
 def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
-    """Add labels to the string stores of docs, where spaCy looks for the label of a span. The docs
-    may have another vocab than the component.
-
-    RETURNS (list[int]): The hashes of the labels, which are the same in all vocabs.
-    """
+    """Add labels to the string stores of docs, where spaCy looks up the label of a span. The vocab
+    of the docs may differ from the vocab of the component. Returns the hashes of the labels, which
+    are the same in all vocabs."""
     hashes: list[int] = []
     last_vocab: Vocab | None = None
     for doc in docs:
@@ -128,13 +120,8 @@ def add_labels(docs: Iterable[Doc], labels: Sequence[str]) -> list[int]:
 def write_entities(
     docs: Sequence[Doc], spans_of_docs: Sequence[list[Span]], tokens: TokenAttrs
 ) -> None:
-    """Write entities to `doc.ents`. Preset tokens stay as they are.
-
-    docs (Sequence[Doc]): The docs.
-    spans_of_docs (Sequence[list[Span]]): The entities of each doc, none of which includes a preset
-        token.
-    tokens (TokenAttrs): The tokens of all docs, with their preset annotation.
-    """
+    """Write entities to `doc.ents`. None of them includes a preset token of `tokens`, and preset
+    tokens stay as they are."""
     if not tokens.has_annotation:
         for doc, spans in zip(docs, spans_of_docs):
             doc.set_ents(spans)
@@ -148,20 +135,15 @@ def write_entities(
 
 
 def set_free_tokens(doc: Doc, spans: list[Span], is_token_free: Array1d) -> None:
-    """Set the entities of a doc. Its preset tokens stay as they are. A free token is outside if it
-    is in no entity.
-
-    doc (Doc): The doc.
-    spans (list[Span]): The entities, which consist of free tokens.
-    is_token_free (Array1d): True for the tokens that are not preset. Shape: (T,)
-    """
+    """Set the entities of a doc, which consist of free tokens. All other free tokens are outside of
+    entities. Preset tokens stay as they are. Shape of `is_token_free`: (T,)"""
     if is_token_free.all():
         doc.set_ents(spans)
         return
     is_outside = is_token_free.copy()
     for span in spans:
         is_outside[span.start : span.end] = False
-    # `set_ents` takes the tokens outside of entities as spans.
+    # `set_ents` expects a span for each token outside of entities.
     outside = [doc[i : i + 1] for i in numpy.flatnonzero(is_outside).tolist()]
     doc.set_ents(spans, outside=outside, default="unmodified")
 
@@ -175,9 +157,8 @@ def spans_by_doc(
 ) -> list[ScoredSpans]:
     """Make spaCy's spans of the entities of a batch, doc by doc.
 
-    docs (Iterable[Doc]): The docs.
+    docs (Iterable[Doc]): The docs that the spans belong to. They are not modified.
     entities (Entities): The entities of all docs, ordered, with tokens counted over the batch.
-        Shape: (E,)
     labels (Sequence[Any]): The names of the labels, or their hashes, which are faster.
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
@@ -186,8 +167,9 @@ def spans_by_doc(
     """
     entity_tuples = entities.as_tuples()
     doc_ends = lengths.cumsum()
-    # For each doc, the number of entities that begin before its end. As entities are ordered, those
-    # of a doc are entities[first_entity:stop]: `first_entity` is the number for the doc before.
+    # For each doc, the number of entities that begin before its end. As entities are ordered, the
+    # entities of a doc are entities[first_entity:stop], where `first_entity` is the `stop` of the
+    # previous doc. Shape: (B,)
     stops = entities.begin.searchsorted(doc_ends).tolist()
 
     spans_of_docs: list[ScoredSpans] = []

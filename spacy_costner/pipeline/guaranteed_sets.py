@@ -25,9 +25,10 @@ of guaranteed sets: see `guarantee_scores`."""
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
-    """The group of docs that a doc belongs to. A promise may have other thresholds for each group.
+    """The group of docs that a doc belongs to. A promise may have different thresholds for each
+    group.
 
-    doc (Doc): The doc.
+    doc (Doc): A doc with `user_data`.
     key (str | None): The key of `doc.user_data` whose value names the group. None: all docs are one
         group.
     RETURNS (str | None): The name of the group, which is "" if all docs are one group. None: the
@@ -48,13 +49,13 @@ def guaranteed_set(
     promise: Promise,
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
-    """Choose the spans of a guaranteed set. These are the spans whose score reaches the threshold
-    of their label in their doc's group. If the promise limits misses, the predicted entities are in
-    the set, too. Spans of the set may overlap.
+    """Choose the spans of the guaranteed sets. These are the spans whose score reaches the
+    threshold of their label in the group of their doc. If the promise limits misses, the predicted
+    entities are in the set, too. Spans of a set may overlap.
 
-    entities (Entities): The predicted entities. Shape: (E,)
-    probs (Floats1d): Their probabilities. Shape: (E,)
-    posterior (Posterior): The probabilities.
+    entities (Entities): The predicted entities of the batch.
+    probs (Floats1d): The probabilities of these entities. Shape: (E,)
+    posterior (Posterior): The probabilities of all entities of the batch.
     promise (Promise): The promise, with the thresholds of each group.
     groups (Sequence[str | None]): The group of each doc. Length: B
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their
@@ -63,12 +64,12 @@ def guaranteed_set(
     spans, scores = guarantee_scores(posterior, terms=promise)
     tags = posterior.tags
 
-    # The threshold of each label in each doc. In docs of a group without a promise it is infinite,
-    # so that they have no spans in the set. Shape: (B, labels)
+    # The threshold of each label in each doc. It is infinite for docs of a group without a promise,
+    # so that their set is empty. Shape: (B, labels)
     thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
-        # `by_label` takes thresholds in the form of the settings of a decoding, and returns one for
-        # each label: the row of each doc of the group.
+        # `by_label` takes thresholds in the form of the settings of a decoding, and returns the
+        # threshold of each label: the row of each doc of the group.
         settings = {"threshold": thresholds.threshold, "labels": thresholds.labels}
         docs_of_group = [i for i, group_of_doc in enumerate(groups) if group_of_doc == group]
         thresholds_of_doc[docs_of_group] = by_label("threshold", tags, settings)
@@ -92,36 +93,36 @@ def guaranteed_set(
 
 def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floats1d]:
     """Find the spans that may be in a guaranteed set, and their scores, which are compared with the
-    thresholds of the set. With p(b, e, l), the probability of an entity with begin b, end e and
-    label l, the score of a span is
+    thresholds of the set. Let p(b, e, l) be the probability of an entity with begin b, end e and
+    label l. The score of a span is
 
         p(b, e, l)                                                     if false alarms are limited
         ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
         sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
 
     The limit is by label if each label has a promise, or an entity counts as found only with its
-    label. In the last case only the most probable label l has this score. S is `SMOOTHING`: a model
-    confuses labels more often than its probabilities say. n is the expected number of entities in
-    the doc, or of those with the label if each label has a promise: if many entities are expected,
-    one of them is a small share. If the miss rate is not one by doc, n is left out.
+    label. If it is of any label, only the most probable label l has this score. S is `SMOOTHING`: a
+    model confuses labels more often than its probabilities say. n is the expected number of
+    entities in the doc, or of entities with label l if each label has a promise: if many entities
+    are expected, one of them is a small share. n is left out unless the miss rate is by doc.
 
     The promise holds with any score. With these scores, fewer spans reach the threshold for the
     same miss rate than with p alone.
 
-    posterior (Posterior): The probabilities.
+    posterior (Posterior): The probabilities of all entities of the batch.
     terms (Terms): The terms of the promise.
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their scores. The
         spans have a probability of at least `LEAST_PROB_OF_SETS`. If the limit is by label, the
-        same tokens are there with other labels, too. Shape of the scores: (number of spans,)
+        same tokens are there with other labels, too. Shape of the scores: (S,)
     """
-    # Without `least`, this probability would be raised to the least one of alternatives.
+    # Without `least`, this probability would be raised to the least probability of alternatives.
     spans, probs = posterior.likely_entities(LEAST_PROB_OF_SETS, least=LEAST_PROB_OF_SETS)
     if not terms.limits_misses or not len(probs):
         return spans, probs
     n_labels = len(posterior.tags.labels)
     extents = join_labels(spans, probs, n_labels)
 
-    # The probability of each of X extents that it is an entity of any label. Shape: (X, 1)
+    # The probability that each extent is an entity of any label. Shape: (X, 1)
     total_probs = extents.label_probs.sum(axis=1, keepdims=True)
     # The score of each extent with each label. Shape: (X, labels)
     is_by_label = terms.per_label or terms.found == "exact"
@@ -140,21 +141,17 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         scores = scores / numpy.sqrt(numpy.maximum(n, 1))
 
     # `LEAST_PROB_OF_SETS` limits probabilities. Scores are lower, as they are divided by a square
-    # root, which is 10 for 100 expected entities. Scores below a tenth of the limit are left out,
-    # such as those of labels that have only the smoothed part.
+    # root, which is 10 for 100 expected entities. Scores below a tenth of the limit are left out:
+    # for example, labels that have only the smoothed part.
     extent, label = numpy.nonzero(scores >= LEAST_PROB_OF_SETS / 10)
     candidates = Entities(extents.begin[extent], extents.end[extent], label)
     return candidates, scores[extent, label]
 
 
 def _expected_numbers(doc_of_extent: Ints1d, probs: Floats2d) -> Floats2d:
-    """The expected number of entities in the doc of each extent.
-
-    doc_of_extent (Ints1d): The doc of each extent, ascending. There is at least one. Shape: (X,)
-    probs (Floats2d): The probability that each extent is an entity, in a column for each label, or
-        in one column for all labels. Shape: (X, number of columns)
-    RETURNS (Floats2d): The numbers, for each column. Shape: (X, number of columns)
-    """
+    """The expected number of entities in the doc of each extent. The probabilities have C columns:
+    a column for each label, or one for all labels. The docs of the extents ascend, and there is at
+    least one extent. Shapes: (X,), (X, C) to (X, C)"""
     n_docs = doc_of_extent[-1] + 1  # the docs up to the last one that has extents
     numbers_of_docs = numpy.zeros((n_docs, probs.shape[1]))
     numpy.add.at(numbers_of_docs, doc_of_extent, probs)
@@ -175,15 +172,10 @@ class Extents(NamedTuple):
 
 
 def join_labels(spans: Entities, probs: Floats1d, n_labels: int) -> Extents:
-    """Join spans that have the same begin and end, and differ in their label, to extents.
-
-    spans (Entities): At least one span. They are ordered by begin and end. Shape: (S,)
-    probs (Floats1d): Their probabilities. Shape: (S,)
-    n_labels (int): The number of labels.
-    RETURNS (Extents): The extents, in the same order.
-    """
+    """Join spans with the same begin and end, but different labels, to extents. There is at least
+    one span, and they are ordered by begin and end. Shape of their probabilities: (S,)"""
     begin, end, label = spans
-    # Spans of one extent stand next to each other: a new one begins where begin or end changes.
+    # Spans of one extent follow each other: a new extent begins where begin or end changes.
     is_first = numpy.ones(len(begin), dtype=bool)
     is_first[1:] = (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
     # The extent of each span, numbered from 0: True, False, False, True becomes 0, 0, 0, 1.

@@ -46,15 +46,15 @@ class Prediction(NamedTuple):
     """The entities of a batch of docs.
 
     tokens (TokenAttrs): The tokens of the docs, with their preset annotation.
-    labels (tuple[str, ...]): The names of all labels. Those of the chain come first. Inner nodes of
-        a label tree may follow.
+    labels (tuple[str, ...]): The names of all labels: the labels of the chain, and then, if there
+        is a label tree, its inner nodes.
     other_labels (Sequence[int]): The labels that the component doesn't write, as indices in
         `labels`.
-    entities (Entities): The predicted entities, ordered, without those of other labels and those
-        that include preset tokens. None begins or ends with white space.
-    probs (Floats1d | None): Their probabilities, if asked for. Shape: (E,)
+    entities (Entities): The predicted entities that the component may write, ordered: see
+        `is_writable`. They don't begin or end with white space.
+    probs (Floats1d | None): The probabilities of these entities, if requested. Shape: (E,)
     sets (dict[str, SpanSet]): Other spans, by the keys `ALTERNATIVES` and `GUARANTEED`.
-    measures (ShiftMeasures | None): What the test for a shift needs to know, if asked for.
+    measures (ShiftMeasures | None): What the test for a shift needs to know, if requested.
     """
 
     tokens: TokenAttrs
@@ -78,26 +78,26 @@ def make_prediction(
     is_scored: bool = False,
     is_measured: bool = False,
 ) -> Prediction:
-    """Make the prediction of a batch: choose the decoded entities that the component may write, and
-    compute their probabilities, alternatives and guaranteed sets, as far as they are asked for.
+    """Make the prediction of a batch: choose the decoded entities that the component may write. If
+    requested, compute their probabilities, alternatives and guaranteed sets.
 
     decoded (DecodedSpans): The decoded entities, without white space at their ends.
-    posterior (Posterior): The probabilities.
+    posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
-    confidence (Confidence | None): Which probabilities are written. None: none are.
+    confidence (Confidence | None): Which probabilities are written. None: no probabilities.
     promise (Promise | None): The promise of a guaranteed set, if there is one.
     groups (Sequence[str | None]): If there is a promise, the group of each doc. Length: B
     other_labels (Sequence[int]): The labels whose entities are left out, as indices.
     is_scored (bool): Whether entities get probabilities even without a confidence.
     is_measured (bool): Whether to compute what the test for a shift needs. It is written next to
         the probabilities, and isn't computed without them.
-    RETURNS (Prediction): The prediction.
+    RETURNS (Prediction): The entities, with all that was requested.
     """
     entities = decoded.entities
     if tokens.has_annotation or other_labels:
         entities = entities.select(is_writable(entities, tokens, other_labels))
     if confidence is None and not is_scored:
-        # Probabilities take longer than the best path, and nobody has asked for them.
+        # Probabilities were not requested, and computing them takes longer than the best path.
         return Prediction(tokens, decoded.labels, other_labels, entities)
     # If labels may be inner nodes of a label tree, `covers` has the labels of the chain below each.
     probs = posterior.entity_probs(entities, decoded.covers)
@@ -129,8 +129,8 @@ def make_prediction(
 
 
 def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[int]) -> Array1d:
-    """True for the entities that the component may write: those of its own labels that include no
-    preset token. Shape: (E,)"""
+    """True for the entities that the component may write: they have one of its own labels and
+    include no preset token. Shape: (E,)"""
     is_allowed = numpy.ones(len(entities.label), dtype=bool)
     if tokens.has_annotation:
         # The number of preset tokens before each token; at last, of all tokens. Shape: (N + 1,)
@@ -145,11 +145,11 @@ def is_writable(entities: Entities, tokens: TokenAttrs, other_labels: Sequence[i
 class Hypothesis(NamedTuple):
     """One analysis of a doc.
 
-    ents (list[Span]): Its entities.
-    prob (float): The probability of its path of tags: that these, and no others, are the entities
-        of the doc. (In IOB2, another path may have the same entities: see `k_best`.) For a long doc
-        it may be too small for a float, and is 0.
-    log_probability (float): The logarithm of the probability, which never gets lost.
+    ents (list[Span]): The entities of the doc in this analysis.
+    prob (float): The probability that exactly these are the entities of the doc. It is the
+        probability of one path of tags. (In IOB2, another path may have the same entities: see
+        `k_best`.) For a long doc it may be too small for a float, and is 0.
+    log_probability (float): The logarithm of the probability, which is never too small.
     """
 
     ents: list[Span]

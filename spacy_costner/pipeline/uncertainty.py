@@ -45,19 +45,19 @@ def measure(
     Here y is a path, which has the tag y_t at token t and the score s(y), and Z is the sum of
     exp(s(y)) over all paths.
 
-    H is not divided by the number of tokens: in text that a model doesn't know it finds few
-    entities, so that H for each token may even be lower. Preset tokens don't count. A doc in which
-    all tokens are preset has the measure NaN.
+    H is not divided by the number of tokens. In unfamiliar text, a model finds few entities, so
+    that H for each token may even be lower. Preset tokens don't count. A doc in which all tokens
+    are preset has the measure NaN.
 
-    posterior (Posterior): The probabilities.
+    posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
     other_labels (Sequence[int]): The labels that the component doesn't write, as indices.
     RETURNS (ShiftMeasures): The measures, and the expected numbers of entities.
     """
     tags = posterior.tags
-    # The entropy of each sequence that docs are cut into. Preset tokens add nothing to it, as their
-    # tags are fixed. Rounding may make the entropy of a sure sequence negative. `Posterior.entropy`
-    # has no rounding errors, but takes twenty times as long.
+    # The entropy of each sequence of the chain. Preset tokens add nothing to it, as their tags are
+    # fixed. If the model is sure, rounding may make the entropy negative. `Posterior.entropy` has
+    # no rounding errors, but takes twenty times as long.
     log_partition, _ = posterior.forward_backward.log_partition()
     expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
     entropies = numpy.maximum(log_partition - expected_score, 0.0)
@@ -85,17 +85,18 @@ def measure(
 def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
 ) -> float | None:
-    """Read what a component has measured of a doc and written to its span group: see `measure`. The
-    entropy is returned, and the expected numbers of entities are added to those of other docs.
+    """Read the measures of a doc from the span group to which a component has written them: see
+    `measure`. Return the entropy, and add the expected numbers of entities to `counts`.
 
     doc (Doc): A doc that the component has predicted.
     key (str): The key of the component's confidence.
     name (str): The name of the component.
     labels (Sequence[str]): The labels that the component writes.
-    counts (Counts): The numbers of the docs before this one, by label. Those of the doc are added.
+    counts (Counts): The expected numbers of entities of other docs, by label. They are changed: the
+        numbers of this doc are added.
     RETURNS (float | None): The entropy of the doc, divided by 1 + the expected number of its
         entities. The test for a shift compares it. None if all tokens of the doc are preset.
-    RAISES (ValueError): If the doc has no such group, or one without an entropy or scores.
+    RAISES (ValueError): If the doc doesn't have the group, or the group has no entropy or scores.
     """
     group = group_of_component(doc, key, name)
     if group is None or "entropy" not in group.attrs or group.attrs.get("scores") is None:
@@ -124,7 +125,7 @@ def _add_counts(
     predicted: float = 0.0,
     annotated: float = 0.0,
 ) -> None:
-    """Add the expected numbers of some entities to those of their label: how many of them are
-    correct, predicted, and annotated."""
+    """Add to the counts of a label the expected numbers of correct, predicted and annotated
+    entities."""
     n_correct, n_predicted, n_annotated = counts.get(label, (0.0, 0.0, 0.0))
     counts[label] = [n_correct + correct, n_predicted + predicted, n_annotated + annotated]
