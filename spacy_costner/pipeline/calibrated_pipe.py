@@ -1,4 +1,4 @@
-"""What a component keeps of calibration docs, and the warnings when it doesn't hold any more.
+"""The results of calibration docs that a component keeps, and warnings when they no longer hold.
 
 Calibration docs are annotated docs on which `calibrate`, `tune` and `guarantee` measure a
 component. A *promise* (of the command `guarantee`) says, for example, that a set of spans misses at
@@ -31,7 +31,7 @@ class CalibratedPipe(TrainablePipe):
     cfg (Cfg): The settings that are saved.
     meta (dict[str, Any]): The meta of the pipeline, where people can read the promise.
     annotation (Annotation): Where the annotation of the component is in docs.
-    calibration (CalibrationState): The results.
+    calibration (CalibrationState): The promise, the scores and how calibration docs were read.
     """
 
     cfg: Cfg
@@ -53,16 +53,16 @@ class CalibratedPipe(TrainablePipe):
     @property
     def guarantee(self) -> Promise | None:
         """The promise about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence: its terms, its thresholds and its calibration docs. None: it has none, or
-        it doesn't hold for the current settings."""
+        the confidence: its terms, its thresholds and its calibration docs. None: there is no
+        promise, or it doesn't hold for the current settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
         return self.calibration.promise
 
     @property
     def calibration_scores(self) -> CalibrationScores | None:
-        """The scores of calibration docs, which `shift` compares those of other docs with. None:
-        there are none."""
+        """The scores of calibration docs, with which `shift` compares the scores of other docs.
+        None: the component has no calibration docs."""
         return self.calibration.scores
 
     @calibration_scores.setter
@@ -71,8 +71,7 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def reading(self) -> Reading | None:
-        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None: it is not
-        known."""
+        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None: unknown."""
         return self.calibration.reading
 
     @reading.setter
@@ -81,16 +80,16 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes, as a setting that promises depend
-        on. None: all its labels, which `cfg["labels"]` has already."""
+        """The labels of the entities that the component writes, as a setting on which promises
+        depend. None: all its labels, which are in `cfg["labels"]` already."""
         if self.annotation.own_labels is None:
             return None
         return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
         """Keep a promise, which holds for the current settings of the component, and for docs that
-        are read as its `reading` says. People can read it in `nlp.meta["guarantee"]`, too, by the
-        name of the component.
+        are read as `reading` says. `nlp.meta["guarantee"]` shows it to people, under the name of
+        the component.
 
         promise (Promise): The promise, as `guarantee` makes it.
         """
@@ -128,22 +127,22 @@ class CalibratedPipe(TrainablePipe):
         seed: int = 0,
     ) -> Shift:
         """Test, without annotation, whether docs are still like the calibration docs, and estimate
-        precision, recall and F on them. The test sounds an alarm only if the model is less sure of
+        precision, recall and F on them. The test gives an alarm only if the model is less sure of
         the docs than of the calibration docs.
 
         The same docs in the same batches have the same result with any number of threads and
-        processes. In other batches some scores differ in their fourth significant
-        digit, and their p-values with them.
+        processes. In other batches, some scores differ in their fourth significant digit, and so do
+        their p-values.
 
         docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
             random order. Docs in which all tokens are preset are not tested.
-        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or what its
-            `to_json` returned. The test goes on from there, and doesn't need these docs again.
-        seed (int): The seed of the test. For one stream of docs it is always the same.
+        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or its `to_json`.
+            The test continues from there, without these docs.
+        seed (int): The seed of the test. Use the same seed for all docs of one stream.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs or no confidence, or there
-            were none when a doc was predicted, `docs` is a single doc, or `earlier` lacks
-            something, or had another seed or other calibration docs.
+        RAISES (ValueError): If there are no scores of calibration docs or no confidence now, or
+            there were none when a doc was predicted; if `docs` is a single doc; or if `earlier` is
+            incomplete, or is from another seed or other calibration docs.
         """
         refuse_doc(docs)
         self.check_guarantee()
@@ -161,11 +160,11 @@ class CalibratedPipe(TrainablePipe):
     ) -> None:
         """Keep the scores of calibration docs for `shift`, with the current settings.
 
-        docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): Their scores: see `uncertainty.measure`. Shape: (B,)
+        docs (Sequence[Doc]): The calibration docs, whose `user_data` may have groups.
+        scores (Floats1d): The score of each doc: see `uncertainty.measure`. Shape: (B,)
         source (str): The name of the docs.
-        approximate (bool): Whether the temperature was fitted on them. Then the model fits them
-            better than other docs, and false alarms of the test may be more frequent.
+        approximate (bool): Whether the temperature was fitted on the same docs. The model then fits
+            them better than other docs, and false alarms of the test may be more frequent.
         """
         self.calibration.keep_scores(
             docs,
@@ -178,21 +177,21 @@ class CalibratedPipe(TrainablePipe):
 
     def set_reading(self, reading: Reading) -> None:
         """Keep how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
-        sentence starts of their file, or made of its text. Warn if the docs of an earlier one of
-        these commands were read in the other way.
+        sentence starts of their file, or made from its text. Warn if docs were read in the other
+        way for an earlier one of these functions.
 
-        reading (Reading): How they were read, as `find_reading` finds it.
+        reading (Reading): How docs were read, as `find_reading` finds it.
         """
         conflict = self.calibration.set_reading(reading)
         if conflict is not None:
             warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
 
     def compare_reading(self, docs: Sequence[Doc]) -> None:
-        """Warn, once, if docs differ in their sentence starts or tokens from the docs on which
+        """Warn once if docs differ in their sentence starts or tokens from the docs on which
         `calibrate`, `tune` or `guarantee` measured the component. Not all docs are compared: see
         `CalibrationState.compare_reading`.
 
-        docs (Sequence[Doc]): The docs, as the component gets them.
+        docs (Sequence[Doc]): The docs, before the component has predicted them.
         """
         uses_starts = bool(self.annotation.sentence_boundaries)
         difference = self.calibration.compare_reading(
@@ -202,14 +201,14 @@ class CalibratedPipe(TrainablePipe):
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs are of groups of which nothing is promised, as no calibration doc was of the
-        group, or too few."""
-        # The group of docs that have no value for the key is None: the message says "None".
+        """Warn if docs are in groups without a promise, as no calibration docs were in the group,
+        or too few."""
+        # Docs without a value for the key are in the group None. The message says "None".
         new_groups = {str(group) for group in groups} - promise.groups.keys()
         if new_groups:
             group_names = ", ".join(sorted(new_groups))
             warnings.warn(
                 f"{self.name}: no guaranteed set for docs whose {promise.by_group!r} is "
-                f"{group_names}: nothing is promised of them",
+                f"{group_names}: nothing is promised about them",
                 stacklevel=3,
             )
