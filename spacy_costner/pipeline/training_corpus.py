@@ -1,8 +1,7 @@
-"""What a component learns of its training corpus before it is trained: labels, features, and the
-known text.
+"""What a component reads from its training corpus: labels, features, and the known text.
 
-The *known text* is that of the training corpus, and the raw text that static vectors were learned
-from. A component keeps hashes of it, so that commands such as `guarantee` can refuse docs whose
+The *known text* is the text of the training corpus, and the raw text from which static vectors were
+learned. A component keeps hashes of it, so that `guarantee`, for example, can refuse docs whose
 text the component knows: see `training.known_text`.
 """
 
@@ -23,7 +22,7 @@ from ..training.targets import NEGATED
 
 
 class TrainingCorpus(NamedTuple):
-    """What a component learns of its training corpus.
+    """What a component reads from its training corpus before training.
 
     labels (set[str]): The labels of the entities.
     n_examples (int): The number of examples.
@@ -35,7 +34,7 @@ class TrainingCorpus(NamedTuple):
     times_of_passage: Counter[int]
 
     def to_cfg(self) -> dict[str, Any]:
-        """What is saved of the corpus: keys of `cfg`."""
+        """The keys of `cfg` that save the corpus."""
         return {
             "n_examples": self.n_examples,
             "trained_on": pack_ids(self.times_of_passage),
@@ -50,24 +49,24 @@ def read_training_corpus(
     *,
     expected_labels: set[str] | None,
 ) -> TrainingCorpus:
-    """Count the examples and the passages of a corpus, find its labels, and have a linear model
+    """Count the examples and the passages of a corpus, find its labels, and let a linear model
     collect its features. The corpus is read once, as it may be too large to keep.
 
-    examples (Iterable[Example]): The training examples.
-    model (Model): The model of the component.
-    annotation (Annotation): Where the annotation stands in docs.
+    examples (Iterable[Example]): The training examples, with annotated references.
+    model (Model): The model of the component. If it is linear, it is changed.
+    annotation (Annotation): Where the annotation is in docs.
     expected_labels (set[str] | None): With a `spans_key`, spans with other labels are left out.
         None: all labels are expected.
-    RETURNS (TrainingCorpus): What was read.
-    RAISES (ValueError): If spans overlap that may not: see `Annotation.as_entities`.
+    RETURNS (TrainingCorpus): The labels and the counts.
+    RAISES (ValueError): If spans overlap: see `Annotation.as_entities`.
     """
     labels: set[str] = set()
     times_of_passage: Counter[int] = Counter()
     n_examples = 0
 
     def read_references() -> Iterator[Doc]:
-        """Yield the reference of each example. The model reads these docs to collect features, and
-        what else is needed is noted as they pass."""
+        """Yield the reference of each example to the model, which collects features. Labels and
+        passages are counted on the way."""
         nonlocal n_examples
         for eg in examples:
             reference = annotation.as_entities(eg, expected_labels).reference
@@ -108,8 +107,8 @@ def find_new_labels(
 
 
 def pack_raw_text(nlp: Language | None) -> str:
-    """Return the hashes of the sentences of the raw text that the static vectors of a pipeline were
-    learned from, packed for `cfg`. It is empty if they were not learned by `learn_vectors`."""
+    """Return the hashes of the sentences of the raw text from which the static vectors of a
+    pipeline were learned, packed for `cfg`. Empty if `learn_vectors` didn't make the vectors."""
     vectors_path = None
     if nlp is not None:
         vectors_path = nlp.config.interpolate()["initialize"]["vectors"]
