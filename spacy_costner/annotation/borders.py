@@ -4,7 +4,8 @@ The linear chain has a path for each sequence, such as a sentence. A *border* is
 a sequence, other than the first token of a doc. The features of a token may still come from its
 whole doc.
 
-D is the number of docs of a batch, B the number of sequences, N the number of tokens in all of them.
+In shapes, D is the number of docs of a batch, B the number of sequences in them, N the number of
+tokens.
 """
 
 from collections.abc import Sequence
