@@ -10,7 +10,7 @@ from functools import cache
 
 from spacy.tokens import Doc, Span, SpanGroup
 
-from ..annotation.spans import score_of
+from ..annotation.span_groups import score_of
 from ..decoding import LEAST_PROB
 from ..validation import number
 

@@ -16,7 +16,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.vocab import Vocab
 from thinc.types import Array1d, Floats1d, Ints1d
 
-from ..annotation.spans import replace_spans, scored_attrs
+from ..annotation.span_groups import replace_spans, scored_attrs
 from ..annotation.tokens import TokenAttrs
 from ..tags import Entities
 from .confidence import SOURCE, Confidence, free_key

@@ -19,7 +19,7 @@ from spacy.training import Example
 from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..annotation.iob import MISSING
-from ..annotation.spans import spans_with_scores
+from ..annotation.span_groups import spans_with_scores
 from ..annotation.tokens import read_docs, read_reference
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability

@@ -12,7 +12,7 @@ import numpy
 from spacy.tokens import Doc
 from thinc.types import Floats1d, Floats2d
 
-from ..annotation.spans import read_group
+from ..annotation.span_groups import read_group
 from ..annotation.tokens import TokenAttrs, first_words
 from ..decoding import Posterior
 from ..metrics.shift import Counts

@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.vocab import Vocab
 
-from spacy_costner.annotation.spans import (
+from spacy_costner.annotation.span_groups import (
     Place,
     read_group,
     realign,
