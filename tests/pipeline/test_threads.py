@@ -279,7 +279,7 @@ def test_two_threads_may_register_the_same_extension_at_once() -> None:
     meeting = Barrier(2)
 
     class SpanOfBoth:
-        """In place of Span: both threads hear that there is no such attribute."""
+        """A Span for both threads, which find no such attribute at the same time."""
 
         @staticmethod
         def has_extension(name: str) -> bool:
