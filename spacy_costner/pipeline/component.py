@@ -94,16 +94,16 @@ class CostSensitiveNER(CalibratedPipe):
     the methods that spaCy documents for `ner`.
 
     `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
-    (decoding, confidence, temperature), which can be changed without training. The config gives
-    the decoding and the confidence, `calibrate` the temperature. `set_decoding`, `set_confidence`
-    or you change them.
+    (decoding, confidence, temperature). These can be changed without training. The config sets the
+    decoding and the confidence, and `calibrate` sets the temperature. Change them with
+    `set_decoding` and `set_confidence`, or edit `cfg`.
 
     model (Model[list[Doc], Potentials]): Predicts the potentials of the chain.
     loss (Loss | LossSchedule): The training loss.
     weights (Weights | None): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
-    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
-        label of the entity.
+    outside (str): "single": all tokens outside of entities have the tag O. "before": a token
+        directly before an entity has a special O for the label of the entity.
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
     spans_key (str | None): The key in `doc.spans` to learn from and to write to, instead of
@@ -149,9 +149,9 @@ class CostSensitiveNER(CalibratedPipe):
         check_architecture(model, name)
         n_tags = model.maybe_get_dim("nO")
         if n_tags is not None:
-            # A saved pipeline whose config has a number here could not be loaded again.
+            # A saved pipeline with a number here could not be loaded.
             raise ValueError(
-                f"{name}: model.nO: expected null, as the labels say how many tags there are, got "
+                f"{name}: model.nO: expected null, as the labels determine the number of tags, got "
                 f"{n_tags!r}"
             )
         self.vocab = nlp.vocab
@@ -236,7 +236,7 @@ class CostSensitiveNER(CalibratedPipe):
         """Return the settings of decoding in `cfg`, which may have been edited. A missing or
         unknown setting is a ValueError."""
         settings = self.cfg["decoding"]
-        # The settings that the decoding was made with have all its keys.
+        # The settings from which the decoding was made have all its keys.
         needed_keys = self._configured["decoding"].keys()
         check_keys(settings, needed_keys, where="decoding")
         return settings
@@ -348,8 +348,8 @@ class CostSensitiveNER(CalibratedPipe):
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
-                f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
-                f"that are no entities there is incorrect_spans_key), got {label!r}"
+                f"{self.name}: label: expected a string without {NEGATED!r} in front (use "
+                f"incorrect_spans_key for spans that are not entities), got {label!r}"
             )
         if label in self.labels:
             return 0
@@ -393,7 +393,7 @@ class CostSensitiveNER(CalibratedPipe):
         """
 
         def first_examples() -> list[Example]:
-            # As in spaCy, ten are enough to check their form and to infer the sizes of layers.
+            # As in spaCy, ten examples are enough to validate them and to infer dimensions.
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
@@ -425,11 +425,11 @@ class CostSensitiveNER(CalibratedPipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
-        # The first pass of a linear model with two passes is trained now. So is the linear part of
-        # a hybrid, which is a Tok2Vec next to a linear model: see `training.folds`.
+        # Two parts of models are trained now (see `training.folds`): the first pass of a linear
+        # model with two passes, and the linear part of a hybrid, a Tok2Vec next to a linear model.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
-        # A pipeline may be initialized a second time. A loss that keeps state starts anew.
+        # A pipeline may be initialized a second time. A loss that keeps state is reset.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
@@ -483,7 +483,7 @@ class CostSensitiveNER(CalibratedPipe):
 
     @property
     def progress(self) -> Progress:
-        """How far training has come."""
+        """The progress of training: updates, epochs and examples."""
         return Progress(**self.cfg["progress"])
 
     def update(
