@@ -42,7 +42,7 @@ def require(module: str, extra: str, missing: str) -> Any:
         raise ImportError(f"{missing}: pip install 'spacy-costner[{extra}]'") from error
 
 
-def number(value: Any) -> float:
+def as_number(value: Any) -> float:
     """Convert a value of a config to a number. It may be a string: `psi = inf` and `psi = nan` are
     read as strings. If it isn't a number, the result is NaN, which every check refuses."""
     try:
@@ -60,11 +60,11 @@ def check_cost(cost: float, where: str) -> float:
     RETURNS (float): The cost as a number.
     RAISES (ValueError): If it is another value.
     """
-    if not 0 <= number(cost) < math.inf:
+    if not 0 <= as_number(cost) < math.inf:
         raise ValueError(f"{where}: expected a finite number of at least 0, got {cost!r}")
-    if number(cost) > LARGEST_FLOAT32:
+    if as_number(cost) > LARGEST_FLOAT32:
         raise ValueError(f"{where}: expected {AT_MOST_FLOAT32}, got {cost!r}")
-    return number(cost)
+    return as_number(cost)
 
 
 # Each of the following functions checks a parameter of a loss, and returns its value. `loss` and
@@ -73,30 +73,30 @@ def check_cost(cost: float, where: str) -> float:
 
 def at_least(least: float, loss: str, name: str, value: float | None) -> float:
     """Check that a parameter of a loss is finite and at least `least`."""
-    if not least <= number(value) < math.inf:
+    if not least <= as_number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number of at least {least}", value))
     return _check_float32(loss, name, value)
 
 
 def above(least: float, loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is finite and above `least`."""
-    if not least < number(value) < math.inf:
+    if not least < as_number(value) < math.inf:
         raise ValueError(_message(loss, name, f"a number above {least}", value))
     return _check_float32(loss, name, value)
 
 
 def finite(loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is finite."""
-    if not math.isfinite(number(value)):
+    if not math.isfinite(as_number(value)):
         raise ValueError(_message(loss, name, "a finite number", value))
     return _check_float32(loss, name, value)
 
 
 def within(least: float, most: float, loss: str, name: str, value: float) -> float:
     """Check that a parameter of a loss is between `least` and `most`, inclusive."""
-    if not least <= number(value) <= most:
+    if not least <= as_number(value) <= most:
         raise ValueError(_message(loss, name, f"a number from {least} to {most}", value))
-    return number(value)
+    return as_number(value)
 
 
 def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -> ChoiceT:
@@ -110,9 +110,9 @@ def one_of(choices: Collection[ChoiceT], loss: str, name: str, value: ChoiceT) -
 def _check_float32(loss: str, name: str, value: Any) -> float:
     """Check that the finite value of a parameter is not too large for float32, and return it as a
     number."""
-    if abs(number(value)) > LARGEST_FLOAT32:
+    if abs(as_number(value)) > LARGEST_FLOAT32:
         raise ValueError(_message(loss, name, AT_MOST_FLOAT32, value))
-    return number(value)
+    return as_number(value)
 
 
 def _message(loss: str, name: str, expected: str, value: object) -> str:

@@ -88,7 +88,7 @@ class TokenAttrs:
         return Entities(begin, end, numpy.asarray(label_indices, dtype="int32"))
 
 
-def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
+def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs.
 
     docs (Sequence[Doc]): Docs, with or without annotation.
@@ -116,7 +116,7 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
     docs (Sequence[Doc]): The docs, which may have entities.
     RETURNS (TokenAttrs): Their tokens, with their preset annotation.
     """
-    tokens = read_docs(docs)
+    tokens = read_token_attrs(docs)
     if not tokens.has_annotation:
         return tokens
     iob = tokens.iob.copy()
@@ -137,7 +137,7 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     predicted (TokenAttrs): The tokens of their predicted docs.
     RETURNS (TokenAttrs): The same tokens, with the gold annotation.
     """
-    reference = read_docs([eg.reference for eg in examples])
+    reference = read_token_attrs([eg.reference for eg in examples])
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return replace(predicted, iob=reference.iob, label=reference.label)

@@ -161,7 +161,7 @@ class CalibratedPipe(TrainablePipe):
         """Keep the scores of calibration docs for `shift`, with the current settings.
 
         docs (Sequence[Doc]): The calibration docs, whose `user_data` may have groups.
-        scores (Floats1d): The score of each doc: see `uncertainty.measure`. Shape: (B,)
+        scores (Floats1d): The score of each doc: see `doc_entropy.measure_docs`. Shape: (B,)
         source (str): The name of the docs.
         approximate (bool): Whether the temperature was fitted on the same docs. The model then fits
             them better than other docs, and false alarms of the test may be more frequent.

@@ -17,10 +17,10 @@ from thinc.types import Floats1d
 
 from ..metrics.shift import Counts, Shift, find_shift, restore
 from .confidence import Confidence
+from .doc_entropy import add_measures
 from .promises import CalibratedSettings, CalibrationScores, Promise, find_changed_setting
 from .reading import Reading, find_difference, read_reading
 from .serialization import Cfg
-from .uncertainty import add_measures
 
 N_COMPARED = 100
 """The number of calls of `predict` in which a doc is checked: was it read in the same way as the

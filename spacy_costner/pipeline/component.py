@@ -34,7 +34,7 @@ from .. import chain
 from ..annotation.borders import Boundaries
 from ..annotation.doc_arguments import list_docs
 from ..annotation.settings import Annotation
-from ..annotation.tokens import TokenAttrs, possible_paths, read_docs
+from ..annotation.tokens import TokenAttrs, possible_paths, read_token_attrs
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..features import FeatureBatch
@@ -657,7 +657,7 @@ class CostSensitiveNER(CalibratedPipe):
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
         # The teacher is the earlier model, not the annotation.
-        tokens = read_docs(docs).without_annotation()
+        tokens = read_token_attrs(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         sequence_lengths, _ = self.annotation.cut(docs, tokens)
         teacher = self._rehearsal_model.predict(docs)

@@ -12,7 +12,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 
 from ..annotation.span_groups import score_of
 from ..decoding import LEAST_PROB
-from ..validation import number
+from ..validation import as_number
 
 SOURCE = "cost_sensitive_ner"
 """The attribute "source" of span groups that our components have written."""
@@ -37,7 +37,7 @@ class Confidence:
             if not name or not isinstance(name, str):
                 raise ValueError(f"{where}: {setting}: expected a name, got {name!r}")
         # Less probable alternatives would be too many: see `LEAST_PROB`.
-        if self.alternatives is not None and not LEAST_PROB <= number(self.alternatives) <= 1:
+        if self.alternatives is not None and not LEAST_PROB <= as_number(self.alternatives) <= 1:
             raise ValueError(
                 f"{where}: alternatives: expected null or a probability from {LEAST_PROB} to 1, "
                 f"got {self.alternatives!r}"

@@ -22,7 +22,7 @@ from ..tags import Entities
 from .confidence import SOURCE, Confidence, free_key
 from .prediction import Prediction
 
-ScoredSpans = tuple[list[Span], Floats1d | None]
+SpansAndProbs = tuple[list[Span], Floats1d | None]
 """The spans of a doc, and their probabilities, if they have some."""
 
 
@@ -80,7 +80,7 @@ def annotate_docs(
 def write_groups(
     docs: Sequence[Doc],
     keys: Sequence[str | None],
-    spans_of_docs: Sequence[ScoredSpans],
+    spans_of_docs: Sequence[SpansAndProbs],
     attrs_of_docs: Sequence[dict[str, Any]],
 ) -> None:
     """Write a span group to each doc, unless its key is None. In addition to the given attributes,
@@ -154,7 +154,7 @@ def spans_by_doc(
     labels: Sequence[Any],
     lengths: Ints1d,
     probs: Floats1d | None = None,
-) -> list[ScoredSpans]:
+) -> list[SpansAndProbs]:
     """Make spaCy's spans of the entities of a batch, doc by doc.
 
     docs (Iterable[Doc]): The docs that the spans belong to. They are not modified.
@@ -162,7 +162,7 @@ def spans_by_doc(
     labels (Sequence[Any]): The names of the labels, or their hashes, which are faster.
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     probs (Floats1d | None): The probabilities of the entities. Shape: (E,)
-    RETURNS (list[ScoredSpans]): The spans of each doc, and their probabilities, if `probs` are
+    RETURNS (list[SpansAndProbs]): The spans of each doc, and their probabilities, if `probs` are
         given.
     """
     entity_tuples = entities.as_tuples()
@@ -172,7 +172,7 @@ def spans_by_doc(
     # previous doc. Shape: (B,)
     stops = entities.begin.searchsorted(doc_ends).tolist()
 
-    spans_of_docs: list[ScoredSpans] = []
+    spans_of_docs: list[SpansAndProbs] = []
     doc_start = 0  # the first token of the doc, counted over the batch
     first_entity = 0  # the first entity of the doc
     for doc, doc_end, stop in zip(docs, doc_ends.tolist(), stops):

@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.util import registry
 from thinc.api import Model, Optimizer
 
-from ..validation import number
+from ..validation import as_number
 
 LOW_RATE = 2e-4
 """A learning rate below this is meant for a pretrained encoder."""
@@ -31,7 +31,7 @@ def check_factor(factor: float, model: Model, name: str) -> float:
     RAISES (ValueError): If it isn't a finite number above 0, or the model can't have a factor.
     """
     where = f"{name}: learn_rate_factor"
-    value = number(factor)
+    value = as_number(factor)
     if not 0 < value < math.inf:
         raise ValueError(f"{where}: expected a finite number above 0, got {factor!r}")
     if value != 1 and not model.has_ref("tok2vec"):

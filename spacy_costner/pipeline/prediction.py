@@ -19,9 +19,9 @@ from ..annotation.tokens import TokenAttrs
 from ..decoding import DecodedSpans, Posterior
 from ..tags import Entities
 from .confidence import Confidence
+from .doc_entropy import ShiftMeasures, measure_docs
 from .guaranteed_sets import guaranteed_set
 from .promises import Promise
-from .uncertainty import ShiftMeasures, measure
 
 ALTERNATIVES = "alternatives"
 GUARANTEED = "guaranteed"
@@ -124,7 +124,7 @@ def make_prediction(
 
     measures = None
     if is_measured:
-        measures = measure(posterior, tokens, other_labels)
+        measures = measure_docs(posterior, tokens, other_labels)
     return Prediction(tokens, decoded.labels, other_labels, entities, probs, sets, measures)
 
 

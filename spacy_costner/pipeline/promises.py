@@ -17,7 +17,7 @@ from thinc.types import Floats1d
 
 from ..metrics.shift import ENOUGH, digest_of, rounded
 from ..readers.documents import short_values
-from ..validation import number
+from ..validation import as_number
 from .reading import Reading, read_reading
 from .serialization import check_keys
 
@@ -171,7 +171,7 @@ class CalibrationScores:
     """The scores of calibration docs, with which the test for a shift compares the scores of other
     docs.
 
-    scores (list[float]): The scores of the docs, ascending: see `uncertainty.measure`. Docs in
+    scores (list[float]): The scores of the docs, ascending: see `doc_entropy.measure_docs`. Docs in
         which all tokens are preset have no score.
     digest (str): The digest of all scores, not rounded, in the order of the docs. It identifies the
         docs: see `digest_of`.
@@ -292,7 +292,7 @@ def find_changed_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> s
 
 def _check_share(name: str, share: float | None) -> None:
     """Check that a term is between 0 and 1, or None."""
-    if share is not None and not 0 < number(share) < 1:
+    if share is not None and not 0 < as_number(share) < 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {share!r}")
 
 

@@ -20,7 +20,7 @@ from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..annotation.iob import MISSING
 from ..annotation.span_groups import spans_with_scores
-from ..annotation.tokens import read_docs, read_reference
+from ..annotation.tokens import read_reference, read_token_attrs
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
@@ -319,7 +319,7 @@ def compare_tags(
     tags = Tags([*labels, *other_labels], scheme)
 
     strings = StringStore()  # for the hashes of labels, which are the same in any store
-    predicted_tokens = read_docs([eg.predicted for eg in examples])
+    predicted_tokens = read_token_attrs([eg.predicted for eg in examples])
     gold_tokens = read_reference(examples, predicted_tokens)
     gold_entities = gold_tokens.entities(tags, strings)
     predicted_entities = predicted_tokens.entities(tags, strings)

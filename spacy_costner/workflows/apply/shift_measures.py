@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 
 from ...metrics.shift import Shift, find_shift, in_random_order
 from ...pipeline.component import CostSensitiveNER
-from ...pipeline.uncertainty import add_measures
+from ...pipeline.doc_entropy import add_measures
 from .manifest import N_COUNTS, ManifestEntry, PartMeasures
 
 

@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 from ...annotation.doc_arguments import refuse_doc
 from ...metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
 from ...pipeline.component import CostSensitiveNER
-from ...pipeline.uncertainty import add_measures
+from ...pipeline.doc_entropy import add_measures
 
 
 class ValueTest(NamedTuple):

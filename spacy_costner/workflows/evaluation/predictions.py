@@ -25,9 +25,9 @@ from ...decoding import Decoding, Posterior, Temperature
 from ...files.saving import as_json
 from ...pipeline.component import CostSensitiveNER
 from ...pipeline.confidence import Confidence
+from ...pipeline.doc_entropy import measure_docs
 from ...pipeline.doc_writer import annotate_docs
 from ...pipeline.prediction import Prediction, make_prediction
-from ...pipeline.uncertainty import measure
 from ...progress import progress
 from ...tags import Entities
 from ...types import map_scores
@@ -65,11 +65,10 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
-        """The scores of the docs in the test for a shift: see `pipeline.uncertainty.measure`. Call
-        this before `predict` writes entities to the docs, which would count as presets.
-        Shape: (B,)"""
+        """The scores of the docs in the test for a shift: see `doc_entropy.measure_docs`. Call this
+        before `predict` writes entities to the docs, which would count as presets. Shape: (B,)"""
         tokens = read_presets([eg.predicted for eg in self.examples])
-        entropies, _ = measure(self.posterior, tokens)
+        entropies, _ = measure_docs(self.posterior, tokens)
         return entropies
 
     def decode(self, decoding: Decoding) -> Entities:

@@ -21,8 +21,8 @@ from spacy_costner.annotation.tokens import read_presets
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.pipeline.doc_entropy import measure_docs
 from spacy_costner.pipeline.reading import Reading, find_reading
-from spacy_costner.pipeline.uncertainty import measure
 from spacy_costner.readers import (
     as_spacy_applies,
     as_spacy_evaluates,
@@ -444,7 +444,7 @@ def entropies(nlp: Language, docs: list[Doc]) -> numpy.ndarray:
     """The scores of docs that `watch` compares: one number for each doc."""
     ner: Any = nlp.get_pipe("ner")
     posterior = ner.posterior(docs, preset=True)
-    return measure(posterior, read_presets(docs))[0]
+    return measure_docs(posterior, read_presets(docs))[0]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from .confidence import group_of_component
 
 
 class ShiftMeasures(NamedTuple):
-    """What the test for a shift needs to know of each doc of a batch: see `measure`.
+    """What the test for a shift needs to know of each doc of a batch: see `measure_docs`.
 
     entropies (Floats1d): The entropy of the path of each doc, divided by 1 + the expected number of
         its entities. NaN for a doc without free tokens. Shape: (B,)
@@ -32,7 +32,7 @@ class ShiftMeasures(NamedTuple):
     expected_counts: Floats2d
 
 
-def measure(
+def measure_docs(
     posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
 ) -> ShiftMeasures:
     """Measure how unsure the model is of each doc, for the test for a shift.
@@ -86,7 +86,7 @@ def add_measures(
     doc: Doc, key: str, name: str, labels: Sequence[str], counts: Counts
 ) -> float | None:
     """Read the measures of a doc from the span group to which a component has written them: see
-    `measure`. Return the entropy, and add the expected numbers of entities to `counts`.
+    `measure_docs`. Return the entropy, and add the expected numbers of entities to `counts`.
 
     doc (Doc): A doc that the component has predicted.
     key (str): The key of the component's confidence.
