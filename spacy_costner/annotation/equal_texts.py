@@ -53,7 +53,7 @@ def assign_folds(text_of_doc: Ints1d, n_folds: int, seed: int | None = None) -> 
     n_texts = len(numpy.unique(text_of_doc))
     if n_texts < n_folds:
         raise ValueError(
-            "folds: expected at most as many as docs of different texts, got "
+            "folds: expected at most the number of different texts, got "
             f"{n_folds} folds of {n_texts} texts"
         )
     # For example, 5 texts are in 2 folds like this: 0 0 0 1 1.

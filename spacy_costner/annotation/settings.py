@@ -52,7 +52,7 @@ class Annotation:
             )
         if self.own_labels is not None and not self.own_labels:
             raise ValueError(
-                f"{self.component}: own_labels: expected null or some labels, got none"
+                f"{self.component}: own_labels: expected null or some labels, got an empty list"
             )
 
     def has_other_labels(self, doc: Doc, labels: Collection[str]) -> bool:

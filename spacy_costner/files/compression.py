@@ -17,7 +17,7 @@ def inflate(data: bytes, most_bytes: int) -> bytes:
     # One byte more than allowed shows that the data is too large.
     inflated = decompressor.decompress(data, most_bytes + 1)
     if len(inflated) > most_bytes:
-        raise ValueError(f"expected at most {most_bytes:,} bytes of compressed data, got more")
+        raise ValueError(f"expected at most {most_bytes:,} bytes when decompressed, got more")
     if not decompressor.eof:
         raise ValueError("expected compressed data, got an incomplete or truncated stream")
     return inflated

@@ -69,8 +69,8 @@ def make_confidence(
     """
     if second_choice is not None:
         raise ValueError(
-            "spacy_costner.Confidence: second_choice: expected null, as this setting has no effect "
-            f"any more, got {second_choice!r}: delete the line from [components.NAME.confidence]"
+            "spacy_costner.Confidence: second_choice: expected null, as this setting no longer has "
+            f"an effect, got {second_choice!r}: delete the line from [components.NAME.confidence]"
         )
     return Confidence(spans_key, extension, alternatives)
 
@@ -171,8 +171,8 @@ def free_key(doc: Doc, key: str, name: str) -> str:
     if group.attrs.get("component", name) == name:
         return key
     warn_once(
-        f"{name}: doc.spans[{key!r}] has the probabilities of {group.attrs['component']!r}: those "
-        f"of {name!r} are in doc.spans[{key + '_' + name!r}]. For another key, set spans_key in "
-        f"[components.{name}.confidence]"
+        f"{name}: doc.spans[{key!r}] has the probabilities of {group.attrs['component']!r}. The "
+        f"probabilities of {name!r} are in doc.spans[{key + '_' + name!r}]. For another key, set "
+        f"spans_key in [components.{name}.confidence]"
     )
     return f"{key}_{name}"

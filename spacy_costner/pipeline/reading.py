@@ -136,9 +136,10 @@ def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example])
 def find_difference(
     reading: Reading, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
 ) -> str | None:
-    """Compare the longest of several docs with the docs on which a component was measured.
+    """Compare the longest of several docs with the calibration docs of a component: the docs on
+    which `calibrate`, `tune` or `guarantee` measured it.
 
-    reading (Reading): How the docs were read on which it was measured.
+    reading (Reading): How the calibration docs were read.
     docs (Sequence[Doc]): The docs to compare.
     tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
     uses_starts (bool): Whether the predictions of the component depend on sentence starts.
@@ -148,14 +149,14 @@ def find_difference(
     if doc is None or len(doc) < 2:  # a single token doesn't show whether sentence starts are known
         return None
     if uses_starts and reading.sentence_starts is False and begins_sentences(doc):
-        return f"docs have sentence starts, but it was measured on docs without: {GIVE_TEXT}"
+        return f"docs have sentence starts, but calibration docs had none: {GIVE_TEXT}"
     if uses_starts and reading.sentence_starts and not doc.has_annotation("SENT_START"):
-        return f"docs have no sentence starts, but it was measured on docs with: {GIVE_STARTS}"
+        return f"docs have no sentence starts, but calibration docs had them: {GIVE_STARTS}"
     is_comparable = reading.tokenizer_tokens and not doc.has_unknown_spaces
     if is_comparable and not has_tokens_of(tokenizer, doc):
         return (
-            "docs have other tokens than the tokenizer makes from their text, but it was measured "
-            f"on the tokenizer's: {GIVE_TEXT}"
+            "docs have other tokens than the tokenizer makes from their text, but calibration docs "
+            f"had the tokenizer's tokens: {GIVE_TEXT}"
         )
     return None
 
