@@ -237,7 +237,7 @@ def test_sentence_starts_of_a_component_before_are_read(folder: Path, seen: list
 
     nlp("Kim left New-York. Ana saw Oslo.")
     nlp.disable_pipe("sentencizer")
-    with pytest.warns(UserWarning, match="ner: docs have no sentence starts, where"):
+    with pytest.warns(UserWarning, match="ner: docs have no sentence starts, but"):
         nlp("Kim left New-York. Ana saw Oslo.")
 
 
@@ -250,7 +250,7 @@ NEW_YORK: dict[str, Any] = {
 @pytest.mark.parametrize(
     "sent_starts, message",
     [
-        ([0, 4], "ner: docs have sentence starts, where .* give texts"),
+        ([0, 4], "ner: docs have sentence starts, but .* give texts"),
         ([], "ner: docs have other tokens than the tokenizer makes .* `file_tokens`"),
     ],
     ids=["sentence starts", "tokens"],
