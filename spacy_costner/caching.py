@@ -9,7 +9,7 @@ T = TypeVar("T")
 class cached_property(Generic[T]):  # noqa: N801 (the same name as in `functools`)
     """A property that is computed when it is first read, and then kept in the object.
 
-    On Python 3.10 and 3.11, `functools.cached_property` has one lock for all objects of a class.
+    On Python 3.10 and 3.11, the one in `functools` has one lock for all objects of a class.
     While one thread computes a large batch, all others wait, and a process that is forked during
     that time waits forever. Here no thread waits: threads that read a new object at the same time
     may each compute the value, and all get the value that was kept first.
