@@ -544,7 +544,7 @@ class CostSensitiveNER(CalibratedPipe):
         docs = [eg.predicted for eg in examples]
         return examples, docs, losses
 
-    def _apply_gradients(self, sgd: Optimizer | bool | None) -> None:
+    def _apply_gradients(self, sgd: Optimizer | None) -> None:
         """Update the weights at the end of `update` or `rehearse`. Without an optimizer, gradients
         are kept for `finish_update`. spaCy gives False instead of None in that case."""
         if sgd not in (None, False):
