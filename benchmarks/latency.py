@@ -31,7 +31,7 @@ from spacy.training import Corpus
 from spacy.util import load_config
 from thinc.types import Floats1d
 
-from spacy_costner.pipeline.annotations import make_confidence
+from spacy_costner.pipeline.confidence import make_confidence
 from spacy_costner.workflows import guarantee
 from spacy_costner.workflows.fitting.fitting import fit
 

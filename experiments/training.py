@@ -26,8 +26,8 @@ from spacy_costner.annotation.tokens import read_presets
 from spacy_costner.costs.label_tree import make_tree
 from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.annotations import make_prediction
 from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.pipeline.prediction import make_prediction
 from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
 from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise_by_lbfgs
 from spacy_costner.training.online import TrainingResult, read_batches, train

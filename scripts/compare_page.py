@@ -18,7 +18,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_costner.export.model import make_web_model
-from spacy_costner.pipeline.annotations import Confidence
+from spacy_costner.pipeline.confidence import Confidence
 from spacy_costner.readers import read_docs
 from spacy_costner.readers.offsets import utf16_length
 from spacy_costner.workflows.components import find_components

@@ -7,9 +7,9 @@ __version__ = "0.4.0"
 
 
 def _require_compiled() -> None:
-    """Raise an ImportError that says what to do, if this package is a clone without compiled
-    modules. Python imports from the folder that it starts in, so within a clone it doesn't find an
-    installed package."""
+    """Raise an ImportError that says what to do if this package is a clone without compiled
+    modules. Python first imports from the folder in which it starts, so in a clone it doesn't find
+    the installed package."""
     package = Path(__file__).parent
     for folder in ("chain", "sparse"):
         if PathFinder.find_spec("native", [str(package / folder)]) is None:

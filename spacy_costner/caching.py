@@ -6,13 +6,13 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class cached_property(Generic[T]):  # noqa: N801 (the name that it has in `functools`)
+class cached_property(Generic[T]):  # noqa: N801 (the same name as in `functools`)
     """A property that is computed when it is first read, and then kept in the object.
 
-    On Python 3.10 and 3.11, that of `functools` has one lock for all objects of a class. While one
-    thread computes a large batch, all others wait, and a process that is forked meanwhile waits
-    for ever. Here nobody waits: threads that read a new object at the same moment may each compute
-    the value, and all get the one that was kept first.
+    On Python 3.10 and 3.11, the one in `functools` has one lock for all objects of a class.
+    While one thread computes a large batch, all others wait, and a process that is forked during
+    that time waits forever. Here no thread waits: threads that read a new object at the same time
+    may each compute the value, and all get the value that was kept first.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -29,8 +29,8 @@ class cached_property(Generic[T]):  # noqa: N801 (the name that it has in `funct
     def __get__(self, instance: object, owner: type) -> T: ...
 
     def __get__(self, instance: Any, owner: type) -> "cached_property[T] | T":
-        """Compute the value and keep it. It is not called again for this object: Python finds the
-        value among the attributes of the object first."""
+        """Compute the value and keep it. This isn't called again for the same object, as Python
+        then finds the value among the attributes of the object."""
         if instance is None:
             return self
         value: T = instance.__dict__.setdefault(self.name, self.compute(instance))

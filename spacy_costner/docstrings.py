@@ -16,10 +16,10 @@ def first_paragraph(function: Callable[..., Any]) -> str:
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring of a function says about each parameter, by the name of the parameter.
+    """The texts of the parameters in the docstring of a function, by the name of the parameter.
     Each text is on one line."""
     docstring = getdoc(function) or ""
-    # A parameter is a line `name (Type): text`. Its text goes on in the indented lines below.
+    # A parameter is a line `name (Type): text`. Its text continues in the indented lines below.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)
     texts: dict[str, str] = {}
     for name, text in names_and_texts:

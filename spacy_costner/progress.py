@@ -1,10 +1,10 @@
-"""The progress of commands on stderr: bars on a terminal, drawn by tqdm, and a line for each phase
+"""The progress of commands on stderr: tqdm's progress bars on a terminal, and a line for each phase
 elsewhere, such as in a log file.
 
-A phase is a part of a command that may take long, such as reading or training. Each progress bar
-is a phase, and `phase` makes others. A phase may have phases inside of it: only the outermost ones
-have lines. A phase that takes long also has a line each minute. Lines are printed for commands only
-(see `phases_shown`), and not for people who call functions from Python.
+A phase is a part of a command that may take long, such as reading or training. Each progress bar is
+a phase, and `phase` makes others. Phases can be nested: only the outermost phase has a line. A long
+phase also has a line each minute. Lines are only printed for commands (see `phases_shown`), and not
+for functions that are called from Python.
 """
 
 import sys
@@ -19,13 +19,13 @@ from typing import Any
 from tqdm import tqdm
 
 LINE_INTERVAL = 60.0
-"""After this many seconds without a line, a phase prints how far it is."""
+"""After this many seconds without a line, a phase prints its progress."""
 
 
 class ShownPhases:
-    """The phases of a command on an output that isn't a terminal.
+    """The phases of a command whose output isn't a terminal.
 
-    depth (int): How many phases have begun and not ended: phases inside of each other.
+    depth (int): The number of phases that have begun and not ended: nested phases.
     last_line (float): The time of the last line, in seconds.
     """
 
@@ -40,12 +40,12 @@ class ShownPhases:
 
 
 SHOWN: ContextVar[ShownPhases | None] = ContextVar("spacy_costner_phases", default=None)
-"""The phases of the command that is running. None: no command is, or its phases aren't shown."""
+"""The phases of the running command. None: no command is running, or its phases aren't shown."""
 
 
 @contextmanager
 def phases_shown() -> Iterator[None]:
-    """In a `with` block, phases have lines on stderr, unless that is a terminal."""
+    """Print a line on stderr for each phase in a `with` block, unless stderr is a terminal."""
     token = SHOWN.set(ShownPhases())
     try:
         yield
@@ -54,13 +54,13 @@ def phases_shown() -> Iterator[None]:
 
 
 class PhaseLine:
-    """What takes the place of a progress bar on an output that isn't a terminal. It has those
-    methods of a bar that are called.
+    """Prints lines instead of a progress bar, if the output isn't a terminal. It has the methods of
+    a bar that our code calls.
 
     items (Iterable[Any] | None): The items to iterate over. None: the phase begins now, and
         `update` is called for each item.
-    desc (str): What is done.
-    unit (str): What is counted, such as "doc". Empty: nothing is.
+    desc (str): The name of the phase, such as "train".
+    unit (str): What is counted, such as "doc". Empty: nothing is counted.
     total (int | None): The number of items, if it is known.
     shown (ShownPhases): The phases of the command.
     """
@@ -111,16 +111,16 @@ class PhaseLine:
         self.began = monotonic()
 
     def update(self, n: int = 1) -> None:
-        """Count items. Print how far the phase is, if there was no line for long."""
+        """Count items. Print the progress if the last line was long ago."""
         self.n += n
         if monotonic() - self.shown.last_line >= LINE_INTERVAL:
             self.shown.print_line(f"{self.as_text()} so far")
 
     def set_postfix(self, values: Mapping[str, Any] | None = None, **_: Any) -> None:
-        """Bars show these values. A line doesn't."""
+        """Do nothing: bars show these values, but lines don't."""
 
     def close(self) -> None:
-        """End the phase. If it isn't inside of another, print its line."""
+        """End the phase. If it is the outermost, print its line."""
         if self.is_open and self.is_outermost:
             self.shown.print_line(self.as_text())
         self.end()
@@ -132,7 +132,7 @@ class PhaseLine:
             self.shown.depth -= 1
 
     def as_text(self) -> str:
-        """What was done, how often, and in how many seconds: "read: 20 docs, 0.1 s"."""
+        """The name of the phase, the count, and the seconds: "read: 20 docs, 0.1 s"."""
         counted = ""
         if self.unit:
             of_total = f" of {self.total:,}" if self.total and self.total != self.n else ""
@@ -149,7 +149,7 @@ def progress(
 
     items (Iterable[Any] | None): The items to iterate over. The bar moves with each item. None: the
         bar moves when its method `update` is called.
-    desc (str): The text before the bar, which says what is done.
+    desc (str): The text before the bar: the name of the phase, such as "train".
     unit (str): What is counted, such as "doc".
     total (int | None): The number of items. None: their length, if they have one.
     RETURNS (tqdm | PhaseLine): The bar. Iterate over it instead of the items.
@@ -158,15 +158,15 @@ def progress(
     if shown is not None:
         return PhaseLine(items, desc=desc, unit=unit, total=total, shown=shown)
     is_silent = sys.stderr is None or parent_process() is not None
-    # tqdm gets the size, as it would show nothing on a terminal that says that it has 0 lines. The
-    # last column is left free, as some terminals begin a new line after it.
+    # tqdm gets the size, as it shows nothing on a terminal that reports 0 lines. The last column is
+    # left free, as some terminals begin a new line after it.
     size = get_terminal_size()
     return tqdm(
         items,
         desc=desc,
         unit=unit,
         total=total,
-        disable=True if is_silent else None,  # None disables the bar if stderr isn't a terminal.
+        disable=True if is_silent else None,  # None disables the bar if stderr isn't a terminal
         leave=False,
         ncols=size.columns - 1,
         nrows=size.lines,
@@ -175,10 +175,10 @@ def progress(
 
 @contextmanager
 def phase(desc: str) -> Iterator[None]:
-    """Name a phase, such as "calibrate". On a terminal nothing is shown, except for the bars of
-    phases inside of it.
+    """Name the phase of a `with` block. On a terminal nothing is shown, except for the bars of
+    nested phases.
 
-    desc (str): What is done.
+    desc (str): The name of the phase, such as "calibrate".
     """
     shown = find_shown()
     if shown is None:
@@ -189,8 +189,8 @@ def phase(desc: str) -> Iterator[None]:
 
 
 def find_shown() -> ShownPhases | None:
-    """The phases of the command if they have lines: if stderr is open and isn't a terminal, and
-    this isn't a worker process. None: they haven't."""
+    """The phases of the command if lines are printed for them: stderr is open and isn't a terminal,
+    and this isn't a worker process. None: no lines are printed."""
     shown = SHOWN.get()
     if shown is None or sys.stderr is None or parent_process() is not None:
         return None

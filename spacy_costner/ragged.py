@@ -1,7 +1,7 @@
-"""Ragged arrays: sequences of different lengths stand one after another, without padding.
+"""Ragged arrays: sequences of different lengths, one after another, without padding.
 
-B is the number of sequences, N the number of tokens in all of them. Instead of tokens, a sequence
-may consist of anything else.
+In shapes, B is the number of sequences, N the number of tokens in all of them. A sequence may
+consist of other items instead of tokens.
 """
 
 import numpy
@@ -15,15 +15,15 @@ def sequence_ids(lengths: Ints1d) -> Ints1d:
 
 
 def first_tokens(lengths: Ints1d) -> Ints1d:
-    """The first token of each sequence that has tokens, as an index over all sequences. The lengths
-    [2, 0, 3] give [0, 2]."""
+    """The first token of each sequence that has tokens, as an index in the ragged array. The
+    lengths [2, 0, 3] give [0, 2]. Shapes: (B,) to (number of sequences with tokens,)"""
     begins = lengths.cumsum() - lengths
     return begins[lengths > 0]
 
 
 def last_tokens(lengths: Ints1d) -> Ints1d:
-    """The last token of each sequence that has tokens, as an index over all sequences. The lengths
-    [2, 0, 3] give [1, 4]."""
+    """The last token of each sequence that has tokens, as an index in the ragged array. The lengths
+    [2, 0, 3] give [1, 4]. Shapes: (B,) to (number of sequences with tokens,)"""
     ends = lengths.cumsum()
     return ends[lengths > 0] - 1
 
@@ -33,7 +33,7 @@ def sum_sequences(rows: Array2d, lengths: Ints1d) -> Floats2d:
     sum 0. Shapes: (N, M), (B,) to (B, M)"""
     sums = numpy.zeros((len(lengths), rows.shape[1]))
     if len(rows):
-        # `reduceat` sums the rows from each index up to the next one. It can't sum no rows, so
+        # `reduceat` sums the rows from each index up to the next index. It can't sum zero rows, so
         # sequences without tokens are left out.
         first = first_tokens(lengths)
         sums[lengths > 0] = numpy.add.reduceat(rows, first, axis=0, dtype=sums.dtype)
@@ -53,8 +53,8 @@ def ranges(begin: Ints1d, end: Ints1d) -> tuple[Ints1d, Ints1d]:
     """
     sizes = (end - begin).astype("int64")
     range_ids = sequence_ids(sizes)
-    # 0, 1, 2, … over all ranges would begin each range with the sum of the sizes before it. Each
-    # range is shifted, so that it begins with its own first number.
+    # In 0, 1, 2, … over all ranges, each range begins with the sum of the sizes before it. It is
+    # shifted, so that it begins with its own first number.
     sizes_before = numpy.cumsum(sizes) - sizes
     shifts = begin - sizes_before
     return range_ids, numpy.arange(len(range_ids)) + shifts[range_ids]
@@ -66,8 +66,8 @@ def places_in(ascending: Array1d, keys: Array1d) -> tuple[Ints1d, Ints1d]:
 
     ascending (Array1d): The array to search. A value may be in it several times.
     keys (Array1d): The values to look for.
-    RETURNS (tuple[Ints1d, Ints1d]): The places of the first key, then those of the second, and so
-        on: first the index of the key of each place, then the places. Shapes: (N,)
+    RETURNS (tuple[Ints1d, Ints1d]): For each place, the index of its key, and the place. The places
+        of the first key come first, then the places of the second key, and so on. Shapes: (N,)
     """
     begin = numpy.searchsorted(ascending, keys, side="left")
     end = numpy.searchsorted(ascending, keys, side="right")

@@ -1,7 +1,7 @@
 """The types and shapes that chain, losses, models and the component exchange.
 
-The sequences of a batch stand one after another, without padding. In shapes, B is the number of
-sequences, N of the tokens in all of them, T of the tokens of one sequence, and K of tags.
+The sequences of a batch follow each other without padding. In shapes, B is the number of sequences,
+N the number of tokens in all of them, and K the number of tags. A sequence has T tokens.
 
 A path y has one tag for each token of a sequence. Transitions are indexed [from, to]. The score of
 a path is
@@ -21,10 +21,10 @@ FORBIDDEN = -numpy.inf
 
 
 class Potentials(NamedTuple):
-    """The scores of a batch of chains. A gradient with respect to them has the same form.
+    """The scores of a batch of chains. A gradient with respect to them has the same type.
 
     emissions (Floats2d): The score of each tag at each token. Shape: (N, K)
-    transitions (Floats2d): The score of each tag after each other tag, [from, to]. Shape: (K, K)
+    transitions (Floats2d): The score of each tag after each tag, [from, to]. Shape: (K, K)
     start (Floats1d): The score of each tag at the first token of a sequence. Shape: (K,)
     end (Floats1d): The score of each tag at the last token of a sequence. Shape: (K,)
     lengths (Ints1d): The number of tokens of each sequence. It is always a NumPy array.
@@ -54,29 +54,28 @@ class Constraints(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """What the annotation says about the gold paths of a batch. Each sequence has at least one
-    legal path that agrees with it: `Targets.leave_out_impossible` leaves out sequences that have
-    none.
+    """The annotation of a batch, as what it says about the gold paths. At least one legal path of
+    each sequence agrees with it: `Targets.leave_out_impossible` leaves out other sequences.
 
     tags (Ints1d): The gold tag of each token, -1 where annotation is missing. If the chain has
-        several tags for O, it is one of those that may be right. Shape: (N,)
+        several tags for O, any one that may be right. Shape: (N,)
     allowed (Array2d | None): For each token, True at all tags that agree with the annotation. None
-        if no annotation is missing, so that `tags` is enough. Shape: (N, K)
+        if no annotation is missing, as `tags` is then enough. Shape: (N, K)
     costs (Floats2d | None): The cost of predicting each tag at each token, times the weight of the
         token. It is 0 for the gold tag. None if the loss has no cost. Shape: (N, K)
     token_weights (Floats1d | None): The weight of each token. None: 1. Shape: (N,)
     weights (Floats1d | None): The weight of each sequence. None: 1. Shape: (B,)
     opening (Array1d | None): True for the tags that begin an entity, for losses that count
         entities. Shape: (K,)
-    continuing (Array1d | None): True for the tags that go on with the entity of the token before,
-        for the same losses. Shape: (K,)
+    continuing (Array1d | None): True for the tags that continue the entity of the token before, for
+        the same losses. Shape: (K,)
     tied_to (Ints1d | None): If the chain has copies of tags, for incorrect spans: for each tag the
-        tag of the model that it has its scores from. None: there are no copies. Shape: (K,)
-    features (Ints2d | None): The features of each token, for losses that use them. Each has the
-        value 1; -1 stands for none. None: each token has one feature, which no other token has.
+        tag of the model with the same scores. None: there are no copies. Shape: (K,)
+    features (Ints2d | None): The features of each token, for losses that use them. Each feature has
+        the value 1; -1 is no feature. None: each token has one feature, which no other token has.
         Shape: (N, S)
     collapsed_of (Ints1d | None): If the chain has several tags for O, or copies of tags: for each
-        tag the tag of the annotation that it counts as. None: each tag counts as itself.
+        tag the corresponding tag of the annotation. None: each tag corresponds to itself.
         Shape: (K,)
     """
 
@@ -101,12 +100,12 @@ class Gold(NamedTuple):
 
     @property
     def token_tags(self) -> Ints1d | Array2d:
-        """The right tags of each token, without regard to the tags of other tokens: one tag for
-        each, (N,), or a mask, (N, K).
+        """The right tags of each token, independently of the tags of other tokens: one tag for each
+        token, (N,), or a mask, (N, K).
 
-        If the chain has several tags for O, each of them is right where gold is O. In `paths` only
-        some of them may be right: the chain has a tag for the last O before an entity of a label,
-        for example.
+        If the chain has several tags for O, all of them are right where gold is O. In `paths`, only
+        some of them may be right: for example, the chain has a tag for the last O before an entity
+        of a label.
         """
         if self.allowed is not None or self.collapsed_of is None:
             return self.paths  # `allowed` has all right tags
@@ -118,7 +117,7 @@ class LossResult(NamedTuple):
     """A loss and its gradient.
 
     value (float): The objective, summed over the sequences of the batch.
-    gradient (Potentials): Derivative of `value` with respect to the potentials.
+    gradient (Potentials): The derivative of `value` with respect to the potentials.
     """
 
     value: float
@@ -126,8 +125,8 @@ class LossResult(NamedTuple):
 
 
 ScoreWithVjp = tuple[Floats1d, Callable[[Floats1d], Potentials]]
-"""A score for each sequence, in float64, (B,); and its vector-Jacobian product (vjp): the callback
-that takes the derivative with respect to these scores, (B,), to the gradient with respect to the
+"""A score for each sequence, in float64, (B,), and its vector-Jacobian product (vjp): a callback
+that turns the derivative with respect to these scores, (B,), into the gradient with respect to the
 potentials."""
 
 
@@ -144,7 +143,7 @@ class TagSet(Protocol):
 
     @property
     def label_of(self) -> Ints1d:
-        """For each tag the number of its label, -1 for O. Shape: (K,)"""
+        """For each tag the index of its label, -1 for O. Shape: (K,)"""
 
     def __len__(self) -> int: ...
 
@@ -152,7 +151,7 @@ class TagSet(Protocol):
 class EntityTags(NamedTuple):
     """Which tags and transitions make an entity.
 
-    label_of (Ints1d): For each tag the number of its label, -1 for O. Shape: (K,)
+    label_of (Ints1d): For each tag the index of its label, -1 for O. Shape: (K,)
     opening (Array1d): True for the tags that begin an entity. Shape: (K,)
     closing (Array1d): True for the tags that an entity may end with. Shape: (K,)
     inside (Array2d): True for the transitions within an entity, [from, to]. Any other transition
@@ -166,7 +165,7 @@ class EntityTags(NamedTuple):
 
 
 CostTable: TypeAlias = Floats2d
-"""What each mistake costs, [gold tag, predicted tag]. Costs are never negative, and 0 on the
+"""The cost of each mistake, [gold tag, predicted tag]. Costs are never negative, and 0 on the
 diagonal. Shape: (K, K)"""
 
 Cost = Callable[[TagSet], CostTable]
@@ -174,12 +173,12 @@ Cost = Callable[[TagSet], CostTable]
 
 
 class Progress(NamedTuple):
-    """How far training has come since the component was initialized. It has only integers: as
-    floats, the shares of an epoch that updates take might not add up to a whole epoch.
+    """The progress of training since the component was initialized. It has only integers, as shares
+    of an epoch might not add up to a whole epoch.
 
     steps (int): The number of updates.
     epochs (int): The number of finished passes over the training examples.
-    n_seen (int): The number of examples that the current pass has seen so far.
+    n_seen (int): The number of examples in the current pass so far.
     n_examples (int): The number of all examples of the current pass.
     """
 
@@ -190,8 +189,8 @@ class Progress(NamedTuple):
 
     @property
     def passes(self) -> float:
-        """The number of passes over the training examples, a float: the share of the current pass
-        that is over is added to the finished ones."""
+        """The number of passes over the training examples, including the finished share of the
+        current pass."""
         return (self.epochs * self.n_examples + self.n_seen) / self.n_examples
 
     def after_update(self, n: int, n_examples: int) -> "Progress":
@@ -199,8 +198,9 @@ class Progress(NamedTuple):
 
         n (int): The number of examples of the update.
         n_examples (int): The number of all training examples, at least one.
+        RETURNS (Progress): The new progress.
         """
-        # If the number of all examples has changed, keep the share of the pass that is over.
+        # If the number of all examples has changed, keep the finished share of the pass.
         n_seen_before = self.n_seen * n_examples // self.n_examples
         # Examples beyond the end of the pass are the first ones of the next pass.
         n_passes, n_seen = divmod(n_seen_before + n, n_examples)
@@ -208,28 +208,29 @@ class Progress(NamedTuple):
 
 
 def nothing_to_forget() -> None:
-    """Do nothing. It is the `forget` of losses without state. (A lambda can't be pickled.)"""
+    """Do nothing: the `forget` of losses without state. (A lambda can't be pickled.)"""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A training loss, as the config names it.
+    """A training loss, with its settings.
 
-    compute (Callable): Takes potentials and gold to the value of the loss and its gradient.
-    cost (Cost | None): The cost that `compute` expects in `Gold.costs`. None: it needs none.
-    weighs_tokens (bool): Whether `compute` uses `Gold.token_weights`. Losses with a cost don't have
-        to: the weights are a part of the cost.
+    compute (Callable): Computes the value of the loss and its gradient from potentials and gold.
+    cost (Cost | None): The cost that `compute` expects in `Gold.costs`. None: it uses no cost.
+    weighs_tokens (bool): Whether `compute` uses `Gold.token_weights`. Losses with a cost don't need
+        it, as the weights are a part of the cost.
     uses_features (bool): Whether `compute` uses `Gold.features`.
     is_ratio (bool): Whether the value is one ratio over the batch. Otherwise it is a sum over
         sequences.
-    is_smooth (bool): Whether the loss has no kinks and no jumps. Training on all docs at once, by
-        L-BFGS, needs that.
-    has_probabilities (bool): Whether scores give probabilities after training.
+    is_smooth (bool): Whether the loss is differentiable. Training with L-BFGS, on all docs at once,
+        needs a smooth loss.
+    has_probabilities (bool): Whether probabilities can be computed from the scores after
+        training.
     shifts_probabilities (bool): Whether a cost is added to the scores in training. Then
         probabilities are shifted against expensive mistakes.
     needs_start (bool): Whether training should start from a model that was trained with the
         likelihood.
-    forget (Callable): Is called when training starts anew, for losses that keep state.
+    forget (Callable): Called when training starts again. It resets losses that keep state.
     """
 
     compute: Callable[[Potentials, Gold], LossResult]
@@ -244,8 +245,8 @@ class Loss:
     forget: Callable[[], None] = nothing_to_forget
 
     def stage_at(self, progress: Progress) -> "Loss":
-        """Return the loss to minimise at this point of training: this one, at any point. (A
-        `LossSchedule` has several.)"""
+        """Return the loss to minimise at this point of training. It is always this loss. (A
+        `LossSchedule` has several losses.)"""
         return self
 
     @property
@@ -255,7 +256,7 @@ class Loss:
 
 
 def zero_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
-    """Make potentials that are all 0, as the beginning of a sum of gradients, for example."""
+    """Make potentials that are all 0, for example to sum gradients."""
 
     def zeros(*shape: int) -> Any:
         return numpy.zeros(shape, dtype=dtype)
@@ -270,7 +271,7 @@ def zero_scores(lengths: Ints1d, n_tags: int, dtype: str) -> Potentials:
 
 
 def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials) -> Potentials:
-    """Apply a function, which keeps shapes, to each of the four arrays of scores."""
+    """Apply a function that keeps shapes to each of the four arrays of scores."""
     return Potentials(
         emissions=function(potentials.emissions),
         transitions=function(potentials.transitions),
@@ -281,7 +282,7 @@ def map_scores(function: Callable[[FloatsXd], FloatsXd], potentials: Potentials)
 
 
 def add_to(total: Potentials, gradient: Potentials) -> Potentials:
-    """Add a gradient to a sum of gradients of the same batch, in place. Returns the sum."""
+    """Add a gradient in place to the sum of gradients of the same batch. Returns the sum."""
     # All fields but the last, which is `lengths`, are arrays of scores.
     for sums, terms in zip(total[:-1], gradient[:-1]):
         sums += terms

@@ -191,3 +191,14 @@ def test_an_unknown_scheme_is_named() -> None:
 def test_an_unknown_way_to_split_o_is_named() -> None:
     with pytest.raises(ValueError, match="outside: expected 'single' or 'before', got 'one'"):
         Tags(["PER"], outside="one")
+
+
+def test_an_entity_is_in_others_only_with_the_same_tokens_and_label() -> None:
+    entities = Entities(
+        begin=numpy.array([0, 0, 0, 1]),
+        end=numpy.array([2, 2, 3, 2]),
+        label=numpy.array([0, 1, 0, 0]),
+    )
+    assert entities.is_in(entities.select([0, 3])).tolist() == [True, False, False, True]
+    assert entities.is_in(entities.select([])).tolist() == [False] * 4
+    assert entities.select([]).is_in(entities).dtype == bool

@@ -1,10 +1,11 @@
 """Find the borders at which docs are cut into sequences.
 
 The linear chain has a path for each sequence, such as a sentence. A *border* is a token that begins
-a sequence, other than the first token of a doc. The features of a token may still come from all of
-its doc.
+a sequence, other than the first token of a doc. The features of a token may still come from its
+whole doc.
 
-D is the number of docs of a batch, B that of sequences, N that of tokens in all of them.
+In shapes, D is the number of docs of a batch, B the number of sequences in them, N the number of
+tokens.
 """
 
 from collections.abc import Sequence
@@ -19,15 +20,15 @@ from ..ragged import sequence_ids
 from .doc_attributes import read_attributes
 
 Boundaries = bool | Literal["sentences"]
-"""What begins a sequence. False: the doc. True: each sentence and each line. "sentences": each
+"""What begins a sequence. False: only the doc. True: each sentence and each line. "sentences": each
 sentence."""
 
 
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     """Find the borders of docs: the tokens that begin a sentence or, if lines count, a line. The
-    first token of a doc is no border.
+    first token of a doc isn't a border.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs, perhaps with sentence starts.
     boundaries (Boundaries): What begins a sequence: see `borders_of_tokens`.
     RETURNS (Array1d): True for the borders. Shape: (N,)
     """
@@ -42,9 +43,9 @@ def borders_of_tokens(
     is_space: Array1d,
     orth: Array1d,
 ) -> Array1d:
-    """Find the borders of docs whose attributes were read before: see `find_borders`.
+    """Find the borders of docs from attributes that were read before: see `find_borders`.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs with the N tokens.
     boundaries (Boundaries): What begins a sequence: a sentence ("sentences"), a sentence or a line
         (True), or only a doc (False).
     begins_sentence (Array1d): True for tokens that begin a sentence. Shape: (N,)
@@ -65,21 +66,17 @@ def borders_of_tokens(
 
     first_token = 0
     for doc in docs:
-        # As a slice, because the index doesn't exist if the last docs are empty. Other empty docs
-        # do no harm, as the next doc begins at the same token.
+        # A slice is needed, as the index doesn't exist if the last docs are empty. After any other
+        # empty doc, the next doc begins at the same token.
         is_border[first_token : first_token + 1] = False
         first_token += len(doc)
     return is_border
 
 
 def _have_break(docs: Sequence[Doc], orths: Array1d) -> Array1d:
-    """Find the words that have a line break.
-
-    docs (Sequence[Doc]): The docs, whose string stores have the words.
-    orths (Array1d): The hashes of the words. Shape: (W,)
-    RETURNS (Array1d): True for words with a line break. Shape: (W,)
-    """
-    # Mostly all docs share one string store.
+    """True for the words with a line break, given by their hashes. The string stores of the docs
+    have the words. Shapes: (W,) to (W,)"""
+    # All docs usually share one string store.
     stores = list(dict.fromkeys(doc.vocab.strings for doc in docs))
     # Each of U distinct words is looked up once. Shapes: (U,), (W,)
     distinct_orths, index_of_word = numpy.unique(orths, return_inverse=True)

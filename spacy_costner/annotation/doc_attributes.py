@@ -11,7 +11,7 @@ from thinc.types import Array2d, Ints1d
 def read_attributes(docs: Sequence[Doc], attributes: list[Any]) -> Array2d:
     """Read attributes of the tokens of a batch of docs.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs, with N tokens in all.
     attributes (list[Any]): The ids of attributes, as in `spacy.attrs`.
     RETURNS (Array2d): The values of the N tokens, with a row for each of A attributes.
         Shape: (A, N)
@@ -20,13 +20,13 @@ def read_attributes(docs: Sequence[Doc], attributes: list[Any]) -> Array2d:
     # of one dimension, (T,), which is reshaped.
     tables = [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
     if len(tables) == 1:
-        # Most texts come alone, and copying takes time.
+        # This is the most frequent case, and copying takes time.
         table = tables[0]
     else:
         # `concatenate` needs at least one table, even if there are no docs.
         no_tokens = numpy.zeros((0, len(attributes)), dtype="uint64")
         table = numpy.concatenate([no_tokens, *tables])
-    # In a contiguous array the values of an attribute stand side by side, which is faster to read.
+    # In a contiguous array, the values of an attribute follow each other, which is faster to read.
     return numpy.ascontiguousarray(table.T)
 
 

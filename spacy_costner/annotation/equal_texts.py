@@ -1,7 +1,7 @@
 """Which docs have equal texts, and how docs are divided so that equal texts stay together.
 
-Two texts are equal if they have the same letters and digits in lower case. An augmenter may change
-capitals, punctuation and white space, and the tokens may be others.
+Two texts are equal if they have the same letters and digits in lower case. They may have different
+tokens. So a text stays equal if an augmenter changes its capitals, punctuation or white space.
 """
 
 import re
@@ -38,13 +38,13 @@ def number_texts(docs: Iterable[Doc]) -> Ints1d:
 
 
 def assign_folds(text_of_doc: Ints1d, n_folds: int, seed: int | None = None) -> Ints1d:
-    """Assign docs to folds. Docs with equal texts are in the same fold. The numbers of different
-    texts in folds differ by at most one.
+    """Assign docs to folds. Docs with equal texts are in the same fold. The folds differ by at most
+    one in the number of their different texts.
 
     text_of_doc (Ints1d): The number of the text of each doc: see `number_texts`. Shape: (docs,)
     n_folds (int): The number of folds.
-    seed (int | None): The random seed with which texts are assigned to folds. None: texts that
-        follow each other are in the same fold.
+    seed (int | None): The random seed to assign texts to folds. None: neighbouring texts are in the
+        same fold.
     RETURNS (Ints1d): The number of the fold of each doc, from 0. Shape: (docs,)
     RAISES (ValueError): If there are fewer folds than 2, or fewer different texts than folds.
     """
@@ -53,7 +53,7 @@ def assign_folds(text_of_doc: Ints1d, n_folds: int, seed: int | None = None) -> 
     n_texts = len(numpy.unique(text_of_doc))
     if n_texts < n_folds:
         raise ValueError(
-            "folds: expected at most as many as docs of different texts, got "
+            "folds: expected at most the number of different texts, got "
             f"{n_folds} folds of {n_texts} texts"
         )
     # For example, 5 texts are in 2 folds like this: 0 0 0 1 1.

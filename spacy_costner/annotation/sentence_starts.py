@@ -15,14 +15,14 @@ starts of its annotation. The reader sets the key if its setting `sentences` is 
 
 def sentence_starts(example: Example) -> Array1d:
     """Find the tokens of the predicted doc of an example that begin a sentence, other than the
-    first token. If its sentences are not known, those of the reference count.
+    first token. If its sentence starts are unknown, the sentence starts of the reference count.
 
-    example (Example): The example.
+    example (Example): An example, whose docs may have sentence starts.
     RETURNS (Array1d): True for these tokens. Shape: (T,)
     """
     doc = example.predicted
     reference = example.reference
-    # (`Doc.has_annotation` goes through the tokens in Python, and so does `Doc.text`.)
+    # `Doc.has_annotation` isn't used, as it loops over tokens in Python.
     is_start = doc.to_array(SENT_START) == 1
     is_known = bool(doc.to_array(SENT_START)[1:].any())
     if not is_known and reference.to_array(SENT_START)[1:].any() and have_same_text(reference, doc):
@@ -45,5 +45,5 @@ def starts_at_same_characters(doc: Doc, other: Doc) -> Array1d:
     is_start = sent_start == 1
     first_chars_of_other = other.to_array(IDX)
     if numpy.array_equal(first_chars, first_chars_of_other):
-        return cast(Array1d, is_start)  # Most docs have the same tokens.
+        return cast(Array1d, is_start)  # most docs have the same tokens
     return cast(Array1d, numpy.isin(first_chars_of_other, first_chars[is_start]))

@@ -1,4 +1,4 @@
-"""The settings that say where the annotation of a component is in docs. They are the same in
+"""The settings that say where in docs the annotation of a component is. They are the same in
 training and in prediction.
 
 Entities are in `doc.ents` or, if the component has a `spans_key`, in `doc.spans` under this key. A
@@ -22,17 +22,17 @@ from .tokens import TokenAttrs, read_presets
 
 @dataclass(frozen=True)
 class Annotation:
-    """Where the annotation of a component is in docs, and where docs are cut into sequences.
+    """Where in docs the annotation of a component is, and where docs are cut into sequences.
 
     component (str): The name of the component, for messages.
     spans_key (str | None): The key of `doc.spans` of its entities. None: they are in `doc.ents`.
     own_labels (Labels): With a `spans_key`: the labels of the spans that it writes. None: all.
-    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
-        where they overlap in training docs. Otherwise they are an error.
+    filter_spans (bool): With a `spans_key`: whether only the longest span is kept where spans with
+        own labels overlap in training docs. Otherwise overlapping spans are an error.
     incorrect_spans_key (str | None): The key of `doc.spans` for spans that are known not to be
         entities.
     sentence_boundaries (Boundaries): What begins a sequence of the chain: see `borders`.
-    RAISES (ValueError): If own labels are an empty list, or `own_labels` or `filter_spans` are set
+    RAISES (ValueError): If `own_labels` is an empty list, or `own_labels` or `filter_spans` is set
         without a `spans_key`.
     """
 
@@ -52,12 +52,12 @@ class Annotation:
             )
         if self.own_labels is not None and not self.own_labels:
             raise ValueError(
-                f"{self.component}: own_labels: expected null or some labels, got none"
+                f"{self.component}: own_labels: expected null or some labels, got an empty list"
             )
 
     def has_other_labels(self, doc: Doc, labels: Collection[str]) -> bool:
-        """Whether any span of an annotated doc that may become an entity (see `as_entities`) has a
-        label other than these."""
+        """Whether an annotated doc has a span with another label than these, which may become an
+        entity: see `as_entities`."""
         spans = doc.ents if self.spans_key is None else doc.spans.get(self.spans_key, ())
         return any(span.label_ not in labels for span in spans)
 
@@ -65,7 +65,7 @@ class Annotation:
         """Make an example whose reference has the annotation of the component in `doc.ents`. If the
         component has no `spans_key`, it is there already, and the example itself is returned.
 
-        eg (Example): The example.
+        eg (Example): The example, with an annotated reference.
         labels (Labels): The labels of spans that become entities. None: all.
         RETURNS (Example): The same predicted doc, with such a reference.
         RAISES (ValueError): If spans with own labels overlap, and `filter_spans` is not set.
@@ -85,9 +85,9 @@ class Annotation:
         return Example(eg.predicted, reference)
 
     def read_presets(self, docs: Sequence[Doc]) -> TokenAttrs:
-        """Read the tokens of docs that are to be predicted, with their preset annotation. If the
-        component has a `spans_key`, there is none: the entities in `doc.ents` are then those of
-        another component."""
+        """Read the tokens of docs before prediction, with their preset annotation. A component with
+        a `spans_key` has no preset annotation, as the entities in `doc.ents` belong to another
+        component."""
         tokens = read_presets(docs)
         if self.spans_key is not None:
             return tokens.without_annotation()
@@ -96,8 +96,8 @@ class Annotation:
     def cut(self, docs: Sequence[Doc], tokens: TokenAttrs) -> tuple[Ints1d, Ints1d]:
         """Cut docs into the sequences of the chain: see `borders.cut`.
 
-        docs (Sequence[Doc]): The docs.
-        tokens (TokenAttrs): Their tokens, with their preset annotation.
+        docs (Sequence[Doc]): The docs with the tokens.
+        tokens (TokenAttrs): The tokens, with their preset annotation.
         RETURNS (tuple[Ints1d, Ints1d]): The number of tokens of each sequence, and the index of its
             doc. Shapes: (B,)
         """
@@ -108,15 +108,15 @@ class Annotation:
             tokens.is_space,
             tokens.orth,
         )
-        # A preset entity is never cut, so a token inside of it is no border.
+        # A preset entity is never cut, so a token inside of it isn't a border.
         return borders.cut(tokens.lengths, is_border & (tokens.iob != INSIDE))
 
     def find_training_borders(self, examples: Sequence[Example]) -> Array1d:
         """Find the borders at which every other epoch of training cuts the predicted docs of
         examples: see `training.segmentations`.
 
-        If the sentences of a predicted doc are not known, those of its reference count. The doc
-        itself doesn't get these sentences, so that features are the same as in prediction.
+        If the sentence starts of a predicted doc are unknown, the sentence starts of its reference
+        count. The doc itself doesn't get them, so that features are the same as in prediction.
 
         examples (Sequence[Example]): The examples, as they come from the corpus.
         RETURNS (Array1d): True for the tokens that begin a sequence, other than the first of each
@@ -130,7 +130,7 @@ class Annotation:
         begin = 0
         for eg in examples:
             end = begin + len(eg.predicted)
-            # The reader with the setting `sentences = false` marks docs that aren't to be cut at
+            # With the setting `sentences = false`, the reader marks docs that must not be cut at
             # the sentences of their reference.
             if WITHOUT_SENTENCES not in eg.predicted.user_data:
                 is_border[begin:end] |= sentence_starts(eg)

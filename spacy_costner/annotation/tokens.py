@@ -2,8 +2,8 @@
 allows.
 
 A *preset* entity is one that a doc has before the component runs. A *path* gives each token a tag.
-Nothing here loops over tokens in Python, except where the predicted doc of an example has other
-tokens than its reference.
+Nothing here loops over tokens in Python, except if the predicted doc of an example has other tokens
+than its reference.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ class TokenAttrs:
     has_space: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # Mostly no token has annotation when docs are predicted. It is looked up once, as several
-        # steps can be skipped then.
+        # In prediction, docs usually have no annotation, and several steps can be skipped. So this
+        # is computed once.
         self.has_annotation = bool(self.iob.any())
         self.has_space = bool(self.is_space.any())
 
@@ -63,7 +63,7 @@ class TokenAttrs:
         return replace(self, iob=numpy.full_like(self.iob, MISSING))
 
     def of_doc(self, i: int) -> slice:
-        """The slice of the arrays that has the tokens of the doc with the index i."""
+        """The slice of the arrays with the tokens of doc i."""
         end = int(self.lengths[: i + 1].sum())
         return slice(end - int(self.lengths[i]), end)
 
@@ -80,7 +80,7 @@ class TokenAttrs:
         is_later = self.iob == INSIDE
         begin, end = runs(is_first, is_later, self.lengths)
 
-        # All tokens of an entity have its label, as a hash. Take it from the first one.
+        # All tokens of an entity have the hash of its label. Take it from the first token.
         entity_hashes = self.label[begin].tolist()
         label_hashes = [strings.as_int(label) for label in tags.labels]
         index_of_hash = {label_hash: i for i, label_hash in enumerate(label_hashes)}
@@ -88,10 +88,10 @@ class TokenAttrs:
         return Entities(begin, end, numpy.asarray(label_indices, dtype="int32"))
 
 
-def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
+def read_token_attrs(docs: Sequence[Doc]) -> TokenAttrs:
     """Read the tokens of a batch of docs.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): Docs, with or without annotation.
     RETURNS (TokenAttrs): Their tokens, with all annotation of entities.
     """
     attributes = [ORTH, ENT_IOB, ENT_TYPE, IS_SPACE, SENT_START]
@@ -101,23 +101,22 @@ def read_docs(docs: Sequence[Doc]) -> TokenAttrs:
         iob=iob.astype("int32"),
         label=label,
         is_space=is_space == 1,
-        begins_sentence=sentence_start == 1,  # other values: it doesn't, or it is not known
+        begins_sentence=sentence_start == 1,  # other values: no, or unknown
         lengths=doc_lengths(docs),
     )
 
 
 def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
-    """Read docs that are to be predicted, with their preset annotation. All other annotation is
-    missing.
+    """Read docs before prediction, with their preset annotation. All other annotation is missing.
 
     A token with the annotation O is preset only if its doc also has tokens whose annotation is
-    missing. Otherwise somebody, such as an entity ruler, has just set `doc.ents`, which makes all
-    other tokens O.
+    missing. Otherwise an entity ruler, for example, has set `doc.ents`, which makes all other
+    tokens O.
 
-    docs (Sequence[Doc]): The docs.
+    docs (Sequence[Doc]): The docs, which may have entities.
     RETURNS (TokenAttrs): Their tokens, with their preset annotation.
     """
-    tokens = read_docs(docs)
+    tokens = read_token_attrs(docs)
     if not tokens.has_annotation:
         return tokens
     iob = tokens.iob.copy()
@@ -134,11 +133,11 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     may have other tokens than its reference: then tokens are aligned by their characters. The
     annotation of a token is missing if the token, or its entity, can't be aligned.
 
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The examples, with annotated references.
     predicted (TokenAttrs): The tokens of their predicted docs.
     RETURNS (TokenAttrs): The same tokens, with the gold annotation.
     """
-    reference = read_docs([eg.reference for eg in examples])
+    reference = read_token_attrs([eg.reference for eg in examples])
     has_same_lengths = numpy.array_equal(reference.lengths, predicted.lengths)
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return replace(predicted, iob=reference.iob, label=reference.label)
@@ -159,16 +158,12 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
 
 
 def _align_annotation(example: Example, iob: Ints1d, label: Ints1d) -> None:
-    """Align the gold annotation of an example to the tokens of its predicted doc, and write it to
-    arrays of these tokens. Where it can't be aligned, the arrays stay as they are.
-
-    example (Example): The example.
-    iob (Ints1d): The ENT_IOB of the tokens, which is changed. Shape: (T,)
-    label (Ints1d): The hash of the label of each token, which is changed. Shape: (T,)
-    """
+    """Align the gold annotation of an example with the tokens of its predicted doc, and write it to
+    the arrays of these tokens: their ENT_IOB and the hashes of their labels. Where it can't be
+    aligned, the arrays don't change. Shapes: (T,)"""
     # The ENT_IOB of the reference for each token of the predicted doc: None if it can't be aligned.
-    # Of these only O is taken. Entities are aligned as a whole below: where the first token of an
-    # entity is split, all its parts have BEGIN here.
+    # Only O is used here. If the first token of an entity is split, all its parts have BEGIN, so
+    # entities are aligned as a whole below.
     aligned_iob = example.get_aligned("ENT_IOB")
     is_outside = [token_iob == OUTSIDE for token_iob in aligned_iob]
     iob[is_outside] = OUTSIDE
@@ -186,10 +181,10 @@ def possible_paths(
     - The tags follow each other as the scheme allows.
     - A token with preset annotation has a tag that agrees with it.
     - An entity doesn't begin with white space and, in BILUO, doesn't end with it. (In IOB2, I-x may
-      be its last tag or not. White space there is taken off later: see `Entities.trim`.)
+      be its last tag or not. White space at the end is removed later: see `Entities.trim`.)
     - An entity has no untrained label.
 
-    The last two don't hold for preset entities, so that their path is always possible.
+    The last two don't apply to preset entities, so that their path is always possible.
 
     tokens (TokenAttrs): The tokens, with their preset annotation.
     tags (Tags): The tags of the chain.
@@ -209,18 +204,18 @@ def possible_paths(
         is_preset = tokens.is_annotated
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
-        # Allow again what white space and untrained labels have ruled out, and then only the tags
-        # that agree with the preset annotation.
+        # For preset tokens, ignore white space and untrained labels: allow all tags, and then only
+        # the tags that agree with the preset annotation.
         is_possible[is_preset] = True
         is_possible &= tags.agreeing(path, tokens.lengths)
     return tags.constraints._replace(emissions=is_possible)
 
 
 def first_words(doc: Doc, n_words: int = 8) -> str:
-    """The first words of a doc, by which messages name it.
+    """The first words of a doc, which identify it in messages.
 
-    doc (Doc): The doc.
-    n_words (int): The number of words.
+    doc (Doc): A doc with any tokens.
+    n_words (int): The largest number of words.
     RETURNS (str): The words in quotes, with an ellipsis if the doc has more words.
     """
     text = doc[:n_words].text

@@ -18,7 +18,7 @@ from thinc.util import get_array_module
 from .. import chain
 from ..costs.tables import EMPTY_BLOCK
 from ..tags import Entities, Tags
-from ..validation import check_config_names, number
+from ..validation import as_number, check_config_names
 from .posterior import Posterior
 
 DecodingSettings = dict[str, Any]
@@ -241,8 +241,8 @@ def _check_numbers(
     if numpy.isfinite(least):
         expected += f" from {least} to {most}"
     for full_name, value in values.items():
-        is_in_range = least <= number(value) <= most
-        if not (is_in_range and numpy.isfinite(number(value))):
+        is_in_range = least <= as_number(value) <= most
+        if not (is_in_range and numpy.isfinite(as_number(value))):
             raise ValueError(f"{where}: {full_name}: {expected}, got {value!r}")
     if tags is not None:
         by_label(name, tags, settings)

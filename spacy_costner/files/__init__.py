@@ -1,1 +1,1 @@
-"""Files that are whole or missing, and data that may be hostile."""
+"""Saving files as a whole, and reading data of unknown origin."""

@@ -1,22 +1,23 @@
-"""Decompressing data of unknown origin: a few bytes may be the compressed form of gigabytes."""
+"""Decompress data of unknown origin: a few compressed bytes may become gigabytes."""
 
 import zlib
 
 
 def inflate(data: bytes, most_bytes: int) -> bytes:
-    """Decompress what `zlib.compress` has compressed, if it isn't too large.
+    """Decompress the result of `zlib.compress`, if it isn't too large.
 
-    data (bytes): The compressed data.
-    most_bytes (int): The largest number of bytes that may come of it. Not many more are made.
-    RETURNS (bytes): The data.
-    RAISES (ValueError): If it is larger, or its end is missing.
-    RAISES (zlib.error): If it is damaged.
+    data (bytes): The compressed data, of unknown origin.
+    most_bytes (int): The largest allowed number of decompressed bytes. Decompression stops after
+        one byte more.
+    RETURNS (bytes): The decompressed data.
+    RAISES (ValueError): If the decompressed data is larger, or its end is missing.
+    RAISES (zlib.error): If the compressed data is damaged.
     """
     decompressor = zlib.decompressobj()
-    # One byte more than allowed, which shows that there are too many.
+    # One byte more than allowed shows that the data is too large.
     inflated = decompressor.decompress(data, most_bytes + 1)
     if len(inflated) > most_bytes:
-        raise ValueError(f"expected at most {most_bytes:,} bytes of compressed data, got more")
+        raise ValueError(f"expected at most {most_bytes:,} bytes when decompressed, got more")
     if not decompressor.eof:
         raise ValueError("expected compressed data, got an incomplete or truncated stream")
     return inflated

@@ -17,9 +17,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import is_package
 
-from ..annotation.spans import spans_with_scores
-from ..pipeline.annotations import GUARANTEED, SOURCE, Confidence
+from ..annotation.span_groups import spans_with_scores
 from ..pipeline.component import CostSensitiveNER
+from ..pipeline.confidence import SOURCE, Confidence
+from ..pipeline.prediction import GUARANTEED
 
 try:
     from presidio_analyzer import LocalRecognizer, RecognizerResult

@@ -27,7 +27,7 @@ from ..chain import Segments
 from ..ragged import first_tokens, last_tokens, ranges
 from ..tags import runs
 from ..types import Gold, Loss, LossResult, Potentials, map_scores
-from ..validation import above, finite, number, one_of, within
+from ..validation import above, as_number, finite, one_of, within
 from .composition import can_continue, sequence_weights, sequences_of_tokens
 from .mce import sigmoid
 
@@ -57,7 +57,7 @@ def make_mce_f(
         is 1.
     """
     # `one_of`, `above` and others return a number, or raise an error that names loss and parameter.
-    checked_psi = one_of((1.0, math.inf), "MCEF", "psi", number(psi))
+    checked_psi = one_of((1.0, math.inf), "MCEF", "psi", as_number(psi))
     # With psi = inf the loss has a kink where another path becomes the best one.
     is_smooth = checked_psi == 1
     compute = partial(
@@ -67,7 +67,7 @@ def make_mce_f(
         slope=above(0, "MCEF", "slope", slope),
         offset=finite("MCEF", "offset", offset),
     )
-    if is_smooth and (number(slope), number(offset)) != (1, 0):
+    if is_smooth and (as_number(slope), as_number(offset)) != (1, 0):
         expected = "slope, offset: expected 1 and 0, as psi is 1"
         raise ValueError(f"spacy_costner.MCEF: {expected}, got {slope!r}, {offset!r}")
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))

@@ -12,7 +12,7 @@ from thinc.util import get_array_module
 
 from .. import chain
 from ..types import Gold, Loss, LossResult, Potentials
-from ..validation import above, finite, number, one_of
+from ..validation import above, as_number, finite, one_of
 from .composition import (
     best_competitor,
     best_gold,
@@ -42,7 +42,7 @@ def make_mce(
     normalise (bool): Whether competitors are averaged. Otherwise they are summed.
     RAISES (ValueError): If a parameter is out of its range.
     """
-    only_best = number(psi) == math.inf  # in a config, "inf" is a string
+    only_best = as_number(psi) == math.inf  # in a config, "inf" is a string
     compute = partial(
         mce,
         smoothing=one_of(SMOOTHINGS, "MCE", "smoothing", smoothing),

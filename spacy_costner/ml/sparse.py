@@ -16,7 +16,7 @@ from thinc.shims import Shim
 from ..features import FeatureBatch, Features, Template
 from ..sparse import AdaGrad
 from ..types import Potentials, map_scores
-from ..validation import above, at_least, check_cost, number
+from ..validation import above, as_number, at_least, check_cost
 from .first_pass import FirstPass
 from .hidden import HiddenLayer, WithHiddenLayer
 from .weights import AVERAGE_POWER, SparseWeights, TableSize
@@ -73,7 +73,7 @@ def build_sparse_crf(
     """
     features = features or Template()
     where = "spacy_costner.SparseCRF"
-    if not 0 <= number(dropout) < 1:
+    if not 0 <= as_number(dropout) < 1:
         raise ValueError(f"{where}: dropout: expected at least 0 and less than 1, got {dropout}")
     above(0, "SparseCRF", "learn_rate", learn_rate)
     above(0, "SparseCRF", "eps", eps)

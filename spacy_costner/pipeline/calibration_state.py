@@ -1,9 +1,9 @@
 """The results of calibration docs that a component keeps, and whether they still hold.
 
-A *promise* says, for example, that a set of spans misses at most 5 % of the entities. The *scores*
-of calibration docs are what the test for a shift compares those of other docs with. Both hold for
-the weights that the model had, and for some settings in `cfg`, which anybody may edit. So before
-each prediction `CalibrationState.check` looks for edits.
+A *promise* says, for example, that a set of spans misses at most 5 % of the entities. The test for
+a shift compares the *scores* of calibration docs with the scores of other docs. Both hold for the
+weights that the model had, and for some settings in `cfg`, which anybody may edit. So before each
+prediction, `CalibrationState.check` looks for edits.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,44 +16,44 @@ from spacy.tokens import Doc
 from thinc.types import Floats1d
 
 from ..metrics.shift import EntityCounts, Shift, find_shift, restore
-from .annotations import Confidence, add_measures
-from .promises import CalibrationScores, Promise, Settings, find_changed_setting
+from .confidence import Confidence
+from .doc_entropy import add_measures
+from .promises import CalibratedSettings, CalibrationScores, Promise, find_changed_setting
 from .reading import Reading, find_difference, read_reading
 from .serialization import Cfg
 
 N_COMPARED = 100
-"""The number of calls of `predict` whose docs are checked: are they read in the same way as the
-docs that the component was measured on?"""
+"""The number of calls of `predict` in which a doc is checked: was it read in the same way as the
+docs on which the component was measured?"""
 
 SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
-"""The keys of `cfg` that the test for a shift depends on. It depends on the weights and on the own
+"""The keys of `cfg` on which the test for a shift depends. It depends on the weights and on the own
 labels, too."""
 
 PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` that a promise depends on. It depends on the weights and on the own labels,
+"""The keys of `cfg` on which a promise depends. It depends on the weights and on the own labels,
 too."""
 
 
 @dataclass(eq=False)
 class CalibrationState:
-    """The results of calibration docs that a component keeps. Warnings are left to the component.
+    """The results of calibration docs that a component keeps. The component gives the warnings.
 
-    promise (Promise | None): What is promised of the component's sets of spans. None: nothing.
-    scores (CalibrationScores | None): The scores of calibration docs. None: there are none.
-    reading (Reading | None): How the docs were read that the component was measured on. None: that
-        is not known.
+    promise (Promise | None): What is promised about the component's sets of spans. None: nothing.
+    scores (CalibrationScores | None): The scores of calibration docs. None: no calibration docs.
+    reading (Reading | None): How the docs were read on which the component was measured. None:
+        unknown.
     """
 
     promise: Promise | None = None
     scores: CalibrationScores | None = None
     reading: Reading | None = None
     _n_compared: int = field(default=0, init=False)
-    # The settings and the own labels at the last check. None: there was no check since the state
-    # changed.
+    # The settings and the own labels at the last check. None: the state has changed since then.
     _checked_settings: Cfg | None = field(default=None, init=False)
 
     def set_promise(self, promise: Promise | None) -> None:
-        """Replace the promise. The next `check` looks whether it holds."""
+        """Replace the promise. The next `check` finds out whether it holds."""
         self.promise = promise
         self._checked_settings = None
 
@@ -64,8 +64,8 @@ class CalibrationState:
         promise (Promise): The promise, as `guarantee` makes it.
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-        RETURNS (Promise): The promise for people, without the settings, which are in the config and
-            in `cfg`.
+        RETURNS (Promise): The promise without the settings, for people to read. They find the
+            settings in the config and in `cfg`.
         """
         promise = replace(promise, reading=self.reading, holds_for=None)
         holds_for = current_settings(cfg, own_labels, PROMISE_SETTINGS)
@@ -94,7 +94,7 @@ class CalibrationState:
         own_labels: Sequence[str] | None,
     ) -> None:
         """Keep the scores of calibration docs, which hold for the current settings of the
-        component: see `CostSensitiveNER.set_shift`.
+        component. For the first four parameters see `CalibratedPipe.set_shift`.
 
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
@@ -110,23 +110,23 @@ class CalibrationState:
         self.set_scores(calibration_scores)
 
     def set_scores(self, scores: CalibrationScores | None) -> None:
-        """Replace the scores of calibration docs. The next `check` looks whether they hold."""
+        """Replace the scores of calibration docs. The next `check` finds out whether they hold."""
         self.scores = scores
         self._checked_settings = None
 
     def check(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Look whether settings were edited since the last check. If the scores of calibration docs
-        don't hold any more, they are dropped.
+        """Check whether settings were edited after the last check. If the scores of calibration
+        docs no longer hold, they are dropped.
 
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-        RETURNS (str | None): The name of an edited setting that the promise depends on. None: the
-            promise holds, there is no promise, or nothing was edited since the last check, which
+        RETURNS (str | None): The name of an edited setting on which the promise depends. None: the
+            promise holds, there is no promise, or nothing was edited after the last check, which
             may have returned the name of a setting.
         """
         # This is done before each prediction, and comparing with the settings of a promise takes
-        # long. So the settings are first compared with those of the last check. The confidence is
-        # one of them, as `changed_setting` looks whether there is any.
+        # long. So the settings are first compared with the settings at the last check. They include
+        # the confidence, as a promise doesn't hold without one: see `changed_setting`.
         settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
         settings["own_labels"] = own_labels
         if settings == self._checked_settings:
@@ -138,27 +138,28 @@ class CalibrationState:
         return self.changed_setting(cfg, own_labels)
 
     def changed_setting(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Find the first setting that the promise depends on and that has changed since it was
-        made. None: no such setting has changed, or there is no promise."""
+        """Find the first setting on which the promise depends, and which has changed since the
+        promise was made. None: no such setting has changed, or there is no promise."""
         if self.promise is None:
             return None
         settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
-        # A promise that was saved without settings holds for none.
+        # A promise that was saved without settings doesn't hold for any.
         settings_of_promise = self.promise.holds_for or {}
         changed_setting = find_changed_setting(settings_of_promise, settings)
         if changed_setting is None and cfg["confidence"] is None:
-            return "confidence"  # without a confidence no set is written
+            return "confidence"  # without a confidence, no set of spans is written
         return changed_setting
 
     def set_reading(self, reading: Reading) -> str | None:
-        """Keep how the docs were read that the component was measured on.
+        """Keep how the docs were read on which the component was measured.
 
-        reading (Reading): How they were read.
-        RETURNS (str | None): A warning, if the docs of an earlier command were read in another way.
+        reading (Reading): How the docs were read.
+        RETURNS (str | None): A warning, if docs were read in another way for an earlier
+            measurement.
         """
         earlier_reading = self.reading
         self.reading = reading
-        self._n_compared = 0  # docs of `predict` are compared with the new reading
+        self._n_compared = 0  # `predict` compares its docs with the new reading
         if earlier_reading is None or earlier_reading.file_tokens == reading.file_tokens:
             return None
         return (
@@ -170,14 +171,14 @@ class CalibrationState:
     def compare_reading(
         self, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
     ) -> str | None:
-        """Compare how docs are read with how the calibration docs were read. `predict` does so each
-        time. To save time, only the longest doc of a batch is compared, only in the first
+        """Compare how docs were read with how the calibration docs were read. `predict` calls this
+        each time. To save time, only the longest doc of a batch is compared, only in the first
         `N_COMPARED` batches, and only until a difference is found.
 
-        docs (Sequence[Doc]): The docs, as the component gets them.
+        docs (Sequence[Doc]): The docs, before the component has predicted them.
         tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
         uses_starts (bool): Whether the predictions of the component depend on sentence starts.
-        RETURNS (str | None): A warning, if they are read in another way.
+        RETURNS (str | None): A warning, if the docs were read in another way.
         """
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None
@@ -197,17 +198,17 @@ class CalibrationState:
         earlier: Shift | Mapping[str, Any] | None,
         seed: int,
     ) -> Shift:
-        """Test whether docs are still like the calibration docs: see `CostSensitiveNER.shift`.
+        """Test whether docs are still like the calibration docs: see `CalibratedPipe.shift`.
 
-        docs (Iterable[Doc]): The docs.
+        docs (Iterable[Doc]): Docs that the component has predicted.
         confidence (Confidence | None): Where the component writes probabilities.
         component (str): The name of the component.
         own_labels (Sequence[str]): The labels that it writes.
         earlier (Shift | Mapping[str, Any] | None): The result for earlier docs.
         seed (int): The seed of the test.
         RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs or no confidence, a doc was
-            predicted when there were none, or the test can't go on from the earlier docs.
+        RAISES (ValueError): If there are no scores of calibration docs or no confidence now, or
+            there were none when a doc was predicted; or if `earlier` is from another test.
         """
         if self.scores is None:
             raise ValueError(
@@ -219,12 +220,12 @@ class CalibrationState:
                 f"{component}: shift: expected a confidence, as the scores of docs are written "
                 "with their probabilities, got none: see set_confidence"
             )
-        pool = self.scores.pool()  # the scores that those of the docs are ranked among
+        pool = self.scores.pool()  # the scores of the docs are ranked among these
         if earlier is not None and not isinstance(earlier, Shift):
             earlier = restore(earlier, pool, seed)
 
-        # The expected numbers of entities by label. `add_measures` adds those of each doc. It is a
-        # copy, so that the earlier result stays as it is.
+        # The expected numbers of entities by label. `add_measures` adds the numbers of each doc. It
+        # is a copy, so that the earlier result doesn't change.
         counts: EntityCounts = {}
         if earlier is not None:
             counts = {**earlier.counts}
@@ -260,16 +261,14 @@ class CalibrationState:
         return state
 
 
-def current_settings(cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]) -> Settings:
-    """Collect settings of a component that a promise, or the test for a shift, depends on.
-
-    cfg (Cfg): The settings of the component.
-    own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-    names (Iterable[str]): The keys of `cfg` to collect.
-    RETURNS (Settings): The settings, in the form in which they are saved.
-    """
-    settings: Settings = {name: cfg[name] for name in names}
+def current_settings(
+    cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]
+) -> CalibratedSettings:
+    """Collect settings on which a promise, or the test for a shift, depends: the keys `names` of
+    `cfg` and, unless the component writes all its labels, its own labels. Returns them in the form
+    in which they are saved."""
+    settings: CalibratedSettings = {name: cfg[name] for name in names}
     if own_labels is not None:
         settings["own_labels"] = own_labels
-    # JSON makes lists of tuples. So these settings are equal to the same ones that were loaded.
+    # JSON turns tuples into lists. So these settings are equal to the same settings after loading.
     return srsly.json_loads(srsly.json_dumps(settings))

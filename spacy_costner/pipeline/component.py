@@ -1,8 +1,9 @@
 """The pipeline component `cost_sensitive_ner`: training, prediction, its settings, saving.
 
 The component calls other modules for the work: `training.objective` computes the loss,
-`annotations` writes entities, `calibration_state` keeps the results of calibration docs,
-`serialization` reads and writes files.
+`prediction` computes entities and probabilities, `doc_writer` writes them to docs,
+`serialization` reads and writes files. What calibration docs say is in the class that the component
+inherits from: see `calibrated_pipe`.
 
 The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
 is the probability distribution over tags and entities that follows from them, and *decoding*
@@ -12,7 +13,7 @@ the entities.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from itertools import islice
@@ -21,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
-from spacy.pipeline import TrainablePipe
 from spacy.pipeline.ner import DEFAULT_NER_MODEL, ner_score
 from spacy.pipeline.spancat import spancat_score
 from spacy.tokens import Doc
@@ -32,37 +32,28 @@ from thinc.types import Array1d, Floats1d
 
 from .. import chain
 from ..annotation.borders import Boundaries
+from ..annotation.doc_arguments import list_docs
 from ..annotation.settings import Annotation
-from ..annotation.tokens import TokenAttrs, possible_paths, read_docs
+from ..annotation.tokens import TokenAttrs, possible_paths, read_token_attrs
 from ..costs.tables import hamming_cost
 from ..decoding import DecodedSpans, Decoding, MinCost, Posterior, Temperature
 from ..features import FeatureBatch
 from ..losses import LossSchedule
-from ..metrics.shift import Shift
 from ..ml import first_pass_of
 from ..tags import SINGLE, Tags
 from ..training.folds import train_first_pass, train_linear_part
 from ..training.known_text import Recurring, unpack_ids
 from ..training.lbfgs import check_memory
 from ..training.objective import Objective, check_finite
-from ..training.soft_targets import labels_of, labels_of_teacher
 from ..training.targets import NEGATED, Weights
 from ..types import Cost, Loss, Potentials, Progress, zero_scores
-from .annotations import (
-    Confidence,
-    Hypothesis,
-    Prediction,
-    annotate_docs,
-    group_of,
-    make_prediction,
-    register,
-    register_default,
-    spans_by_doc,
-)
+from .calibrated_pipe import CalibratedPipe
 from .calibration_state import CalibrationState
+from .confidence import Confidence, register, register_default
+from .doc_writer import annotate_docs, spans_by_doc
+from .guaranteed_sets import group_of
 from .learn_rate import check_factor, finish_update, warn_of_low_rate
-from .promises import CalibrationScores, Promise
-from .reading import Reading
+from .prediction import Hypothesis, Prediction, make_prediction
 from .rehearsal import rehearsal_loss
 from .serialization import (
     Cfg,
@@ -83,7 +74,7 @@ from .serialization import (
     unpack_parts,
     write_files,
 )
-from .training_corpus import pack_raw_text, read_training_corpus
+from .training_corpus import find_new_labels, pack_raw_text, read_training_corpus
 
 DEFAULT_CONFIG: dict[str, Any] = {
     "model": {
@@ -98,44 +89,43 @@ DEFAULT_CONFIG: dict[str, Any] = {
 }
 
 
-class CostSensitiveNER(TrainablePipe):
+class CostSensitiveNER(CalibratedPipe):
     """A named entity recognizer with a linear-chain CRF, trained for the costs of mistakes. It has
     the methods that spaCy documents for `ner`.
 
     `cfg` is saved: the labels, the scheme, the progress of training, and the settings of prediction
-    (decoding, confidence, temperature), which can be changed without training. The config gives
-    the decoding and the confidence, `calibrate` the temperature. `set_decoding`, `set_confidence`
-    or you change them.
+    (decoding, confidence, temperature). These can be changed without training. The config sets the
+    decoding and the confidence, and `calibrate` sets the temperature. Change them with
+    `set_decoding` and `set_confidence`, or edit `cfg`.
 
     model (Model[list[Doc], Potentials]): Predicts the potentials of the chain.
     loss (Loss | LossSchedule): The training loss.
     weights (Weights | None): The weights of tokens and examples in training.
     scheme (str): The tag scheme, "BILUO" or "IOB2".
-    outside (str): "single", or "before": O directly before an entity is a tag of its own, by the
-        label of the entity.
+    outside (str): "single": all tokens outside of entities have the tag O. "before": a token
+        directly before an entity has a special O for the label of the entity.
     incorrect_spans_key (str | None): The key in `doc.spans` of reference docs for spans that
         are known not to be entities.
-    spans_key (str | None): The key in `doc.spans` to learn from and to write to, as that of
-        spaCy's `spancat`, instead of `doc.ents`.
-    own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written,
-        which may overlap with those of other labels. The component learns those, too, where they
-        don't overlap with its own, so that labels compete. None: all its labels are its own.
-    filter_spans (bool): With a `spans_key`: whether the longest of spans of its own labels is kept
-        where they overlap in training docs. Otherwise they are an error.
-    sentence_boundaries (Boundaries): What the chain of a doc is cut at. False: nothing. True:
-        sentence starts and line breaks. "sentences": sentence starts.
+    spans_key (str | None): The key in `doc.spans` to learn from and to write to, instead of
+        `doc.ents`, as for spaCy's `spancat`.
+    own_labels (list[str] | None): With a `spans_key`: the labels of the spans that are written.
+        Spans with other labels may overlap with these. The component learns other spans, too, where
+        they don't overlap with its own, so that labels compete. None: all labels are its own.
+    filter_spans (bool): With a `spans_key`: whether only the longest span is kept where spans with
+        own labels overlap in training docs. Otherwise overlapping spans are an error.
+    sentence_boundaries (Boundaries): Where the chain of a doc is cut. False: nowhere. True: at
+        sentence starts and line breaks. "sentences": at sentence starts.
     decoding (Decoding): How entities are predicted.
     confidence (Confidence | None): Where to write the probabilities of entities.
     scorer (Callable | None): The scoring method.
-    learn_rate_factor (float): The factor of the learning rate of the weights that stand on the
-        Tok2Vec: 1 if it is trained from scratch, about 20 if it is pretrained.
+    learn_rate_factor (float): The learning rate of the weights above the Tok2Vec, as a multiple of
+        the learning rate of the Tok2Vec: 1 if it is trained from scratch, about 20 if it is
+        pretrained.
     RAISES (ValueError): If `scheme` or `outside` is unknown, the loss doesn't use the weights,
         `own_labels` or `filter_spans` are set without a `spans_key`, the confidence has a name
-        that is taken (see `set_confidence`), the factor is not above 0 or not for the model, or
-        the model has a number of tags or doesn't score tags.
+        that is taken (see `set_confidence`), the factor is not above 0, the model can't have a
+        factor, has a fixed number of tags, or doesn't score tags.
     """
-
-    cfg: Cfg
 
     def __init__(
         self,
@@ -159,9 +149,9 @@ class CostSensitiveNER(TrainablePipe):
         check_architecture(model, name)
         n_tags = model.maybe_get_dim("nO")
         if n_tags is not None:
-            # A saved pipeline whose config has a number here could not be loaded again.
+            # A saved pipeline with a number here could not be loaded.
             raise ValueError(
-                f"{name}: model.nO: expected null, as the labels say how many tags there are, got "
+                f"{name}: model.nO: expected null, as the labels determine the number of tags, got "
                 f"{n_tags!r}"
             )
         self.vocab = nlp.vocab
@@ -197,12 +187,11 @@ class CostSensitiveNER(TrainablePipe):
         self._rehearsal_model: Model | None = None  # set by spaCy's `resume_training`
         self._refused_labels: set[str] = set()  # the labels that `_add_labels_of` couldn't add
         self.cfg = new_cfg(scheme, outside)
-        # Both are made from `cfg`, and made again if `cfg` was edited: see `chain_tags` and
-        # `confidence`.
+        # Both follow `cfg`, which may be edited: see `chain_tags` and `confidence`.
         self._tags = Tags((), scheme, outside)
         self._confidence: Confidence | None = None
-        # The settings of the config, to see at load whether it was edited since the component was
-        # saved: see `follow_config`.
+        # The settings of the config. They show at load whether the config was edited after the
+        # component was saved: see `follow_config`.
         self._configured: Cfg = {}
         self.set_decoding(decoding)
         self.set_confidence(confidence)
@@ -216,18 +205,18 @@ class CostSensitiveNER(TrainablePipe):
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, its decoding is made from the config.
 
-        decoding (Decoding): The decoding.
+        decoding (Decoding): The new decoding.
         RAISES (ValueError): If its settings or its cost don't fit the labels of a trained model.
         """
         # Before the model is initialized, some labels may be missing.
         if self.labels and self.model.has_dim("nO"):
             decoding.check(self.tags, decoding.settings)
-        # The test for a shift reads the probabilities of the model, which decoding doesn't change.
+        # The test for a shift uses the probabilities of the model, which decoding doesn't change.
         self.drop_guarantee("another decoding", keep_shift=True)
         self._decoding = decoding
         self.cfg["decoding"] = deepcopy(decoding.settings)
-        # If the config has other settings than these when the component is loaded, it was edited
-        # since: see `follow_config`.
+        # If the config has other settings when the component is loaded, it was edited after the
+        # component was saved: see `follow_config`.
         self._configured["decoding"] = deepcopy(decoding.settings)
 
     @property
@@ -239,17 +228,15 @@ class CostSensitiveNER(TrainablePipe):
         """Check that the settings of decoding, and its cost, fit the labels.
 
         tags (Tags): The tags of the labels, with a single O.
-        RAISES (ValueError): If they don't.
+        RAISES (ValueError): If the settings or the cost don't fit.
         """
         self._decoding.check(tags, self.cfg["decoding"])
 
     def _checked_decoding(self) -> dict[str, Any]:
-        """Return the settings of decoding in `cfg`, which may have been edited.
-
-        RAISES (ValueError): If a setting is missing, or the decoding has no such setting.
-        """
+        """Return the settings of decoding in `cfg`, which may have been edited. A missing or
+        unknown setting is a ValueError."""
         settings = self.cfg["decoding"]
-        # The settings that the decoding was made with have all its keys.
+        # The settings from which the decoding was made have all its keys.
         needed_keys = self._configured["decoding"].keys()
         check_keys(settings, needed_keys, where="decoding")
         return settings
@@ -263,7 +250,7 @@ class CostSensitiveNER(TrainablePipe):
         settings = self.cfg["confidence"]
         if not settings:
             return None
-        # It is made again only if `cfg` was edited since. All its settings have defaults.
+        # `cfg` may have been edited since the last call. All settings have defaults.
         if self._confidence is None or settings != vars(self._confidence):
             fields = Confidence.__dataclass_fields__
             check_keys(settings, names=(), where="confidence", optional=fields)
@@ -275,14 +262,14 @@ class CostSensitiveNER(TrainablePipe):
         `cfg["confidence"]`.
 
         Several components may share a `spans_key`, but each needs its own key for probabilities. So
-        if the component has a `spans_key`, the default key is not "confidence", but begins with the
-        name of the component: "ner_confidence".
+        if the component has a `spans_key`, the default key begins with the name of the component:
+        "ner_confidence" instead of "confidence".
 
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
         pipeline is loaded, the config counts if it has other settings than these.
 
         confidence (Confidence | None): The settings. None: probabilities are not written, and the
-            next prediction drops a guarantee, whose spans would be written next to them.
+            next prediction drops a guarantee, as its spans need the settings, too.
         RAISES (ValueError): If the name of the extension attribute is taken by another extension of
             spans, or the key of the probabilities is the `spans_key` of the component.
         """
@@ -303,8 +290,8 @@ class CostSensitiveNER(TrainablePipe):
             register(confidence)
             settings = asdict(confidence)
         self.cfg["confidence"] = settings
-        # The config has these settings, too. If it has others when the component is loaded, it was
-        # edited since: see `follow_config`.
+        # If the config has other settings when the component is loaded, it was edited after the
+        # component was saved: see `follow_config`.
         self._configured["confidence"] = deepcopy(settings)
 
     # Labels and tags
@@ -338,7 +325,7 @@ class CostSensitiveNER(TrainablePipe):
         single O."""
         scheme = self.cfg["scheme"]
         outside = self.cfg["outside"]
-        # Making tags takes long, so they are made again only if `cfg` was edited since.
+        # Making tags takes long, so they are made again only if `cfg` was edited.
         tags = self._tags
         if (tags.labels, tags.scheme.name, tags.outside) != (self.labels, scheme, outside):
             self._tags = Tags(self.labels, scheme, outside)
@@ -353,16 +340,16 @@ class CostSensitiveNER(TrainablePipe):
         """Add a label. A trained model predicts it after an update with an entity that has it. A
         guarantee is dropped, with a warning.
 
-        label (str): The label.
+        label (str): The new label.
         RETURNS (int): 1, or 0 if the component already has the label.
         RAISES (ValueError): If the label is not a string, is empty, or begins with "!", which marks
             spans that are not entities; or if a cost of a trained component doesn't know it. The
-            component is then as before.
+            component then stays unchanged.
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
-                f"{self.name}: label: expected a string without {NEGATED!r} in front (for spans "
-                f"that are no entities there is incorrect_spans_key), got {label!r}"
+                f"{self.name}: label: expected a string without {NEGATED!r} in front (use "
+                f"incorrect_spans_key for spans that are not entities), got {label!r}"
             )
         if label in self.labels:
             return 0
@@ -374,12 +361,12 @@ class CostSensitiveNER(TrainablePipe):
             cost_tables = self.objective.check_costs(new_tags)
             self.check_decoding(new_tags)
             self.cfg["cost_tables"] = cost_tables
-        # A promise, and the scores of calibration docs, hold for the labels that there were.
+        # A promise and the scores of calibration docs hold for the previous labels.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
         if has_weights:
-            # The model gets weights for the new tags, about which it knows nothing.
+            # The model gets weights for the new tags, which are not trained yet.
             self.set_output(len(self.chain_tags))
             self.cfg["untrained"] = [*self.cfg["untrained"], label]
         return 1
@@ -393,20 +380,20 @@ class CostSensitiveNER(TrainablePipe):
         nlp: Language | None = None,
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Initialize the component for training. Its labels so far stay. A guarantee and a
+        """Initialize the component for training. It keeps the labels that it has. A guarantee and a
         temperature are dropped.
 
         get_examples (Callable[[], Iterable[Example]]): Returns the training examples.
         nlp (Language | None): The current `nlp` object.
-        labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. Defaults
-            to those of the examples, in alphabetical order.
+        labels (Sequence[str] | None): The labels, as `spacy init labels` writes them. None: the
+            labels of the examples, in alphabetical order.
         RAISES (ValueError): If there are no labels, an own label is not among them, spans of a
             training doc overlap (see `filter_spans`), the loss or the decoding has a cost, weights
             or settings that don't fit the labels, or the weights don't fit in memory.
         """
 
         def first_examples() -> list[Example]:
-            # As in spaCy, ten are enough to check their form and to infer the sizes of layers.
+            # As in spaCy, ten examples are enough to validate them and to infer dimensions.
             return list(islice(get_examples(), 10))
 
         validate_get_examples(first_examples, "CostSensitiveNER.initialize")
@@ -438,36 +425,33 @@ class CostSensitiveNER(TrainablePipe):
         self.set_output(len(self.chain_tags))
         check_memory(self.model, self.chain_tags, self.name)
         self.model.initialize(X=[eg.predicted for eg in first_examples()])
-        # The first pass of a linear model with two passes is trained now. So is the linear part of
-        # a hybrid, which is a Tok2Vec next to a linear model: see `training.folds`.
+        # Two parts of models are trained now (see `training.folds`): the first pass of a linear
+        # model with two passes, and the linear part of a hybrid, a Tok2Vec next to a linear model.
         train_first_pass(self.model, self.objective, self.chain_tags, get_examples)
         train_linear_part(self.model, self.objective, self.chain_tags, get_examples)
-        # A pipeline may be initialized a second time. A loss that keeps state starts anew.
+        # A pipeline may be initialized a second time. A loss that keeps state is reset.
         self.objective.forget()
         self.cfg["progress"] = Progress()._asdict()
 
     def _expected(self, labels: Sequence[str] | None) -> set[str] | None:
-        """The labels of the entities to read, if they are given: those of the component stay."""
+        """The labels of the entities to read, if labels are given: these and the labels that the
+        component has."""
         if labels is None:
             return None
         return {*labels, *self.labels}
 
     def _forget_calibration(self) -> None:
-        """Drop what an earlier training and calibration have left: it doesn't hold for new
+        """Drop the results of an earlier training and calibration, which don't hold for new
         weights."""
         self.drop_guarantee("training")
         self.cfg["temperature"] = Temperature()._asdict()
         self.cfg["untrained"] = []
-        # `reading` says how the docs were read on which `calibrate`, `tune` or `guarantee` measured
-        # the component. The new weights have not been measured.
+        # The new weights have not been measured by `calibrate`, `tune` or `guarantee`.
         self.reading = None
 
     def _check_own_labels(self) -> None:
-        """Check that each of the component's own labels is one of its labels. It would never write
-        one that isn't.
-
-        RAISES (ValueError): If one isn't.
-        """
+        """Check that the component has all its own labels. It would never write others. An unknown
+        own label is a ValueError."""
         own_labels = self.annotation.own_labels or ()
         unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
@@ -479,27 +463,27 @@ class CostSensitiveNER(TrainablePipe):
 
     @property
     def raw_text(self) -> Array1d:
-        """The hashes of the long sentences (see `sentence_ids`) of the raw text that the static
-        vectors of the pipeline were learned from, ascending. Empty if they are vectors from
+        """The hashes of the long sentences (see `sentence_ids`) of the raw text from which the
+        static vectors of the pipeline were learned, ascending. Empty if the vectors are from
         elsewhere, or there are no vectors. Shape: (S,)"""
         return unpack_ids(self.cfg["raw_text"])
 
     @property
     def trained_on(self) -> Array1d:
         """The hashes of the passages that the component was initialized with, ascending: see
-        `passage_ids`. `start_from` adds those of the pipeline that it starts from. Empty for models
-        that were saved before hashes were kept. Shape: (P,)"""
+        `passage_ids`. `start_from` adds the hashes of the pipeline that it starts from. Empty for
+        models that were saved before hashes were kept. Shape: (P,)"""
         return unpack_ids(self.cfg["trained_on"])
 
     @property
     def recurring(self) -> Recurring:
-        """How many of the passages of `trained_on` recur in the training corpus. There are none for
-        models that were saved before they were counted."""
+        """How many of the passages of `trained_on` recur in the training corpus. 0 for models that
+        were saved before they were counted."""
         return Recurring(self.cfg["n_recurring"], self.cfg["n_passages"])
 
     @property
     def progress(self) -> Progress:
-        """How far training has come."""
+        """The progress of training: updates, epochs and examples."""
         return Progress(**self.cfg["progress"])
 
     def update(
@@ -510,22 +494,20 @@ class CostSensitiveNER(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Update the model with a batch of examples. A guarantee is dropped, with a warning.
+        """Update the model with a batch of examples. A guarantee is dropped, with a warning. Labels
+        that `initialize` hasn't seen are added, unless it was given the labels.
 
-        examples (Iterable[Example]): The batch.
+        examples (Iterable[Example]): A batch, with annotated references.
         drop (float): The dropout rate.
         sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the exact value of the objective, divided by the number of annotated tokens, unless it
             is one ratio: see `get_loss`.
-        RETURNS (dict[str, float]): The losses.
+        RETURNS (dict[str, float]): The updated `losses`.
         RAISES (ValueError): As `get_loss` does. The model is then not updated.
-
-        Labels that `initialize` has not seen are added, unless it was given the labels.
         """
-        examples, losses = self._start_update(examples, losses, "update")
+        examples, docs, losses = self._start_update(examples, losses, "update")
         self.drop_guarantee("training")
-        docs = [eg.predicted for eg in examples]
         if not any(len(doc) for doc in docs):
             return losses
 
@@ -539,12 +521,11 @@ class CostSensitiveNER(TrainablePipe):
             scores, backprop = self.model.attrs["score_features"](self.model, features)
         loss, gradient = self.get_loss(examples, scores, features=features)
         backprop(gradient)
-        if sgd not in (None, False):  # spaCy gives False to update the weights later
-            self.finish_update(sgd)
+        self._apply_gradients(sgd)
         losses[self.name] += loss
 
         if self.cfg["untrained"]:
-            self._drop_from_untrained(examples)
+            self._mark_as_trained(examples)
         n_examples = max(self.cfg["n_examples"], 1)  # 0 before `initialize`
         progress = self.progress.after_update(len(examples), n_examples)
         self.cfg["progress"] = progress._asdict()
@@ -552,39 +533,36 @@ class CostSensitiveNER(TrainablePipe):
 
     def _start_update(
         self, examples: Iterable[Example], losses: dict[str, float] | None, method: str
-    ) -> tuple[list[Example], dict[str, float]]:
-        """List and check the examples of an update, and let `losses` have a loss of the component.
-
-        RETURNS (tuple[list[Example], dict[str, float]]): The examples and the losses.
-        """
+    ) -> tuple[list[Example], list[Doc], dict[str, float]]:
+        """Begin `update` or `rehearse`: list and check the examples, and add the component to the
+        losses. Returns the examples, their predicted docs and the losses."""
         if losses is None:
             losses = {}
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, f"CostSensitiveNER.{method}")
-        return examples, losses
+        docs = [eg.predicted for eg in examples]
+        return examples, docs, losses
+
+    def _apply_gradients(self, sgd: Optimizer | None) -> None:
+        """Update the weights at the end of `update` or `rehearse`. Without an optimizer, gradients
+        are kept for `finish_update`. spaCy gives False instead of None in that case."""
+        if sgd not in (None, False):
+            self.finish_update(sgd)
 
     def _add_labels_of(self, examples: Sequence[Example]) -> None:
-        """Add the labels of the entities of a batch that `initialize` has not seen, unless the user
-        has chosen the labels. With `max_epochs = -1` the corpus is streamed, and `initialize` sees
-        the first 100 examples. So the labels are in the end those of the corpus, as they are with a
-        corpus that isn't streamed. spaCy's `ner` adds labels, too.
+        """Add the labels of a batch that `initialize` hasn't seen, unless the user has chosen the
+        labels. With `max_epochs = -1` the corpus is streamed, and `initialize` sees only the first
+        100 examples. In the end, the component has all labels of the corpus, as it would without
+        streaming. spaCy's `ner` adds labels, too.
 
-        A label that a cost doesn't know can't be added. It is a warning, as an error would stop
+        A label that a cost doesn't know can't be added. This is a warning, as an error would stop
         training, and the annotation of its entities is missing.
         """
         if self.objective.labels_are_given:
             return
         known_labels = {*self.labels, *self._refused_labels}
-        labels: set[str] = set()
-        for eg in examples:
-            labels |= labels_of_teacher(eg.reference)
-            # Making entities of spans takes time, and most batches have no new label.
-            if self.annotation.has_other_labels(eg.reference, known_labels):
-                labels |= labels_of(self.annotation.as_entities(eg, None).reference)
-        # Labels with "!" are refused where the annotation is read, with the doc that has one.
-        new_labels = {label for label in labels - known_labels if not label.startswith(NEGATED)}
-        for label in sorted(new_labels):
+        for label in sorted(find_new_labels(examples, self.annotation, known_labels)):
             try:
                 self.add_label(label)
             except ValueError as error:
@@ -593,10 +571,10 @@ class CostSensitiveNER(TrainablePipe):
                     f"{self.name}: the label {label!r} is not added: {error}", stacklevel=3
                 )
 
-    def _drop_from_untrained(self, examples: Sequence[Example]) -> None:
-        """Take the labels of the entities of a batch off the list of untrained labels. A label that
-        `add_label` has added to a trained model is on that list, and isn't predicted, until the
-        model has learned from an entity that has it."""
+    def _mark_as_trained(self, examples: Sequence[Example]) -> None:
+        """Mark the labels of the entities of a batch as trained. If `add_label` has added a label
+        to a trained model, it is untrained, and isn't predicted, until the model has learned from
+        an entity that has it."""
         batch_labels: set[str] = set()
         for eg in examples:
             reference = self.annotation.as_entities(eg, self.labels).reference
@@ -613,13 +591,13 @@ class CostSensitiveNER(TrainablePipe):
     ) -> tuple[float, Potentials]:
         """Compute the loss of a batch and its gradient.
 
-        examples (Iterable[Example]): The batch.
+        examples (Iterable[Example]): A batch, with annotated references.
         scores (Potentials): The model's potentials of the predicted docs.
         features (FeatureBatch | None): The features of the predicted docs, found as for training.
             None: they are looked up, if the loss uses them.
-        RETURNS (tuple[float, Potentials]): The loss per annotated token or, if the loss is one
-            ratio for the batch, such as an expected F, that ratio; and the gradient of the loss of
-            the batch.
+        RETURNS (tuple[float, Potentials]): The loss per annotated token and the gradient of the
+            loss of the batch. If the loss is one ratio for the batch, such as an expected F, the
+            first value is this ratio.
         RAISES (ValueError): If a score is not finite, spans overlap (see `filter_spans`), or the
             docs have soft targets that don't fit: see `Objective.targets`.
         """
@@ -657,22 +635,21 @@ class CostSensitiveNER(TrainablePipe):
     ) -> dict[str, float]:
         """Update the model so that it keeps the predictions that it made before
         `nlp.resume_training`. Without that call it isn't updated. The loss is the Kullback-Leibler
-        divergence of the new predictions from the old ones. Labels that were added since then are
-        ignored. A guarantee is dropped, with a warning.
+        divergence of the new predictions from the old ones. Labels that were added after that call
+        are ignored. A guarantee is dropped, with a warning.
 
         examples (Iterable[Example]): A batch. Its annotation is not used.
         drop (float): The dropout rate.
-        sgd (Optimizer | None): The optimizer.
+        sgd (Optimizer | None): The optimizer. None: gradients are kept for `finish_update`.
         losses (dict[str, float] | None): The losses to add to, by component name. The loss is
             the divergence in nats per token.
-        RETURNS (dict[str, float]): The losses.
+        RETURNS (dict[str, float]): The updated `losses`.
         RAISES (ValueError): If a score is not finite.
 
         Li & Hoiem (2016): Learning without forgetting, eq. 2, for paths instead of classes.
         """
-        examples, losses = self._start_update(examples, losses, "rehearse")
+        _, docs, losses = self._start_update(examples, losses, "rehearse")
         self.drop_guarantee("training")
-        docs = [eg.predicted for eg in examples]
         if self._rehearsal_model is None or not any(len(doc) for doc in docs):
             return losses
 
@@ -680,14 +657,13 @@ class CostSensitiveNER(TrainablePipe):
         scores, backprop = self.model.begin_update(docs)
         check_finite(scores, self.name)
         # The teacher is the earlier model, not the annotation.
-        tokens = read_docs(docs).without_annotation()
+        tokens = read_token_attrs(docs).without_annotation()
         constraints = possible_paths(tokens, self.chain_tags, self.vocab.strings)
         sequence_lengths, _ = self.annotation.cut(docs, tokens)
         teacher = self._rehearsal_model.predict(docs)
         loss, gradient = rehearsal_loss(teacher, scores, sequence_lengths, constraints)
         backprop(gradient)
-        if sgd not in (None, False):
-            self.finish_update(sgd)
+        self._apply_gradients(sgd)
         losses[self.name] += loss / len(scores.emissions)
         return losses
 
@@ -697,12 +673,13 @@ class CostSensitiveNER(TrainablePipe):
 
     def score(self, examples: Iterable[Example], **settings: Any) -> dict[str, Any]:
         """Score predictions. With a `spans_key`, spaCy's scorer of spans replaces spaCy's scorer of
-        entities. Other scorers get the key.
+        entities. Other scorers get the key as a setting.
 
         examples (Iterable[Example]): The examples, with predicted docs.
-        **settings (Any): Settings of the scorer. It gets those in `cfg`, too. (The scorer that
-            replaces another one only gets the key.)
-        RETURNS (dict[str, Any]): The scores: with a `spans_key` "sc", `spans_sc_f` and others.
+        **settings (Any): Settings of the scorer. It gets the settings in `cfg`, too. (spaCy's
+            scorer of spans only gets the key.)
+        RETURNS (dict[str, Any]): The scores by their names: with the `spans_key` "sc", `spans_sc_f`
+            and others.
         """
         spans_key = self.annotation.spans_key
         if spans_key is None:
@@ -718,9 +695,9 @@ class CostSensitiveNER(TrainablePipe):
     def predict(self, docs: Iterable[Doc]) -> Prediction:
         """Predict the entities of docs, without modifying them.
 
-        docs (Iterable[Doc]): The docs.
-        RETURNS (Prediction): Their entities.
-        RAISES (ValueError): If `docs` is a doc, or the component has no labels.
+        docs (Iterable[Doc]): The docs. Entities that they already have stay.
+        RETURNS (Prediction): The entities of the docs, and their probabilities.
+        RAISES (ValueError): If `docs` is a single doc, or the component has no labels.
         """
         # A setting in `cfg` may have been edited since the last call.
         self.check_guarantee()
@@ -741,31 +718,18 @@ class CostSensitiveNER(TrainablePipe):
             promise=promise,
             groups=groups,
             other_labels=self.other_labels,
-            # Under a `spans_key` spans have scores, as those of spaCy's `spancat` do.
+            # Under a `spans_key`, spans have scores, as with spaCy's `spancat`.
             is_scored=self.annotation.spans_key is not None,
             # `shift` compares the measures of docs with the scores of calibration docs.
             is_measured=self.calibration.scores is not None,
         )
 
-    def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs are of groups of which nothing is promised, as no calibration doc was of the
-        group, or too few."""
-        # The group of docs that have no value for the key is None: the message says "None".
-        new_groups = {str(group) for group in groups} - promise.groups.keys()
-        if new_groups:
-            group_names = ", ".join(sorted(new_groups))
-            warnings.warn(
-                f"{self.name}: no guaranteed set for docs whose {promise.by_group!r} is "
-                f"{group_names}: nothing is promised of them",
-                stacklevel=3,
-            )
-
     def set_annotations(self, docs: Iterable[Doc], prediction: Prediction) -> None:
         """Write predicted entities to docs: to `doc.ents`, where preset annotation stays, or with a
-        `spans_key` to `doc.spans`, where spans of other labels stay.
+        `spans_key` to `doc.spans`, where spans with other labels stay.
 
-        docs (Iterable[Doc]): The docs.
-        prediction (Prediction): What `predict` returned for them.
+        docs (Iterable[Doc]): The docs that `predict` got.
+        prediction (Prediction): The result of `predict`.
         """
         spans_key = self.annotation.spans_key
         annotate_docs(list(docs), prediction, self.name, self.confidence, spans_key)
@@ -773,20 +737,18 @@ class CostSensitiveNER(TrainablePipe):
     def posterior(self, docs: Iterable[Doc], *, preset: bool = False) -> Posterior:
         """Compute the probabilities of tags and entities.
 
-        docs (Iterable[Doc]): The docs.
+        docs (Iterable[Doc]): The docs, which are not modified.
         preset (bool): Whether the entities that docs already have are certain. Otherwise they are
             ignored.
         RETURNS (Posterior): The probabilities, with the tokens of all docs in one array.
-        RAISES (ValueError): If `docs` is a doc, or the component has no labels.
+        RAISES (ValueError): If `docs` is a single doc, or the component has no labels.
         """
         _, posterior = self._posterior(list_docs(docs), preset=preset)
         return posterior
 
     def _posterior(self, docs: list[Doc], *, preset: bool) -> tuple[TokenAttrs, Posterior]:
-        """Compute the probabilities of tags and entities: see `posterior`.
-
-        RETURNS (tuple[TokenAttrs, Posterior]): The tokens of the docs, and the probabilities.
-        """
+        """Compute the probabilities of tags and entities: see `posterior`. Returns the tokens of
+        the docs, too."""
         tokens = self.annotation.read_presets(docs)
         if not preset:
             tokens = tokens.without_annotation()
@@ -795,7 +757,7 @@ class CostSensitiveNER(TrainablePipe):
         constraints = possible_paths(
             tokens, tags, self.vocab.strings, untrained=self.cfg["untrained"]
         )
-        # The model scores whole docs. Only the chain is cut into sequences. Shapes: (B,)
+        # The model scores whole docs. Only the chain is cut into B sequences. Shapes: (B,)
         sequence_lengths, doc_of_sequence = self.annotation.cut(docs, tokens)
         if len(tokens.orth):
             self._require_labels()
@@ -816,13 +778,14 @@ class CostSensitiveNER(TrainablePipe):
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
         Each path of tags is an analysis. In IOB2, an entity before white space has several paths,
-        as its tags may go on into the white space: then several analyses have the same entities.
+        as its tags may continue in the white space: then several analyses have the same entities.
 
-        docs (Iterable[Doc]): The docs.
+        docs (Iterable[Doc]): The docs, which are not modified.
         k (int): The number of analyses, at least 1.
         RETURNS (list[list[Hypothesis]]): Up to k hypotheses for each doc, with their entities,
             their probability and its logarithm, the most probable first.
-        RAISES (ValueError): If `docs` is a doc, k is less than 1, or the component has no labels.
+        RAISES (ValueError): If `docs` is a single doc, k is less than 1, or the component has no
+            labels.
         """
         docs = list_docs(docs)
         tokens, posterior = self._posterior(docs, preset=False)
@@ -835,7 +798,7 @@ class CostSensitiveNER(TrainablePipe):
         for path, log_probs_of_docs in zip(paths, log_probs):
             entities = tags.decode(path, tokens.lengths).trim(tokens.is_space)
             spans_of_docs = spans_by_doc(docs, entities, tags.labels, tokens.lengths)
-            # Beside its spans, a doc has the probabilities of the spans, which are not needed here.
+            # `spans_by_doc` returns the probabilities of spans, too, which are None here.
             rows = zip(hypotheses_of_docs, spans_of_docs, log_probs_of_docs.tolist())
             for hypotheses, (spans, _), log_prob in rows:
                 if log_prob > -inf:
@@ -846,7 +809,10 @@ class CostSensitiveNER(TrainablePipe):
         """Decode entities, with the current settings of decoding. White space at the ends of an
         entity is cut off.
 
-        RAISES (ValueError): If `cfg["decoding"]` was edited, and lacks a setting or has another.
+        posterior (Posterior): The probabilities, as `posterior` returns them.
+        RETURNS (DecodedSpans): The entities.
+        RAISES (ValueError): If `cfg["decoding"]` was edited, and lacks a setting or has an unknown
+            one.
         """
         settings = self._checked_decoding()
         decoded = self._decoding.decode(posterior, settings)
@@ -862,177 +828,23 @@ class CostSensitiveNER(TrainablePipe):
 
     def expected_costs(self, posterior: Posterior) -> Floats1d:
         """Compute for each token the expected cost of the tag that minimum-expected-cost decoding
-        predicts: see `MinCost`. If the component has another decoding, this one is used here all
-        the same, with a cost of 1 for each wrong tag.
+        predicts: see `MinCost`. If the component has another decoding, each wrong tag has a cost of
+        1.
 
-        posterior (Posterior): The probabilities.
-        RETURNS (Floats1d): The costs. Shape: (N,)
+        posterior (Posterior): The probabilities, as `posterior` returns them.
+        RETURNS (Floats1d): The expected cost of each token. Shape: (N,)
         """
         min_cost = self._decoding.decode
         if not isinstance(min_cost, MinCost):
             min_cost = MinCost(hamming_cost, tree=None)
         return min_cost.expected_costs(posterior)
 
-    # What calibration docs say. The state is in `self.calibration`, which gives no warnings: these
-    # are given here.
-
-    @property
-    def guarantee(self) -> Promise | None:
-        """The promise about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence: its terms, its thresholds and its calibration docs. None: it has none, or
-        it doesn't hold for the current settings."""
-        if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
-            return None
-        return self.calibration.promise
-
-    @property
-    def calibration_scores(self) -> CalibrationScores | None:
-        """The scores of calibration docs, which `shift` compares those of other docs with. None:
-        there are none."""
-        return self.calibration.scores
-
-    @calibration_scores.setter
-    def calibration_scores(self, scores: CalibrationScores | None) -> None:
-        self.calibration.set_scores(scores)
-
-    @property
-    def reading(self) -> Reading | None:
-        """How docs were read for the last `calibrate`, `tune` or `guarantee`. None: it is not
-        known."""
-        return self.calibration.reading
-
-    @reading.setter
-    def reading(self, reading: Reading | None) -> None:
-        self.calibration.reading = reading
-
-    @property
-    def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes, as a setting that promises depend
-        on. None: all its labels, which `cfg["labels"]` has already."""
-        if self.annotation.own_labels is None:
-            return None
-        return self.own_labels
-
-    def set_guarantee(self, promise: Promise) -> None:
-        """Keep a promise, which holds for the current settings of the component, and for docs that
-        are read as its `reading` says. People can read it in `nlp.meta["guarantee"]`, too, by the
-        name of the component.
-
-        promise (Promise): The promise, as `guarantee` makes it.
-        """
-        for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
-        self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
-
-    def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
-        """Drop the scores of calibration docs and the promise. Warn if there was a promise.
-
-        reason (str): The change after which the promise doesn't hold.
-        keep_shift (bool): Whether the scores of calibration docs still hold, and are kept.
-        """
-        if not self.calibration.drop(keep_scores=keep_shift):
-            return
-        self.meta.get("guarantee", {}).pop(self.name, None)
-        warnings.warn(
-            f"{self.name}: the guarantee is dropped, as it does not hold after {reason}. Run "
-            "`python -m spacy costner guarantee` again",
-            stacklevel=3,
-        )
-
-    def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was edited. Drop the
-        scores of calibration docs, too, if they depend on an edited setting."""
-        # `check` itself drops the scores, if they depend on it. Otherwise they are kept.
-        changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
-        if changed_setting is not None:
-            self.drop_guarantee(f"another setting of {changed_setting}", keep_shift=True)
-
-    def shift(
-        self,
-        docs: Iterable[Doc],
-        *,
-        earlier: Shift | Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> Shift:
-        """Test, without annotation, whether docs are still like the calibration docs, and estimate
-        precision, recall and F on them. The test sounds an alarm only if the model is less sure of
-        the docs than of the calibration docs.
-
-        The same docs in the same batches have the same result with any number of threads and
-        processes. In other batches some scores differ in their fourth significant
-        digit, and their p-values with them.
-
-        docs (Iterable[Doc]): Docs that this component has predicted, as `nlp.pipe` returns them, in
-            random order. Docs in which all tokens are preset are not tested.
-        earlier (Shift | Mapping[str, Any] | None): The result for earlier docs, or what its
-            `to_json` returned. The test goes on from there, and doesn't need these docs again.
-        seed (int): The seed of the test. For one stream of docs it is always the same.
-        RETURNS (Shift): The test of all docs so far.
-        RAISES (ValueError): If there are no scores of calibration docs or no confidence, or there
-            were none when a doc was predicted, `docs` is a single doc, or `earlier` lacks
-            something, or had another seed or other calibration docs.
-        """
-        refuse_doc(docs)
-        self.check_guarantee()
-        return self.calibration.shift(
-            docs,
-            self.confidence,
-            component=self.name,
-            own_labels=self.own_labels,
-            earlier=earlier,
-            seed=seed,
-        )
-
-    def set_shift(
-        self, docs: Sequence[Doc], scores: Floats1d, source: str, *, approximate: bool
-    ) -> None:
-        """Keep the scores of calibration docs for `shift`, with the current settings.
-
-        docs (Sequence[Doc]): The calibration docs.
-        scores (Floats1d): Their scores: see `annotations.measure`. Shape: (B,)
-        source (str): The name of the docs.
-        approximate (bool): Whether the temperature was fitted on them. Then the model fits them
-            better than other docs, and false alarms of the test may be more frequent.
-        """
-        self.calibration.keep_scores(
-            docs,
-            scores,
-            source,
-            approximate=approximate,
-            cfg=self.cfg,
-            own_labels=self._labels_if_not_all,
-        )
-
-    def set_reading(self, reading: Reading) -> None:
-        """Keep how docs were read for `calibrate`, `tune` or `guarantee`: with the tokens and
-        sentence starts of their file, or made of its text. Warn if the docs of an earlier one of
-        these commands were read in the other way.
-
-        reading (Reading): How they were read, as `find_reading` finds it.
-        """
-        conflict = self.calibration.set_reading(reading)
-        if conflict is not None:
-            warnings.warn(f"{self.name}: {conflict}", stacklevel=2)
-
-    def compare_reading(self, docs: Sequence[Doc]) -> None:
-        """Warn, once, if docs differ in their sentence starts or tokens from the docs on which
-        `calibrate`, `tune` or `guarantee` measured the component. Not all docs are compared: see
-        `CalibrationState.compare_reading`.
-
-        docs (Sequence[Doc]): The docs, as the component gets them.
-        """
-        uses_starts = bool(self.annotation.sentence_boundaries)
-        difference = self.calibration.compare_reading(
-            docs, self._tokenizer, uses_starts=uses_starts
-        )
-        if difference is not None:
-            warnings.warn(f"{self.name}: {difference}", stacklevel=3)
-
     # Saving
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save the component.
+        """Save the component to a directory.
 
-        path (str | Path): A directory.
+        path (str | Path): The path of the directory.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
         RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
         """
@@ -1040,23 +852,23 @@ class CostSensitiveNER(TrainablePipe):
         write_files(path, cfg, model, self.vocab, exclude)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Save the component.
+        """Save the component to bytes.
 
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (bytes): What `from_bytes` takes.
-        RAISES (ValueError): As `to_disk` does.
+        RETURNS (bytes): The saved component, for `from_bytes`.
+        RAISES (ValueError): If a label or a setting has text that can't be UTF-8.
         """
         cfg, model = self._save(exclude)
         return pack_parts(cfg, model, self.vocab, exclude)
 
     def _save(self, exclude: Iterable[str]) -> tuple[Cfg, bytes]:
-        """The contents of the files "cfg" and "model". Those of "model" are empty if it is
-        excluded."""
+        """Make the contents of the files "cfg" and "model". If "model" is excluded, it is
+        empty."""
         cfg = mark_version({**self.cfg, **self.calibration.to_dict()})
-        # With these, `follow_config` sees at load which settings of the config were edited since.
+        # `follow_config` compares these settings at load with the settings of the config.
         cfg["configured"] = self._configured
-        # The decoding may have made tables from files, such as one of costs. At load these files
-        # may be gone.
+        # The decoding may have made tables from files, such as a table of costs. At load, these
+        # files may be missing.
         cfg["decoding_tables"] = None
         if self.labels and self._decoding.tables is not None:
             cfg["decoding_tables"] = self._decoding.tables(self.tags)
@@ -1066,44 +878,41 @@ class CostSensitiveNER(TrainablePipe):
         return sign(cfg, model), model
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
+        """Load the component from a directory.
 
         path (str | Path): The directory that `to_disk` wrote.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): If a file is missing, damaged, not of such a component, or not
-            from the same save as the other.
+        RETURNS (CostSensitiveNER): The component itself.
+        RAISES (ValueError): If a file is missing or damaged, is from another kind of component, or
+            is not from the same save as the other file.
         """
         saved = read_files(path, self.name, self.vocab, exclude)
         return self._load(saved, folder=f"{path}/")
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "CostSensitiveNER":
-        """Load the component.
+        """Load the component from bytes.
 
-        bytes_data (bytes): What `to_bytes` returned.
+        bytes_data (bytes): The result of `to_bytes`.
         exclude (Iterable[str]): Which of "cfg", "vocab" and "model" to leave out.
-        RETURNS (CostSensitiveNER): The component.
-        RAISES (ValueError): As `from_disk` does.
+        RETURNS (CostSensitiveNER): The component itself.
+        RAISES (ValueError): If a part is missing or damaged, is from another kind of component, or
+            is not from the same save as the other part.
         """
         saved = unpack_parts(bytes_data, self.name, self.vocab, exclude)
         return self._load(saved, folder="")
 
     def _load(self, saved: dict[str, Any], folder: str) -> "CostSensitiveNER":
-        """Load the contents of the files "cfg" and "model", as far as they were read.
-
-        saved (dict[str, Any]): The content of each part that was read.
-        folder (str): The folder with a slash at its end, for messages, or nothing.
-        RETURNS (CostSensitiveNER): The component itself.
-        RAISES (ValueError): If the parts don't fit each other or the config.
-        """
+        """Load the contents of the files "cfg" and "model", unless they are excluded. `folder` is
+        the directory with a slash at its end, for messages; empty if there is none. An error names
+        the version that saved the component."""
         with naming_version(saved.get("cfg")):
             self._load_parts(saved, folder)
         return self
 
     def _load_parts(self, saved: dict[str, Any], folder: str) -> None:
-        """Load the contents of the files: see `_load`, which adds the version to errors."""
+        """Load the contents of the files: see `_load`. If they don't fit each other or the config,
+        this is a ValueError."""
         if "cfg" in saved and "model" in saved:
-            # Both have to be from the same save.
             check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
         # An error within `reading_part` becomes one that names the part and its file.
         with reading_part("cfg", self.name, folder):
@@ -1122,17 +931,13 @@ class CostSensitiveNER(TrainablePipe):
                 raise ValueError(f"expected weights of {len(self.chain_tags)} tags, got {n_tags}")
 
     def _load_cfg(self, saved: Cfg) -> None:
-        """Take the settings and the results of calibration docs of a saved cfg, which was checked
-        before, and restore what depends on them: tables of costs, strings of labels, the extension
-        of spans.
-
-        RAISES (ValueError): If a setting that was edited has a wrong value, or doesn't fit the
-            labels.
-        """
+        """Load the settings and the results of calibration docs from a saved cfg, which was checked
+        before. Restore what depends on them: cost tables, the strings of labels, the extension of
+        spans. An edited setting with a wrong value, or one that doesn't fit the labels, is a
+        ValueError."""
         self.calibration = CalibrationState.from_dict(saved)
         self.cfg.update(follow_config(self.cfg, saved, self._configured))
-        # The file of a cost or of a tree may be gone, so the tables that were made from it are
-        # saved.
+        # The file of a cost or of a label tree may be missing, so its tables are saved, too.
         self.objective.restore(self.cfg["cost_tables"], self.tags)
         if self._decoding.restore is not None and saved["decoding_tables"]:
             self._decoding.restore(saved["decoding_tables"])
@@ -1158,34 +963,11 @@ make_cost_sensitive_ner = Language.factory(
 
 
 def check_architecture(model: Model, name: str) -> None:
-    """Check that a model may be one that scores tags. Another one would fail in training only.
-
-    model (Model): The model.
-    name (str): The name of the component, for errors.
-    RAISES (ValueError): If its output can't be resized to the number of tags, or if it is the model
-        of spaCy's `ner`, whose output are the moves of a parser.
-    """
+    """Check that a model can score tags, before training. It is a ValueError if the output of the
+    model can't be resized to the number of tags, or if it is the model of spaCy's `ner`, which
+    scores the moves of a parser."""
     if "resize_output" not in model.attrs or model.name == "parser_model":
         raise ValueError(
             f"{name}: model: expected an architecture that scores the tags of a chain, such as "
             f"spacy_costner.LinearChainCRF.v1, got the model {model.name!r}"
         )
-
-
-def refuse_doc(docs: Iterable[Doc]) -> None:
-    """Refuse a single doc where several are expected. It can be iterated over, too, but gives
-    tokens.
-
-    RAISES (ValueError): If `docs` is a doc.
-    """
-    if isinstance(docs, Doc):
-        raise ValueError("docs: expected several docs, as [doc], got a Doc")
-
-
-def list_docs(docs: Iterable[Doc]) -> list[Doc]:
-    """Make a list of docs.
-
-    RAISES (ValueError): If `docs` is a single doc.
-    """
-    refuse_doc(docs)
-    return list(docs)

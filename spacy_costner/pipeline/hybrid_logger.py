@@ -1,4 +1,4 @@
-"""The logger of `spacy train` for a hybrid: a model that has a linear part next to a Tok2Vec. The
+"""The logger of `spacy train` for a hybrid: a model with a linear part next to a Tok2Vec. The
 linear part is trained at initialization, before the first step of `spacy train`."""
 
 import sys
@@ -10,8 +10,8 @@ from spacy.training.loggers import console_logger
 from wasabi import Printer
 
 NOTHING_LEARNED = """\
-The hybrid is no better than its linear part, with which training began: no evaluation was above the
-first. A linear model is as good, smaller and faster: `python -m spacy costner fit`.\
+The hybrid is no better than its linear part, with which training began: no evaluation was better
+than the first. A linear model is as good, smaller and faster: `python -m spacy costner fit`.\
 """
 
 LogStep = Callable[[dict[str, Any] | None], None]
@@ -45,8 +45,8 @@ def make_hybrid_logger() -> Callable[..., tuple[LogStep, Finish]]:
             log_to_console(info)
 
         def finish() -> None:
-            """End the log, and compare the best evaluation with the first. That is after a single
-            step, and nearly the evaluation of the linear part."""
+            """End the log, and compare the best evaluation with the first. As the first is made
+            after a single step, it is nearly the evaluation of the linear part."""
             finish_console()
             if len(scores) > 1 and max(scores) == scores[0]:
                 warning = Printer(no_print=True).warn(NOTHING_LEARNED)

@@ -11,32 +11,32 @@ from spacy.language import Language
 from spacy.util import registry
 from thinc.api import Model, Optimizer
 
-from ..validation import number
+from ..validation import as_number
 
 LOW_RATE = 2e-4
 """A learning rate below this is meant for a pretrained encoder."""
 
 N_STEPS = 1000
-"""The number of steps of a schedule in which the learning rate is looked at."""
+"""The number of first steps of a schedule in which the learning rate is checked."""
 
 
 def check_factor(factor: float, model: Model, name: str) -> float:
     """Check the factor of the learning rate.
 
-    factor (float): The factor.
-    model (Model): The model. The linear model can't have a factor, as it isn't trained by the
-        optimizer of the config.
+    factor (float): The factor, as the config has it.
+    model (Model): The model of the component. The linear model can't have a factor, as the
+        optimizer of the config doesn't train it.
     name (str): The name of the component, for errors.
     RETURNS (float): The factor as a number.
-    RAISES (ValueError): If it isn't a finite number above 0, or the model can't have one.
+    RAISES (ValueError): If it isn't a finite number above 0, or the model can't have a factor.
     """
     where = f"{name}: learn_rate_factor"
-    value = number(factor)
+    value = as_number(factor)
     if not 0 < value < math.inf:
         raise ValueError(f"{where}: expected a finite number above 0, got {factor!r}")
     if value != 1 and not model.has_ref("tok2vec"):
         raise ValueError(
-            f"{where}: expected 1 for {model.name}, which has a learn_rate of its own in "
+            f"{where}: expected 1 for {model.name}, which has its own learn_rate in "
             f"[components.{name}.model], got {factor!r}"
         )
     return value
@@ -44,13 +44,13 @@ def check_factor(factor: float, model: Model, name: str) -> float:
 
 def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
     """Update the weights of a model with its gradients. The weights of the encoder, which is the
-    model's reference "tok2vec", have the learning rate of the optimizer. All others have the
+    model's reference "tok2vec", have the learning rate of the optimizer. All other weights have the
     learning rate times the factor.
 
-    model (Model): The model.
-    optimizer (Optimizer): The optimizer. `nlp.rehearse` gives a function in its place: then the
-        factor has no effect.
-    factor (float): The factor.
+    model (Model): The model, with gradients.
+    optimizer (Optimizer): The optimizer. `nlp.rehearse` gives a function instead: then the factor
+        has no effect.
+    factor (float): The factor of the learning rate.
     RAISES (ValueError): If the optimizer is Thinc's RAdam, which can't have several learning rates.
     """
     if factor == 1 or not isinstance(optimizer, Optimizer):
@@ -65,7 +65,7 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
     encoder_ids = {node.id for node in model.get_ref("tok2vec").walk()}
     for node in model.walk():
         for shim in node.shims:
-            shim.finish_update(optimizer)  # a linear part has a learning rate of its own
+            shim.finish_update(optimizer)  # a linear part has its own learning rate
         scale = 1.0 if node.id in encoder_ids else factor
         for param_name in node.param_names:
             if not node.has_grad(param_name):
@@ -80,17 +80,17 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
 
 
 def warn_of_low_rate(nlp: Language | None, model: Model, factor: float, name: str) -> None:
-    """Warn if the learning rate of the config is one for a pretrained encoder, and the chain has
-    the same.
+    """Warn if the learning rate of the config is so low that it must be meant for a pretrained
+    encoder, and the chain has the same learning rate.
 
-    nlp (Language | None): The pipeline with the config. None: there is nothing to look at.
+    nlp (Language | None): The pipeline with the config. None: there is no config to check.
     model (Model): The model of the component.
     factor (float): The factor of the learning rate.
     name (str): The name of the component.
     """
     if nlp is None or factor != 1 or not model.has_ref("tok2vec"):
         return
-    # A second optimizer is made of the config, as going through its first steps changes it.
+    # Make a second optimizer from the config, as going through its first steps changes it.
     block = nlp.config.interpolate()["training"]["optimizer"]
     optimizer = registry.resolve({"optimizer": block})["optimizer"]
     highest_rate = 0.0

@@ -1,10 +1,9 @@
-"""Promises, and the scores of calibration docs: both are results of calibration docs, and saved
-with a component.
+"""Promises, and the scores of calibration docs. Both are saved with a component.
 
 A *promise* says, for example, that the sets of spans that the component writes miss at most 5 % of
-the entities. The test for a shift compares the *scores* of calibration docs with those of new docs.
-Both hold only for the settings that the component had at that time. They are saved in its `cfg`,
-under "guarantee" and "shift".
+the entities. The test for a shift compares the *scores* of calibration docs with the scores of new
+docs. Both hold only for the settings that the component had at calibration. They are saved in its
+`cfg`, under "guarantee" and "shift".
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,41 +17,41 @@ from thinc.types import Floats1d
 
 from ..metrics.shift import ENOUGH, digest_of_scores, rounded
 from ..readers.documents import short_values
-from ..validation import number
+from ..validation import as_number
 from .reading import Reading, read_reading
 from .serialization import check_keys
 
 ScoresByValue = dict[str, dict[str, list[float]]]
-"""The scores of docs, ascending, by a key of `doc.user_data` and by the value that the docs have
-there: {"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
+"""The scores of docs, ascending, by a key of `doc.user_data` and by the value under this key:
+{"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
 
-Settings = dict[str, Any]
-"""The settings of a component that a promise, or the test for a shift, depends on, as JSON."""
+CalibratedSettings = dict[str, Any]
+"""The settings of a component on which a promise, or the test for a shift, depends, as JSON."""
 
 FOUND = ("exact", "covered")
 """When an entity counts as found. "exact": its span is in the set. "covered": each of its tokens is
 in a span of the set."""
 
 UNITS = ("doc", "any")
-"""What the limit of misses is about. "doc": the mean share of the entities of a doc that are
-missed. "any": the share of docs in which any entity is missed."""
+"""What is limited, if misses are. "doc": the mean share of the entities of a doc that are missed.
+"any": the share of docs in which any entity is missed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """The terms of a promise. They are arguments of `guarantee`, which explains them.
 
-    miss (float | None): The highest share of entities that are not in the set. None: false alarms
-        are limited.
-    false_alarm (float | None): The highest share of the set that is wrong. None: misses are
+    miss (float | None): The highest share of entities that may be missing in the set. None: false
+        alarms are limited.
+    false_alarm (float | None): The highest share of the set that may be wrong. None: misses are
         limited.
     confidence (float | None): The probability that the promise holds. None: it holds on
         average over calibration docs.
     found (str): When an entity counts as found: one of `FOUND`.
-    by (str): What the limit is about: one of `UNITS`; "doc" for false alarms.
+    by (str): What is limited: one of `UNITS`; "doc" for false alarms.
     per_label (bool): Whether there is a promise for each label.
     by_group (str | None): A key of `doc.user_data`. There is a promise for each of its values.
-        None: there is one for all docs.
+        None: there is one promise for all docs.
     RAISES (ValueError): If a term is out of its range, or not exactly one of `miss` and
         `false_alarm` is given.
     """
@@ -82,7 +81,7 @@ class Terms:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> "Terms":
-        """Pick the terms from all arguments of `guarantee`. Errors: see the class."""
+        """Select the terms from the arguments of `guarantee`. Errors: see the class."""
         return cls(**{name: arguments[name] for name in Terms.__dataclass_fields__})
 
     @property
@@ -92,7 +91,7 @@ class Terms:
 
     @property
     def limit(self) -> float:
-        """The highest share of misses or of false alarms, whichever is limited."""
+        """The highest share of misses or false alarms."""
         if self.miss is not None:
             return self.miss
         assert self.false_alarm is not None  # one of the two is given
@@ -120,8 +119,8 @@ class Promise(Terms):
     """A promise about the sets of spans of a component: its terms, the thresholds that keep them,
     and the calibration docs.
 
-    groups (dict[str, Thresholds]): The thresholds for each group of docs of which something is
-        promised. Without `by_group`, the group "" has all docs.
+    groups (dict[str, Thresholds]): The thresholds for each group of docs with a promise. Without
+        `by_group`, the group "" has all docs.
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
     entities (int): The number of their entities.
@@ -129,8 +128,8 @@ class Promise(Terms):
     drawings (int | None): If the docs were drawn from texts with known probabilities, the number of
         drawings.
     reading (Reading | None): How the calibration docs were read, if that is known.
-    holds_for (Settings | None): The settings for which the promise holds. None: no component has
-        taken it yet.
+    holds_for (CalibratedSettings | None): The settings for which the promise holds. None: no
+        component has the promise yet.
     """
 
     groups: dict[str, Thresholds]
@@ -140,14 +139,14 @@ class Promise(Terms):
     not_counted: dict[str, int]
     drawings: int | None = None
     reading: Reading | None = None
-    holds_for: Settings | None = None
+    holds_for: CalibratedSettings | None = None
 
     @classmethod
     def from_dict(cls, saved: Any) -> "Promise":
         """Read a promise that `to_dict` has made.
 
         saved (Any): The promise, as it was read from a file.
-        RETURNS (Promise): The promise.
+        RETURNS (Promise): The checked promise.
         RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
         """
         optional = ("drawings", "reading", "holds_for")  # saved only if they are known
@@ -169,19 +168,19 @@ class Promise(Terms):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationScores:
-    """The scores of calibration docs. The test for a shift compares the scores of other docs with
-    them.
+    """The scores of calibration docs, with which the test for a shift compares the scores of other
+    docs.
 
-    scores (list[float]): The scores of the docs, ascending. Docs in which all tokens are preset
-        have none. For what a score is see `annotations.measure`.
-    digest (str): The digest of all scores, not rounded, in the order of the docs. It stands
-        for the docs: see `digest_of_scores`.
+    scores (list[float]): The scores of the docs, ascending: see `doc_entropy.measure_docs`. Docs in
+        which all tokens are preset have no score.
+    digest (str): The digest of all scores, not rounded, in the order of the docs. It identifies the
+        docs: see `digest_of_scores`.
     keys (ScoresByValue): The scores of the docs with the same value of a key of `doc.user_data`.
-        Values that fewer than `ENOUGH` docs have are left out.
+        Values with fewer than `ENOUGH` docs are left out.
     source (str): The name of the calibration docs.
     approximate (bool): Whether the temperature was fitted on the same docs.
     reading (Reading | None): How the docs were read, if that is known.
-    holds_for (Settings | None): The settings for which the scores hold.
+    holds_for (CalibratedSettings | None): The settings for which the scores hold.
     """
 
     scores: list[float]
@@ -190,7 +189,7 @@ class CalibrationScores:
     source: str
     approximate: bool
     reading: Reading | None = None
-    holds_for: Settings | None = None
+    holds_for: CalibratedSettings | None = None
 
     @classmethod
     def from_docs(
@@ -201,14 +200,14 @@ class CalibrationScores:
         *,
         approximate: bool,
         reading: Reading | None,
-        holds_for: Settings,
+        holds_for: CalibratedSettings,
     ) -> "CalibrationScores":
-        """Collect the scores of calibration docs, of all docs and of those with each value in
-        `user_data`.
+        """Collect the scores of all calibration docs, and of the docs with each value in
+        `user_data`. For the other parameters see the class.
 
-        docs (Sequence[Doc]): The docs.
+        docs (Sequence[Doc]): The calibration docs.
         scores (Floats1d): The score of each doc. A doc with NaN is left out. Shape: (B,)
-        RETURNS (CalibrationScores): The scores. The other arguments are its fields.
+        RETURNS (CalibrationScores): The scores, ready to be saved.
         """
         # Scores are rounded, as the test for a shift compares rounded scores.
         scored_docs: list[tuple[float, Doc]] = []
@@ -231,7 +230,7 @@ class CalibrationScores:
         """Read scores that `to_dict` has made.
 
         saved (Any): The scores, as they were read from a file.
-        RETURNS (CalibrationScores): The scores.
+        RETURNS (CalibrationScores): The checked scores.
         RAISES (ValueError): If a key is missing or unknown.
         """
         optional = ("reading", "holds_for")
@@ -245,7 +244,7 @@ class CalibrationScores:
         return _without_none(asdict(self), ("reading", "holds_for"))
 
     def pool(self, key: str | None = None, value: str = "") -> dict[str, Any]:
-        """Return the argument `calibration` of `find_shift`: for all scores, or for those of docs
+        """Return the argument `calibration` of `find_shift`: the scores of all docs, or of the docs
         with a value of a key.
 
         key (str | None): A key of `keys`. None: the scores of all docs.
@@ -256,7 +255,7 @@ class CalibrationScores:
         scores = self.scores
         if key is not None:
             scores = self.keys[key][value]
-        # The digest stands for the calibration docs. It is the same for the scores of a value.
+        # The digest identifies the calibration docs. It is the same for the scores of each value.
         return {"scores": scores, "digest": self.digest, "approximate": self.approximate}
 
 
@@ -264,13 +263,10 @@ def _scores_by_value(
     scored_docs: Sequence[tuple[float, Doc]],
 ) -> ScoresByValue:
     """Group the scores of docs by the values that the docs have in `user_data`, such as a source.
-    Long texts and other values that docs can't be grouped by don't count: see `short_values`.
-
-    scored_docs (Sequence[tuple[float, Doc]]): The docs with their scores, ascending.
-    RETURNS (ScoresByValue): The scores. Values with fewer than `ENOUGH` docs, which can't be
-        tested, are left out.
-    """
-    # The docs that have the same value under the same key are a group.
+    The docs are ordered by their scores. Long texts and other values that don't make groups are
+    left out (see `short_values`), and so are values with fewer than `ENOUGH` docs, which can't be
+    tested."""
+    # Docs with the same value under the same key are a group.
     scores_of_group: dict[tuple[str, str], list[float]] = {}
     for score, doc in scored_docs:
         for key, value in short_values(doc.user_data).items():
@@ -285,9 +281,9 @@ def _scores_by_value(
 
 
 def find_changed_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Compare two dictionaries of settings. Returns the name of the first setting, in the order of
-    `now`, that has another value. A setting that isn't there counts as None. None is returned if
-    there is none."""
+    """Compare two dictionaries of settings, in which a missing setting counts as None. Returns the
+    name of the first setting, in the order of `now`, that has another value. None: all values are
+    the same."""
     for name in {**now, **before}:
         if before.get(name) != now.get(name):
             return name
@@ -296,7 +292,7 @@ def find_changed_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> s
 
 def _check_share(name: str, share: float | None) -> None:
     """Check that a term is between 0 and 1, or None."""
-    if share is not None and not 0 < number(share) < 1:
+    if share is not None and not 0 < as_number(share) < 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {share!r}")
 
 

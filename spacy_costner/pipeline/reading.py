@@ -1,7 +1,8 @@
-"""How the docs were read that a component was measured on, and whether other docs are read alike.
+"""How the docs were read on which a component was measured, and whether other docs are read in the
+same way.
 
-A component is measured by `calibrate`, `tune` and `guarantee`. The results hold for docs that are
-read in the same way: with sentence starts or without, with the tokenizer's tokens or with others.
+`calibrate`, `tune` and `guarantee` measure a component. The results hold for docs that are read in
+the same way: with sentence starts or without, with the tokenizer's tokens or with others.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ GIVE_TEXT = (
 GIVE_STARTS = (
     "give docs with sentence starts, or run `calibrate`, `tune` and `guarantee` on docs without"
 )
-"""Both are ends of warnings. They say what to do if docs differ: see `find_difference`."""
+"""The ends of two warnings, which say what to do if docs differ: see `find_difference`."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Reading:
     """How docs were read.
 
     file_tokens (bool): Whether docs had the tokens and sentence starts of their file, as in `spacy
-        apply`. Otherwise they were made of its text, as in `spacy evaluate`.
-    tokenizer_tokens (bool): Whether the component saw the tokens of the pipeline's tokenizer.
-    sentence_starts (bool | None): Whether the component saw sentence starts. None: it did in some
-        docs, but not in all.
+        apply`. Otherwise they were made from its text, as in `spacy evaluate`.
+    tokenizer_tokens (bool): Whether the component got the tokens of the pipeline's tokenizer.
+    sentence_starts (bool | None): Whether the component got docs with sentence starts. None: some
+        docs had them, but not all.
     """
 
     file_tokens: bool
@@ -41,7 +42,7 @@ class Reading:
     sentence_starts: bool | None
 
     def as_text(self) -> str:
-        """What the docs were made of, in a few words, for messages."""
+        """What the docs were made from, for messages."""
         if self.file_tokens:
             return "their own tokens and sentence starts"
         return "their text"
@@ -52,12 +53,12 @@ def find_reading(
 ) -> Reading:
     """Find how the predicted docs of examples were read, before the pipeline annotates them.
 
-    nlp (Language): The pipeline.
+    nlp (Language): The pipeline with the component.
     name (str): The name of the component that is measured.
-    examples (Iterable[Example]): The examples.
-    file_tokens (bool): Whether the user has asked for the tokens and sentence starts of the file.
+    examples (Iterable[Example]): The examples, with predicted docs that aren't annotated yet.
+    file_tokens (bool): Whether the user has requested the tokens and sentence starts of the file.
         If not, docs may still have them.
-    RETURNS (Reading): How they were read.
+    RETURNS (Reading): How the docs were read.
     """
     has_file_tokens = False
     has_other_tokens = False
@@ -67,8 +68,8 @@ def find_reading(
         doc = eg.predicted
         if not has_tokens_of(nlp.tokenizer, doc):
             has_other_tokens = True
-            # If spaces are unknown, there is no text to tokenize: the tokens of the file are kept
-            # in both ways of reading, and say nothing about the way.
+            # If the original whitespace is unknown, there is no text to tokenize: docs have the
+            # tokens of the file in both ways of reading.
             if not eg.reference.has_unknown_spaces:
                 has_file_tokens = True
         if begins_sentences(doc):
@@ -86,8 +87,8 @@ def find_reading(
     # A component before this one may merge or split tokens.
     names_before = nlp.pipe_names[: nlp.pipe_names.index(name)]
     is_retokenized = any(nlp.get_pipe_meta(name_before).retokenizes for name_before in names_before)
-    # A doc that was made of text has no sentence starts before the pipeline annotates it. So docs
-    # that have some are those of the file.
+    # A doc that was made from text has no sentence starts before the pipeline annotates it. So docs
+    # with sentence starts have the tokens of the file.
     return Reading(
         file_tokens=file_tokens or has_file_tokens or has_starts,
         tokenizer_tokens=not has_other_tokens and not is_retokenized,
@@ -108,8 +109,8 @@ def begins_sentences(doc: Doc) -> bool:
 
 
 def sets_sentence_starts(nlp: Language, name: str) -> bool:
-    """Whether the components of a pipeline before the one with this name set sentence starts. They
-    are tried on a doc of two words."""
+    """Whether the components of a pipeline before the component with this name set sentence starts.
+    They are tried on a doc of two words."""
     doc = Doc(nlp.vocab, words=["a", "b"])
     for pipe_name, pipe in nlp.pipeline:
         if pipe_name == name:
@@ -119,12 +120,12 @@ def sets_sentence_starts(nlp: Language, name: str) -> bool:
 
 
 def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example]) -> bool:
-    """Whether the references of examples have sentence starts that a component doesn't see: their
+    """Whether the references of examples have sentence starts that a component doesn't get: their
     predicted docs have none, and no component before this one sets them.
 
-    nlp (Language): The pipeline.
+    nlp (Language): The pipeline with the component.
     name (str): The name of the component.
-    examples (Sequence[Example]): The examples.
+    examples (Sequence[Example]): The examples, with predicted docs that aren't annotated yet.
     """
     has_starts = any(begins_sentences(eg.reference) for eg in examples)
     if not has_starts or any(begins_sentences(eg.predicted) for eg in examples):
@@ -135,10 +136,11 @@ def lacks_sentence_starts(nlp: Language, name: str, examples: Sequence[Example])
 def find_difference(
     reading: Reading, docs: Sequence[Doc], tokenizer: Callable[[str], Doc], *, uses_starts: bool
 ) -> str | None:
-    """Compare the longest of several docs with the docs that a component was measured on.
+    """Compare the longest of several docs with the calibration docs of a component: the docs on
+    which `calibrate`, `tune` or `guarantee` measured it.
 
-    reading (Reading): How the latter were read.
-    docs (Sequence[Doc]): The docs.
+    reading (Reading): How the calibration docs were read.
+    docs (Sequence[Doc]): The docs to compare.
     tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
     uses_starts (bool): Whether the predictions of the component depend on sentence starts.
     RETURNS (str | None): A warning that says what differs and what to do. None: nothing differs.
@@ -147,21 +149,21 @@ def find_difference(
     if doc is None or len(doc) < 2:  # a single token doesn't show whether sentence starts are known
         return None
     if uses_starts and reading.sentence_starts is False and begins_sentences(doc):
-        return f"docs have sentence starts, where it was measured on docs without: {GIVE_TEXT}"
+        return f"docs have sentence starts, but calibration docs had none: {GIVE_TEXT}"
     if uses_starts and reading.sentence_starts and not doc.has_annotation("SENT_START"):
-        return f"docs have no sentence starts, where it was measured on docs with: {GIVE_STARTS}"
+        return f"docs have no sentence starts, but calibration docs had them: {GIVE_STARTS}"
     is_comparable = reading.tokenizer_tokens and not doc.has_unknown_spaces
     if is_comparable and not has_tokens_of(tokenizer, doc):
         return (
-            "docs have other tokens than the tokenizer makes of their text, where it was measured "
-            f"on the tokenizer's: {GIVE_TEXT}"
+            "docs have other tokens than the tokenizer makes from their text, but calibration docs "
+            f"had the tokenizer's tokens: {GIVE_TEXT}"
         )
     return None
 
 
 def read_reading(saved: dict[str, Any] | None) -> Reading | None:
-    """Make a `Reading` from what was saved. None: how docs were read was not known, or the version
-    that saved the pipeline did not save it.
+    """Make a `Reading` from a saved cfg. None: it was unknown how docs were read, or the version
+    that saved the pipeline didn't save it.
 
     RAISES (ValueError): If a key is missing or unknown.
     """

@@ -22,17 +22,16 @@ def rehearsal_loss(
 
         sum_y p(y) (log p(y) - log q(y))
 
-    teacher (Potentials): The scores of the earlier model for whole docs. It may have fewer tags:
-        then only paths with these tags are compared. See `rehearsal_targets`.
+    teacher (Potentials): The scores of the earlier model for whole docs. If it has fewer tags, only
+        paths with these tags are compared: see `rehearsal_targets`.
     scores (Potentials): The scores of the model for the same docs.
-    sequence_lengths (Ints1d): The number of tokens of the sequences that docs are cut into.
-        Shape: (B,)
-    constraints (Constraints): The possible paths.
+    sequence_lengths (Ints1d): The number of tokens of each sequence of the chain. Shape: (B,)
+    constraints (Constraints): The paths that are possible for the docs.
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
         scores of the model.
     """
     # The divergence is a small difference of large numbers, which needs float64. It is computed for
-    # the sequences that docs are cut into.
+    # the sequences into which docs are cut.
     exact_teacher = _in_float64(teacher)._replace(lengths=sequence_lengths)
     exact_scores = _in_float64(scores)._replace(lengths=sequence_lengths)
     n_tags = scores.emissions.shape[1]
@@ -40,20 +39,14 @@ def rehearsal_loss(
     result = divergence(exact_scores, targets)
     dtype = scores.emissions.dtype
     gradient = map_scores(lambda array: array.astype(dtype), result.gradient)
-    # The model takes the gradient of whole docs.
+    # The model needs the gradient of whole docs.
     return result.value, gradient._replace(lengths=scores.lengths)
 
 
 def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints) -> SoftTargets:
-    """Make soft targets of the distribution of the teacher over paths. If labels were added since,
-    the teacher has fewer tags. Then only paths of its own tags are compared, and how probable they
-    are with other paths doesn't count.
-
-    teacher (Potentials): The scores of the teacher, in float64.
-    n_tags (int): The number of tags of the model, K.
-    constraints (Constraints): The possible paths.
-    RETURNS (SoftTargets): The targets over K tags.
-    """
+    """Make soft targets over K tags, `n_tags`, from the distribution of the teacher over paths. Its
+    scores are in float64. If labels were added later, the teacher has fewer tags. Then only paths
+    of its own tags are compared, and the probability of other paths is ignored."""
     xp = get_array_module(teacher.start)
     n_tokens, n_teacher_tags = teacher.emissions.shape
 
@@ -63,7 +56,7 @@ def rehearsal_targets(teacher: Potentials, n_tags: int, constraints: Constraints
     if constraints.emissions is not None:
         is_possible = xp.asarray(constraints.emissions)
     constraints = constraints._replace(emissions=is_possible & is_teacher_tag)
-    # The other tags need some scores, too, and get those of the teacher's last tag. As the
+    # The other tags need some scores, too, and get the scores of the teacher's last tag. As the
     # constraints forbid these tags, the scores don't matter.
     teacher_tag_of = numpy.minimum(numpy.arange(n_tags), n_teacher_tags - 1)
     potentials = chain.constrain(copy_scores(teacher, teacher_tag_of), constraints)

@@ -1,8 +1,8 @@
 """Scorers: F, the cost of mistakes, and calibration.
 
 A scorer compares the predicted entities of examples with the gold entities of their references, the
-annotated docs. A predicted doc may have other tokens than its reference. So entities are compared
-in tokens of the reference, and tags, which have costs, in tokens of the predicted doc.
+annotated docs. A predicted doc may have other tokens than its reference. Entities are compared in
+tokens of the reference. Tags, which have costs, are compared in tokens of the predicted doc.
 """
 
 from collections import defaultdict
@@ -19,14 +19,14 @@ from spacy.training import Example
 from thinc.types import Floats1d, Floats2d, Ints1d
 
 from ..annotation.iob import MISSING
-from ..annotation.spans import spans_with_scores
-from ..annotation.tokens import read_docs, read_reference
+from ..annotation.span_groups import spans_with_scores
+from ..annotation.tokens import read_reference, read_token_attrs
 from ..costs.label_tree import Tree, TreeSource, make_tree
 from ..metrics.calibration import calibration_error, reliability
 from ..ragged import sequence_ids
 from ..tags import OUTSIDE, Tags
 from ..types import Cost
-from .annotations import group_of_component
+from .confidence import group_of_component
 
 Scores = dict[str, Any]
 """Scores by their names, as `Language.evaluate` returns them."""
@@ -54,16 +54,16 @@ def make_cost_scorer(*, cost: Cost, tree: TreeSource | None = None) -> Callable[
         @misc = "spacy_costner.HierarchicalCost.v1"
         tree = "assets/tree.json"
 
-    To select the best model of `spacy train` by its cost, give the cost a negative weight and
-    F the weight 0. Scores that are not numbers, such as `ents_confusion`, can only have the weight
+    To make `spacy train` select the best model by its cost, give the cost a negative weight and F
+    the weight 0. Scores that are not numbers, such as `ents_confusion`, can only have the weight
     `null`.
 
         [training.score_weights]
         ents_cost = -1.0
         ents_f = 0.0
 
-    cost (Cost): The cost.
-    tree (TreeSource | None): The label tree, to get F on each of its levels.
+    cost (Cost): The cost of mistakes, such as `spacy_costner.HierarchicalCost.v1`.
+    tree (TreeSource | None): The label tree, to get F at each of its levels.
     RAISES (ValueError): If the tree in the config is not a tree.
     """
     label_tree: Tree | None = None
@@ -95,33 +95,34 @@ def cost_scores(
     tree (Tree | None): The label tree, for F at each of its levels.
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component.
-    scheme (str): Its tag scheme.
-    confidence (dict[str, Any] | None): Its setting `confidence`.
-    component (str | None): Its name.
-    spans_key (str | None): Its setting `spans_key`.
-    **settings (Any): Its other settings, which are not used. (`CostSensitiveNER.score` gives its
-        whole `cfg`.)
+    scheme (str): The tag scheme of the component.
+    confidence (dict[str, Any] | None): The settings that say where it writes probabilities. None:
+        it writes none.
+    component (str | None): The name of the component. None: any component.
+    spans_key (str | None): The setting `spans_key` of the component, which has to be None.
+    **settings (Any): Other settings of the component, which are not used. (`CostSensitiveNER.score`
+        gives its whole `cfg`.)
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_cost`: mean cost per token; lower is better.
         - `ents_tag_acc`: share of tokens with the correct tag.
         - `ents_sent_acc`: share of docs with all entities correct and no others.
-        - `ents_f_level_1`, `ents_f_level_2`, …: F with each label replaced by its ancestor at
-          that level of the label tree, if there is one, 1 at the top.
+        - `ents_f_level_1`, `ents_f_level_2`, …: if there is a label tree, F with each label
+          replaced by its ancestor at that level of the tree. The top level is 1.
         - `ents_ece` and `ents_reliability`, if confidence is enabled: see `confidence_scores`.
         - `ents_confusion`: the confusion matrix in tokens, by gold label and then by predicted
           label, "O" included, without zeros.
     RAISES (ValueError): If a label has no cost, or is not in the label tree, or the component has a
         `spans_key`.
 
-    Higashiyama et al., eq 11, for `ents_cost`; Suzuki et al. for the accuracies.
+    Higashiyama et al., eq. 11, for `ents_cost`; Suzuki et al. for the accuracies.
     """
     _check_ents("cost_scorer", spans_key)
     annotated = select_annotated(examples)
     scores: Scores = get_ner_prf(annotated)
     for name in ("ents_cost", "ents_tag_acc", "ents_confusion", "ents_sent_acc"):
-        scores[name] = None  # it stays so if it can't be computed
+        scores[name] = None  # stays None if it can't be computed
 
-    # Scores of tokens, from the gold and the predicted tag of each
+    # Scores of tokens, from the gold tag and the predicted tag of each token
     pairs = compare_tags(annotated, labels=labels, scheme=scheme)
     is_annotated = pairs.gold >= 0
     if is_annotated.any():
@@ -184,15 +185,16 @@ def confidence_scores(
     spans_key: str | None = None,
     **settings: Any,
 ) -> Scores:
-    """Score entities, and the calibration of their confidences. For the calibration, entities whose
-    label is an inner node of a label tree are ignored, as their confidence is not that of a label.
+    """Score entities, and the calibration of their confidences. The calibration ignores entities
+    whose label is an inner node of a label tree, as their confidence belongs to several labels.
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component.
-    confidence (dict[str, Any] | None): Its setting `confidence`.
-    component (str | None): Its name.
-    spans_key (str | None): Its setting `spans_key`.
-    **settings (Any): Its other settings, which are not used.
+    confidence (dict[str, Any] | None): The settings that say where it writes probabilities. None:
+        it writes none.
+    component (str | None): The name of the component. None: any component.
+    spans_key (str | None): The setting `spans_key` of the component, which has to be None.
+    **settings (Any): Other settings of the component, which are not used.
     RETURNS (dict[str, Any]): spaCy's `ents_p`, `ents_r`, `ents_f` and `ents_per_type`, and
         - `ents_ece`: the expected calibration error, in ten bins; lower is better.
         - `ents_reliability`: the number of entities, the mean confidence and the precision of each
@@ -207,7 +209,7 @@ def confidence_scores(
 
 
 class DocCounts(NamedTuple):
-    """What is counted in each of D docs. Shapes: (D,)
+    """Counts for each of D docs. Shapes: (D,)
 
     tp (Ints1d): The number of predicted entities that are correct.
     fp (Ints1d): The number of predicted entities that are wrong.
@@ -231,7 +233,7 @@ def count_docs(
     examples (Iterable[Example]): The examples, with predicted docs.
     cost (Cost): The cost of mistakes.
     labels (Sequence[str]): The labels of the component.
-    scheme (str): Its tag scheme.
+    scheme (str): The tag scheme of the component.
     RETURNS (DocCounts): The counts of the docs that `cost_scores` doesn't ignore.
     RAISES (ValueError): If a label has no cost.
     """
@@ -264,7 +266,8 @@ def count_docs(
 class TagPairs(NamedTuple):
     """The gold and the predicted tag of each token.
 
-    tags (Tags): The tags of all labels: those of the component first, then other labels of docs.
+    tags (Tags): The tags of all labels: first the labels of the component, then other labels of
+        docs.
     gold (Ints1d): The gold tag of each token; -1 if it is not annotated. Shape: (N,)
     predicted (Ints1d): The predicted tag of each token. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
@@ -284,8 +287,9 @@ class TagPairs(NamedTuple):
         """Look up a value for each token in a table, and sum the values of all tokens with the same
         gold label and predicted label. The sums have the index [gold label, predicted label], with
         O at the end. Shapes: (K, K) to (labels + 1, labels + 1)"""
-        # O has the label -1, which as an index is the last row and column. A token that is not
-        # annotated, with the gold tag -1, gets a wrong label, but `look_up` gives it the value 0.
+        # O has the label -1, which as an index is the last row or column. A token that is not
+        # annotated has the gold tag -1 and so gets a wrong label, but `look_up` gives it the value
+        # 0.
         label_of = self.tags.label_of
         gold_label = label_of[self.gold]
         predicted_label = label_of[self.predicted]
@@ -303,8 +307,8 @@ def compare_tags(
 
     examples (Iterable[Example]): The examples, with predicted docs.
     labels (Sequence[str]): The labels of the component. Other labels of the docs come after them.
-    scheme (str): The tag scheme.
-    RETURNS (TagPairs): The tags.
+    scheme (str): The tag scheme of the component.
+    RETURNS (TagPairs): The gold and the predicted tags of all tokens.
     """
     examples = list(examples)
     labels_in_docs: set[str] = set()
@@ -315,7 +319,7 @@ def compare_tags(
     tags = Tags([*labels, *other_labels], scheme)
 
     strings = StringStore()  # for the hashes of labels, which are the same in any store
-    predicted_tokens = read_docs([eg.predicted for eg in examples])
+    predicted_tokens = read_token_attrs([eg.predicted for eg in examples])
     gold_tokens = read_reference(examples, predicted_tokens)
     gold_entities = gold_tokens.entities(tags, strings)
     predicted_entities = predicted_tokens.entities(tags, strings)
@@ -353,7 +357,7 @@ def count_by_label(
 
     pairs (EntityPairs): The gold and the predicted entities of each doc.
     lift (Callable[[str], str]): Replaces a label before it is compared, for example by its ancestor
-        in a label tree. By default labels stay as they are.
+        in a label tree. By default, labels stay the same.
     RETURNS (dict[str, PRFScore]): The counts of each label, in alphabetical order.
     """
     counts: dict[str, PRFScore] = defaultdict(PRFScore)
@@ -385,12 +389,8 @@ def count_at_level(pairs: EntityPairs, tree: Tree, level: int) -> PRFScore:
 
 
 def _check_ents(scorer: str, spans_key: str | None) -> None:
-    """Check that a component writes entities to `doc.ents`, as only these can be scored.
-
-    scorer (str): The name of the scorer, for the error.
-    spans_key (str | None): The setting of the component.
-    RAISES (ValueError): If it has a `spans_key`.
-    """
+    """Check that a component writes entities to `doc.ents`, as only these can be scored: a
+    `spans_key` is a ValueError that names the scorer."""
     if spans_key is not None:
         raise ValueError(
             f"spacy_costner.{scorer}: works on doc.ents, but the component has the spans_key "
@@ -414,8 +414,8 @@ def _calibration_scores(
     component: str | None,
 ) -> Scores:
     """Compute `ents_ece` and `ents_reliability` from the probabilities that a component has written
-    to docs: see `confidence_scores`. If `component` is None, the probabilities under the key of the
-    confidence count, whichever component has written them."""
+    to docs: see `confidence_scores`. If `component` is None, the probabilities of any component
+    under the key of the confidence count."""
     probs: list[float] = []
     is_correct: list[bool] = []
     if confidence is not None:
@@ -426,7 +426,7 @@ def _calibration_scores(
             gold = {as_entity(ent) for ent in eg.reference.ents}
             for span, prob in spans_with_scores(group):
                 entity = _in_reference(eg, span)
-                # Inner nodes of a label tree are no labels. A span without a score has NaN.
+                # Inner nodes of a label tree aren't labels. A span without a score has NaN.
                 is_scored = span.label_ in labels and not isnan(prob)
                 if entity is not None and is_scored:
                     probs.append(prob)
@@ -443,8 +443,8 @@ def _calibration_scores(
 
 
 def _in_reference(eg: Example, ent: Span) -> Entity | None:
-    """Move a predicted entity to the tokens of the reference. None: some of these tokens are not
-    annotated, or there are none."""
+    """Align a predicted entity with the tokens of the reference. None: some of these tokens are not
+    annotated, or the entity can't be aligned."""
     tokens = eg.alignment.x2y[ent.start : ent.end]  # indices of tokens of the reference
     if not len(tokens):
         return None

@@ -5,11 +5,10 @@ A component `ner` has these files:
     ner/cfg      the labels, the scheme and settings, as JSON
     ner/model    the parameters of the model and its features, as msgpack
 
-Both have to be from the same save. A digest in `cfg` shows it: it is the hash of the bytes of
-`model` and of those settings in `cfg` that may not be edited without training. Others may:
-`EDITABLE`. `cfg` has the version of this package that saved it, too. The *parts* of a saved
-component are "cfg", "vocab" and "model". A pipeline saves its vocab once, and excludes it when it
-saves its components.
+Both have to be from the same save. A digest in `cfg` shows it: the hash of the bytes of `model` and
+of all settings in `cfg` that may not be edited without training. The others are `EDITABLE`. `cfg`
+has the version of this package that saved it, too. The *parts* of a saved component are "cfg",
+"vocab" and "model". A pipeline saves its vocab once, and excludes it when it saves its components.
 """
 
 import hashlib
@@ -47,20 +46,20 @@ EDITABLE = ("decoding", "confidence", "temperature", "progress", "n_examples")
 """The keys of a saved `cfg` that may be edited. The digest doesn't depend on them."""
 
 FORMAT = 1
-"""The number of the format in which components are saved. Raise it with a change that makes earlier
-versions read a component wrongly. They then refuse it."""
+"""The number of the format in which components are saved. Raise it with a change that would make
+earlier versions read a component wrongly. They then refuse it."""
 
 OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
-"""The keys that 0.3.0 didn't save, with the values that they get when loaded."""
+"""The keys that 0.3.0 didn't save, with their values for its components."""
 
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
     """Make the `cfg` of a component that isn't trained. It is saved as JSON, so all values have to
     be values of JSON. The component adds "decoding" and "confidence".
 
-    scheme (str): The tag scheme.
+    scheme (str): The tag scheme, "BILUO" or "IOB2".
     outside (str): Whether O is split: see `Tags`.
-    RETURNS (Cfg): The settings.
+    RETURNS (Cfg): The settings, with their values before training.
     """
     return {
         "labels": [],
@@ -68,29 +67,30 @@ def new_cfg(scheme: str, outside: str) -> Cfg:
         "outside": outside,
         "progress": Progress()._asdict(),
         "n_examples": 0,  # the number of training examples
-        "cost_tables": [],  # of the losses, as a file that has a cost may be gone later
+        "cost_tables": [],  # of the losses, as the file of a cost may be missing later
         "temperature": Temperature()._asdict(),
-        "untrained": [],  # the labels that were added since training
+        "untrained": [],  # the labels that were added after training
         "trained_on": "",  # the hashes of the passages of training, packed
-        "n_recurring": 0,  # how many of them recur: see `Recurring`
+        "n_recurring": 0,  # the number of passages that recur: see `Recurring`
         "n_passages": 0,
-        "raw_text": "",  # the hashes of the sentences that static vectors were learned from, packed
+        "raw_text": "",  # the hashes of the sentences behind static vectors, packed
     }
 
 
 def mark_version(cfg: Cfg) -> Cfg:
-    """Add this version of the package, and the number of its format, to a cfg that is saved."""
+    """Add the version of this package, and the number of its format, to a cfg before it is
+    saved."""
     return {**cfg, "version": spacy_costner.__version__, "format": FORMAT}
 
 
 def follow_config(cfg: Cfg, saved: Cfg, configured: Cfg) -> Cfg:
-    """Choose the settings of a loaded component. A setting may have been changed on the component
-    before it was saved, so the saved setting counts. But if somebody has edited the setting in the
-    config since, the config counts.
+    """Choose the settings of a loaded component. The saved setting counts, as it may have been
+    changed on the component before it was saved. But if the setting was edited in the config after
+    that, the config counts.
 
     cfg (Cfg): The cfg of the component before it is loaded. All its keys are loaded.
-    saved (Cfg): The saved cfg. Its key "configured" has settings that the config had at that time.
-    configured (Cfg): The same settings as the config has them now.
+    saved (Cfg): The saved cfg. Under "configured" it has settings of the config at that time.
+    configured (Cfg): The same settings in the current config.
     RETURNS (Cfg): The cfg of the loaded component.
     """
     loaded = {name: saved[name] for name in cfg}
@@ -105,7 +105,7 @@ def write_files(
 ) -> None:
     """Write the files of a component to a directory.
 
-    path (str | Path): The directory.
+    path (str | Path): The path of the directory.
     cfg (Cfg): The settings, for the file "cfg".
     model (bytes): The model, for the file "model": see `save_model`.
     vocab (Vocab): The vocab, for the folder "vocab".
@@ -122,9 +122,9 @@ def write_files(
 def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]) -> dict[str, Any]:
     """Read the files that `write_files` has written.
 
-    path (str | Path): The directory.
+    path (str | Path): The path of the directory.
     name (str): The name of the component, for errors.
-    vocab (Vocab): The vocab of the component. It is loaded here, unless it is excluded.
+    vocab (Vocab): The vocab of the component. Its content is loaded, unless it is excluded.
     exclude (Iterable[str]): The parts that are left out.
     RETURNS (dict[str, Any]): The contents of "cfg" and "model", unless they are excluded.
     RAISES (ValueError): If a file can't be read.
@@ -143,7 +143,7 @@ def read_files(path: str | Path, name: str, vocab: Vocab, exclude: Iterable[str]
 
 
 def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> bytes:
-    """Pack the parts of a component in bytes. For the arguments see `write_files`."""
+    """Pack the parts of a component in bytes. For the parameters see `write_files`."""
     writers: dict[str, Callable[[], bytes]] = {
         "cfg": lambda: srsly.json_dumps(cfg),
         "vocab": lambda: vocab.to_bytes(exclude=exclude),
@@ -155,8 +155,8 @@ def pack_parts(cfg: Cfg, model: bytes, vocab: Vocab, exclude: Iterable[str]) -> 
 def unpack_parts(
     bytes_data: bytes, name: str, vocab: Vocab, exclude: Iterable[str]
 ) -> dict[str, Any]:
-    """Unpack what `pack_parts` has packed. Returns the contents of "cfg" and "model", and loads the
-    vocab, unless they are excluded. For the arguments see `read_files`."""
+    """Unpack the result of `pack_parts`. Returns the contents of "cfg" and "model", and loads the
+    content of the vocab, unless they are excluded. For the other parameters see `read_files`."""
     with reading_part("cfg and model", name, folder=""):
         parts = srsly.msgpack_loads(bytes_data)
         saved = {part: content for part, content in parts.items() if part not in exclude}
@@ -168,12 +168,12 @@ def unpack_parts(
 
 
 def sign(cfg: Cfg, model: bytes) -> Cfg:
-    """Add the digest of a cfg and of the model that is saved with it to the cfg.
+    """Add a digest of a cfg and a model to the cfg, before both are saved.
 
-    cfg (Cfg): The cfg.
-    model (bytes): The model.
+    cfg (Cfg): The cfg, which isn't changed.
+    model (bytes): The model, as `save_model` makes it.
     RETURNS (Cfg): A copy of the cfg with the digest.
-    RAISES (ValueError): If the cfg has text that can't be UTF-8. Otherwise srsly would crash.
+    RAISES (ValueError): If the cfg has text that can't be UTF-8. srsly would crash.
     """
     try:
         json.dumps(cfg, ensure_ascii=False).encode("utf8")
@@ -181,7 +181,7 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
         # Twenty characters before and after the wrong one show where it is.
         excerpt = error.object[max(0, error.start - 20) : error.end + 20]
         raise ValueError(f"cfg: expected text that can be UTF-8, got {excerpt!r}") from None
-    # The JSON of srsly doesn't keep all digits of a number, so the digest is made of the cfg as it
+    # The JSON of srsly doesn't keep all digits of a number, so the digest is made from the cfg that
     # will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
     return {**cfg, DIGEST: _digest(cfg_as_read, model)}
@@ -190,22 +190,22 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
 def check_digest(cfg: Any, model: bytes, where: str) -> None:
     """Check that a saved cfg and a saved model are from the same save.
 
-    cfg (Any): The cfg.
-    model (bytes): The model.
+    cfg (Any): The saved cfg, with its digest.
+    model (bytes): The saved model.
     where (str): The name of the component and the path of the model, for errors.
-    RAISES (ValueError): If they are not.
+    RAISES (ValueError): If the digest is missing, or is the digest of another cfg or model.
     """
     editable = ", ".join(EDITABLE)
     if not isinstance(cfg, dict) or DIGEST not in cfg:
         raise ValueError(
-            f"{where}: expected a digest of it in its cfg, got none: train again, and let other "
-            f"programs edit only {editable}"
+            f"{where}: expected a digest of the model in its cfg, got none: train again, and let "
+            f"other programs edit only {editable}"
         )
     digest = _digest(cfg, model)
     if cfg[DIGEST] != digest:
         raise ValueError(
             f"{where}: expected the model that was saved with this cfg, digest {cfg[DIGEST]!r}, "
-            f"got {digest!r}: one of the two was changed, or is of another save. Of cfg, "
+            f"got {digest!r}: one of the two was changed, or is from another save. In cfg, only "
             f"{editable} may be edited"
         )
 
@@ -220,12 +220,12 @@ def _digest(cfg: Cfg, model: bytes) -> str:
 
 @contextmanager
 def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
-    """A context in which a part of a saved component is read. Any error becomes a ValueError that
-    names the part.
+    """Read a part of a saved component in a `with` block. Any error becomes a ValueError that names
+    the part.
 
     part (str): The part, such as "cfg".
     name (str): The name of the component.
-    folder (str): The folder with a slash at its end, or nothing if the part is not in a file.
+    folder (str): The folder with a slash at its end; empty if the part is not in a file.
     """
     try:
         yield
@@ -238,10 +238,10 @@ def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
 
 @contextmanager
 def naming_version(cfg: Any) -> Iterator[None]:
-    """A context in which a saved component is loaded. If another version of the package has saved
-    it, a ValueError names both versions, and says what to do.
+    """Load a saved component in a `with` block. If another version of the package has saved it, a
+    ValueError names both versions, and says what to do.
 
-    cfg (Any): The saved cfg. None: it isn't loaded.
+    cfg (Any): The saved cfg. None: it is excluded.
     """
     try:
         yield
@@ -259,9 +259,9 @@ def naming_version(cfg: Any) -> Iterator[None]:
 
 
 def check_format(cfg: Any) -> None:
-    """Check that a saved cfg has a format that this version can read.
+    """Check that this version can read the format of a saved cfg.
 
-    RAISES (ValueError): If it has a later one.
+    RAISES (ValueError): If the format is a later one.
     """
     saved_format = cfg.get("format", FORMAT)  # 0.3.0 saved none
     if saved_format > FORMAT:
@@ -271,9 +271,9 @@ def check_format(cfg: Any) -> None:
 def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
     """Check a saved cfg, and that it fits the config.
 
-    saved (Cfg): The saved cfg.
-    current (Cfg): The cfg of the component before it is loaded, as the config has made it.
-    RETURNS (Cfg): A copy of the saved cfg, which has all keys of the current one.
+    saved (Cfg): The saved cfg, which isn't changed.
+    current (Cfg): The cfg of the component before it is loaded, as made from the config.
+    RETURNS (Cfg): A copy of the saved cfg, with all keys of the current one.
     RAISES (ValueError): If a key is missing, or a value is wrong or doesn't fit the config.
     """
     cfg = deepcopy({**OPTIONAL, **saved})
@@ -296,8 +296,8 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
 
 
 def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
-    """Check that a saved `Temperature` has an overall number above 0, and numbers above 0 for none,
-    some or all of the labels."""
+    """Check that a saved `Temperature` has an overall number above 0, and that the numbers of
+    labels, if there are any, are above 0."""
     check_keys(temperature, Temperature._fields, "temperature")
     check_keys(temperature["labels"], names=(), where="temperature.labels", optional=labels)
     _check_number(temperature["overall"], "temperature: overall", positive=True)
@@ -356,14 +356,10 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
 def _replace_shims(
     model: Model[list[Doc], Potentials], replacements: Mapping[int, Shim]
 ) -> Model[list[Doc], Potentials]:
-    """Make a model of the same nodes and parameters with other shims. (A shim is Thinc's word for
-    an object of a node that keeps its own data, such as the features.) The model itself isn't
-    changed, as other threads may predict with it meanwhile.
-
-    model (Model[list[Doc], Potentials]): The model.
-    replacements (Mapping[int, Shim]): The new shims, by the ids of those that they replace.
-    RETURNS (Model[list[Doc], Potentials]): The new model. It is only good for saving.
-    """
+    """Make a model of the same nodes and parameters with other shims, for saving only. (A shim is
+    Thinc's word for an object of a node that keeps its own data, such as the features.) The keys of
+    `replacements` are the ids of the old shims. The model itself isn't changed, as other threads
+    may be predicting with it."""
     # A shallow copy of a node has the same id, by which references find it.
     replaced = copy(model)
     replaced._layers = [_replace_shims(layer, replacements) for layer in model.layers]
@@ -372,13 +368,9 @@ def _replace_shims(
 
 
 def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
-    """Make the shims of a linear model, with only the features that have weights, to save them in
-    place of its own shims.
-
-    model (Model[list[Doc], Potentials]): The model.
-    RETURNS (dict[int, Shim]): The new shims, by the ids of the shims that they replace. Empty: the
-        model is saved as it is, as it isn't linear, keeps all features, or isn't trained.
-    """
+    """Make the shims of a linear model with only the features that have weights, to save them
+    instead of its own shims. Returns the new shims, by the ids of the shims that they replace.
+    Empty: the model is saved as it is, as it isn't linear, keeps all features, or isn't trained."""
     if not has_linear_part(model):
         return {}
     features, weights = linear_part(model)
@@ -387,12 +379,12 @@ def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     if weights.keep_all or not is_trained:
         return {}
     has_weights = weights.emissions.any(axis=1)  # whether a feature has a weight for any tag, (V,)
-    # A first pass has no weights if labels are read from docs instead.
+    # A first pass without weights reads labels from docs.
     first_pass = first_pass_of(model)
     if first_pass is not None and first_pass.weights.is_allocated:
         has_weights |= first_pass.weights.emissions.any(axis=1)
 
-    # `rows` has the row of weights of each feature that is left.
+    # `rows` has the row of weights of each feature that is kept.
     kept_features, rows = features.select(has_weights)
     kept_shims: dict[int, Shim] = {
         features.id: kept_features,
@@ -407,13 +399,13 @@ def load_model(model: Model[list[Doc], Potentials], saved: bytes, n_tags: int | 
     """Load a model that was saved.
 
     model (Model[list[Doc], Potentials]): The model, which is changed.
-    saved (bytes): The saved model.
+    saved (bytes): The saved model, as `save_model` makes it.
     n_tags (int | None): The number of tags of the chain. None: it isn't known yet.
-    RAISES (ValueError): If it was saved with another config, or has weights that are not finite, or
-        of another number of tags.
+    RAISES (ValueError): If the model was saved with another config, or has weights that are not
+        finite, or another number of tags.
     """
-    # `from_bytes` replaces the attribute "columns" of spaCy's `FeatureExtractor`, the attributes of
-    # tokens that it reads, without comparing it with that of the config.
+    # spaCy's `FeatureExtractor` has an attribute "columns": the attributes of tokens that it reads.
+    # `from_bytes` replaces it, without comparing it with the config.
     columns_of_config = [node.attrs.get("columns") for node in model.walk()]
     # The same steps as in `Model.from_bytes`, but for the shims of a linear CRF.
     message = srsly.msgpack_loads(saved)

@@ -1,6 +1,6 @@
 """A callback for configs that starts training from the weights of a trained pipeline.
 
-So a model that was trained with one loss, such as the likelihood, can go on with another one.
+For example, a model that was trained with the likelihood can continue training with another loss.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,23 +25,23 @@ def make_start_from(
         @callbacks = "spacy_costner.start_from.v1"
         path = "training/likelihood/model-best"
 
-    spaCy's `source = …` in the block of a component isn't enough for another loss: it takes the
-    whole component, with the loss that it was trained with.
+    spaCy's `source = …` in the block of a component isn't enough for another loss: it copies the
+    whole component, with its old loss.
 
     path (str | Path): The trained pipeline: a folder or the name of a package.
     components (Sequence[str] | None): The components that get the weights of the trained pipeline.
         Name the tok2vec that they listen to, too. None: all components with a model whose names are
         in both pipelines.
     RETURNS (Callable[[Language], Language]): The callback. It changes the pipeline and returns it.
-    RAISES (ValueError): In the callback, if one of the two pipelines lacks a named component, or
-        the trained one has other labels, other tags or another model.
+    RAISES (ValueError): In the callback, if a named component is missing in one of the two
+        pipelines, or has other labels, other tags or another model in the trained one.
     """
     return partial(_start, path, components)
 
 
 def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) -> Language:
-    """Give components of a pipeline the weights that they have in a trained one. Returns the
-    pipeline. For the arguments and errors see `make_start_from`."""
+    """Copy the weights of components from a trained pipeline to `nlp`, and return `nlp`. For the
+    parameters and errors see `make_start_from`."""
     trained = load_model(path)
     models = _models(nlp)
     trained_models = _models(trained)
@@ -68,8 +68,8 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
 
 
 def _keep_training_text(pipe: Any, trained: Any) -> None:
-    """Add the passages that a trained component has learned to those that a component remembers.
-    The raw text of static vectors isn't added, as the component keeps its own vectors."""
+    """Add the training passages of a trained component to the known text of a component. The raw
+    text of static vectors isn't added, as the component keeps its own vectors."""
     if isinstance(pipe, CostSensitiveNER) and isinstance(trained, CostSensitiveNER):
         passages = {*pipe.trained_on.tolist(), *trained.trained_on.tolist()}
         pipe.cfg["trained_on"] = pack_ids(passages)
@@ -88,8 +88,8 @@ def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
 
 
 def _models(nlp: Language) -> dict[str, Model]:
-    """The models of the components of a pipeline, by their names. Components without a model are
-    left out."""
+    """The models of the components of a pipeline, by the name of the component. Components without
+    a model are left out."""
     models: dict[str, Model] = {}
     for name, pipe in nlp.pipeline:
         model = getattr(pipe, "model", None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..pipeline.annotations import Confidence, prob_of
+from ..pipeline.confidence import Confidence, prob_of
 from ..readers import Task, TaskSpan
 from ..workflows.components import get_component, run_before
 from ..workflows.evaluation.predictions import predict

@@ -1,4 +1,5 @@
-"""Docs of several sequences: where they are cut, and that answers are those of the sequences."""
+"""Docs of several sequences: where they are cut, and their results, which follow from the
+sequences."""
 
 import math
 import random
@@ -169,7 +170,8 @@ def test_the_entropy_of_a_doc_is_the_sum_of_those_of_its_sequences(
 
 @each_scheme_and_outside
 def test_the_k_best_of_a_doc_are_made_of_paths_of_its_sequences(scheme: str, outside: str) -> None:
-    """Their probability is the product of those of the paths. Another doc changes nothing."""
+    """Their probability is the product of the probabilities of the paths, with or without another
+    doc."""
     nlp = random_model(scheme=scheme, outside=outside)
     ner = nlp.get_pipe("ner")
     doc, other_doc = two_docs(nlp)
@@ -351,7 +353,7 @@ def test_training_at_once_weighs_the_losses_of_docs_and_of_their_sequences(loss:
     mean = 0.7 * by_doc.value + 0.3 * by_sequence.value
     assert value == pytest.approx(penalty + mean, rel=1e-5)
 
-    # The gradient is that of central differences.
+    # The gradient agrees with central differences.
     step = 1e-2 * numpy.random.default_rng(2).normal(size=vector.shape)
     value_before, _ = total_loss(vector - step)
     value_after, _ = total_loss(vector + step)
@@ -378,7 +380,7 @@ def test_pieces_of_epochs_alternate_between_docs_and_sequences() -> None:
 
 
 def test_batches_of_docs_alternate_between_docs_and_sequences() -> None:
-    """With incorrect spans, training is on docs in place of pieces. One of the four docs is cut
+    """With incorrect spans, training is on docs instead of pieces. One of the four docs is cut
     into two sequences in odd epochs, so there are 5."""
     nlp = random_model(outside="before")
     ner = nlp.get_pipe("ner")

@@ -193,8 +193,8 @@ def save_german(path: Path, n_copies: int) -> Path:
 
 
 def test_fit_measures_copies_as_one(tmp_path: Path) -> None:
-    """F of held-out folds is nearly that of one copy, and so is the temperature. It was 100, with a
-    temperature of a third."""
+    """F of held-out folds and the temperature are nearly the same as with one copy. F was 100, with
+    a third of the temperature."""
     results = []
     for n_copies in (1, 2):
         train_path = save_german(tmp_path / f"{n_copies}.conll", n_copies)
@@ -219,7 +219,7 @@ def test_folds_of_tune_have_all_copies_of_a_text(
     folds_of_docs: list[list[int]] = []
 
     def remember_folds(values: Any, counts: Any, fold_of_doc: Any, beta: float) -> tuple[int, None]:
-        """In place of `choose_by_folds`: choose the first value."""
+        """Instead of `choose_by_folds`: choose the first value."""
         folds_of_docs.append(fold_of_doc.tolist())
         return 0, None
 

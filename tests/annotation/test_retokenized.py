@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from spacy.vocab import Vocab
 
-from spacy_costner.annotation.spans import (
+from spacy_costner.annotation.span_groups import (
     Place,
     read_group,
     realign,
@@ -22,7 +22,7 @@ from spacy_costner.annotation.spans import (
     score_of,
     spans_with_scores,
 )
-from spacy_costner.pipeline.annotations import prob_of, warn_once
+from spacy_costner.pipeline.confidence import prob_of, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.readers.file_parts import TextRow
 from spacy_costner.workflows.apply.annotating import annotate

@@ -29,7 +29,7 @@ Files = dict[str, str]
 
 
 def pipeline_files(text: str) -> Files:
-    """Files with the names of those of a pipeline. The content of each is the text and its name."""
+    """Files with the names of a pipeline's files. The content of each is the text and its name."""
     names = ["config.cfg", "meta.json", "ner/model", "vocab/strings.json"]
     return {name: f"{text} {name}" for name in names}
 
@@ -162,7 +162,7 @@ def test_a_file_is_saved_after_a_save_that_was_killed(tmp_path: Path, disk: Disk
 def test_a_folder_is_listed_once_for_all_paths_that_are_cleared(
     tmp_path: Path, disk: DiskAccesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of three files were left half-written. Those of the paths that are named are removed."""
+    """Two of three files were left half-written. Only files of the named paths are removed."""
     paths = [tmp_path / name for name in ("a", "b", "c")]
     for path in paths:
         with suppress(Killed), disk.killed_after(5):

@@ -16,7 +16,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from thinc.api import fix_random_seed
 
-from spacy_costner.pipeline.annotations import SOURCE
+from spacy_costner.pipeline.confidence import SOURCE
 
 from ..support.pipelines import TEXTS, pipeline, train
 

@@ -17,7 +17,7 @@ from spacy.training import Example
 from spacy_costner.annotation.tokens import TokenAttrs
 from spacy_costner.decoding import Posterior
 from spacy_costner.metrics import shift
-from spacy_costner.pipeline.annotations import measure
+from spacy_costner.pipeline.doc_entropy import measure_docs
 from spacy_costner.readers.sentences import copy_without_annotation
 from spacy_costner.workflows.apply.annotating import PartCounts, annotate
 from spacy_costner.workflows.calibration.guarantees import guarantee
@@ -211,7 +211,7 @@ def test_scores_and_expected_entities_of_docs_by_enumeration(
         lengths=doc_lengths,
     )
 
-    scores, expected_entities = measure(posterior, tokens)
+    scores, expected_entities = measure_docs(posterior, tokens)
 
     starts = numpy.cumsum(lengths) - lengths
     for sequences, score, n_of_label in zip(sequences_of_doc, scores, expected_entities):

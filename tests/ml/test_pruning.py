@@ -279,7 +279,7 @@ def test_more_numbers_than_expected_are_refused_before_they_fill_the_memory(
     """Not a quarter of the 256 MB is taken."""
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=r"expected at most [\d,]+ bytes of compressed data"):
+        with pytest.raises(ValueError, match=r"expected at most [\d,]+ bytes when decompressed"):
             load()
         _, peak = tracemalloc.get_traced_memory()
     finally:

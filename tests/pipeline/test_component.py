@@ -14,7 +14,7 @@ from spacy.training import Example
 from thinc.api import fix_random_seed
 
 from spacy_costner import chain
-from spacy_costner.pipeline.annotations import Confidence
+from spacy_costner.pipeline.confidence import Confidence
 
 from .. import oracle
 from ..support.batches import single
@@ -236,7 +236,7 @@ def test_an_added_label_leaves_the_scores_of_others_as_they_were(outside: str) -
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
-def test_an_added_label_is_learned_beside_the_others(outside: str) -> None:
+def test_an_added_label_is_learned_with_the_others(outside: str) -> None:
     nlp = pipeline(outside=outside)
     train(nlp)
     ner = nlp.get_pipe("ner")
@@ -403,7 +403,7 @@ def test_blocked_tokens_are_in_no_entity(trained: Language) -> None:
 
 
 def test_white_space_at_the_ends_of_gold_is_trimmed_with_one_warning(trained: Language) -> None:
-    """The loss is that of the gold entities without the white space."""
+    """The loss is the loss of the gold entities without the white space."""
     doc = trained.make_doc("in\n\nBerlin\n\n")
     assert [token.is_space for token in doc] == [False, True, False, True]
     with_space = doc.copy()

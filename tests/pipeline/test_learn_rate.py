@@ -13,7 +13,7 @@ from ..support.linear import HYBRID, SPARSE
 from ..support.pipelines import TEXTS, ents, examples, listening, load, pipeline, train
 
 FACTOR = 8.0
-"""A power of 2: steps from 0 are scaled exactly, whatever their size."""
+"""A power of 2: steps from 0 are scaled exactly, of any size."""
 
 WARMUP = {"@schedules": "warmup_linear.v1", "warmup_steps": 250, "total_steps": 20000}
 
@@ -95,7 +95,7 @@ def test_the_factor_scales_the_steps_of_the_chain_exactly(
     make_optimizer: Callable[[], Optimizer],
 ) -> None:
     """Three steps with equal gradients: weights and averages of the chain, which start at 0, are
-    8 times those of factor 1, the others equal."""
+    8 times as large as with factor 1, all others equal."""
     model, optimizer = model_after_three_steps(make_pipeline, 1.0, make_optimizer)
     scaled_model, optimizer_of_scaled = model_after_three_steps(
         make_pipeline, FACTOR, make_optimizer
@@ -154,8 +154,8 @@ def test_the_factor_scales_accumulated_gradients_and_not_a_shared_tok2vec() -> N
 
 
 class RecordingShim(Shim):
-    """Weights that Thinc doesn't see, as those of PyTorch. `_model` is the list of the optimizers
-    that were to update them."""
+    """Weights that Thinc doesn't see, such as the weights of PyTorch. `_model` is the list of the
+    optimizers that should have updated them."""
 
     def finish_update(self, optimizer: Optimizer) -> None:
         """Note the optimizer."""

@@ -97,7 +97,8 @@ def test_divergence_is_that_of_enumerated_paths(n_added: int, outside: str) -> N
     ids=["dense", "sparse", "dense, split", "sparse, split"],
 )
 def test_rehearsal_keeps_old_labels_while_a_new_one_is_learned(settings: dict[str, Any]) -> None:
-    """The divergence from the pipeline before is less than half of that without rehearsal."""
+    """The divergence from the previous pipeline is less than half of the divergence without
+    rehearsal."""
     _, divergence_without = learn_mordor(settings, rehearse=False)
 
     nlp, divergence_with = learn_mordor(settings, rehearse=True)
@@ -108,7 +109,7 @@ def test_rehearsal_keeps_old_labels_while_a_new_one_is_learned(settings: dict[st
 
 def learn_mordor(settings: dict[str, Any], *, rehearse: bool) -> tuple[Language, float]:
     """Train on TRAIN, then on one text with the new label GPE alone, and rehearse on the texts of
-    TRAIN without annotation. RETURNS: The pipeline, and its divergence from that of before."""
+    TRAIN without annotation. Returns the pipeline, and its divergence from the previous one."""
     fix_random_seed(0)
     nlp = pipeline(**settings)
     train(nlp)

@@ -29,7 +29,7 @@ from ..support.slow import slow_but
 
 BEGUN = Progress()._asdict()
 REMOVED: Any = object()
-"""In place of a value: the key is removed."""
+"""Instead of a value: the key is removed."""
 VITERBI = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 0.0, "labels": {}}
 SEEN = {"memory": {"LOWER": 1}, "elsewhere": {"ORTH": 2}, "document": {"LOWER": 1}}
 """Features that need more than their names: counts, other occurrences, a first pass."""
@@ -402,7 +402,7 @@ def test_sentence_boundaries_are_saved_in_the_config(
     "kind, setting, value",
     [("sparse", "dropout", 0.9), ("hybrid", "dropout", 0.9), ("hybrid", "part_dropout", 1.0)],
 )
-def test_dropout_of_the_config_takes_the_place_of_the_saved_one(
+def test_dropout_of_the_config_replaces_the_saved_one(
     kind: str, setting: str, value: float, saved: Path
 ) -> None:
     """The model was trained without: its scores in training would always be the same."""

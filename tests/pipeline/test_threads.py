@@ -29,7 +29,7 @@ from spacy_costner.decoding.posterior import Posterior
 from spacy_costner.features import FeatureBatch, Features, Template, gazetteers
 from spacy_costner.features.words import WordView
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline import annotations as annotate
+from spacy_costner.pipeline import confidence
 from spacy_costner.sparse import AdaGrad
 from spacy_costner.tags import Tags
 
@@ -279,7 +279,7 @@ def test_two_threads_may_register_the_same_extension_at_once() -> None:
     meeting = Barrier(2)
 
     class SpanOfBoth:
-        """In place of Span: both threads hear that there is no such attribute."""
+        """A Span for both threads, which find no such attribute at the same time."""
 
         @staticmethod
         def has_extension(name: str) -> bool:
@@ -290,10 +290,10 @@ def test_two_threads_may_register_the_same_extension_at_once() -> None:
         set_extension, get_extension = Span.set_extension, Span.get_extension
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annotate, "Span", SpanOfBoth)
-        in_threads(lambda _: annotate.register(annotate.Confidence(extension="late")), 2)
+        patch.setattr(confidence, "Span", SpanOfBoth)
+        in_threads(lambda _: confidence.register(confidence.Confidence(extension="late")), 2)
     _, _, getter, _ = Span.get_extension("late")
-    assert getter is annotate.confidence_of
+    assert getter is confidence.confidence_of
     Span.remove_extension("late")
 
 

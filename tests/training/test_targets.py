@@ -16,8 +16,8 @@ from spacy_costner.annotation.settings import Annotation
 from spacy_costner.annotation.tokens import (
     TokenAttrs,
     possible_paths,
-    read_docs,
     read_reference,
+    read_token_attrs,
 )
 from spacy_costner.tags import SCHEMES, Entities, Tags
 from spacy_costner.training.objective import costs_given_gold
@@ -33,7 +33,7 @@ VOCAB = NLP.vocab
 
 def gold_names(*examples: Example) -> list[str]:
     """The names of the gold tags of examples, "-" where annotation is missing."""
-    reference = read_reference(examples, read_docs([eg.predicted for eg in examples]))
+    reference = read_reference(examples, read_token_attrs([eg.predicted for eg in examples]))
     entities = reference.entities(TAGS, VOCAB.strings)
     path = TAGS.gold_path(entities, reference.is_annotated)
     return ["-" if tag < 0 else TAGS.names[tag] for tag in path]
@@ -135,7 +135,7 @@ ANY_IOB2 = "O B-LOC I-LOC"
 def test_white_space_and_presets_rule_out_tags(
     tags: Tags, words: str, ents: Any, expected: list[str]
 ) -> None:
-    tokens = read_docs([doc_of(words, ents)])
+    tokens = read_token_attrs([doc_of(words, ents)])
     assert names_in(possible_tags(tokens, tags), tags) == expected
 
 
@@ -149,7 +149,7 @@ def test_presets_rule_out_all_else() -> None:
         blocked=[Span(doc, 3, 4)],
         default="missing",
     )
-    possible = possible_tags(read_docs([doc]), TAGS)
+    possible = possible_tags(read_token_attrs([doc]), TAGS)
     assert names_in(possible, TAGS) == ["B-LOC", "L-LOC", "O", "O", "O", ANY]
 
 
@@ -202,7 +202,7 @@ def test_a_split_outside_is_annotated_as_a_single_one(
     scheme: str, rng: numpy.random.Generator
 ) -> None:
     tags = Tags(["LOC", "PER"], scheme, "before")
-    tokens = read_docs([random_doc(rng), Doc(VOCAB), random_doc(rng)])
+    tokens = read_token_attrs([random_doc(rng), Doc(VOCAB), random_doc(rng)])
     collapsed = tags.collapsed
     entities = tokens.entities(tags, VOCAB.strings)
     path = tags.gold_path(entities, tokens.is_annotated)
@@ -228,7 +228,7 @@ def test_the_preset_entities_are_always_a_possible_path(
     scheme: str, outside: str, rng: numpy.random.Generator
 ) -> None:
     tags = Tags(["LOC", "PER"], scheme, outside)
-    tokens = read_docs([random_doc(rng)])
+    tokens = read_token_attrs([random_doc(rng)])
     possible = possible_tags(tokens, tags)
     if possible is None:  # all paths are
         return

@@ -1,6 +1,6 @@
 /**
  * The guaranteed set: the spans that keep the pipeline's promise about misses or false alarms.
- * See `guarantee_scores` and `guaranteed_set` in `pipeline/annotations.py`.
+ * See `guarantee_scores` and `guaranteed_set` in `pipeline/guaranteed_sets.py`.
  */
 
 import { valuesOfLabels } from "./decoding.js";

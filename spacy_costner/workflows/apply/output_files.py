@@ -10,7 +10,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 from srsly import msgpack
 
-from ...annotation.spans import realign
+from ...annotation.span_groups import realign
 from ...readers.file_parts import require_pyarrow
 from ...readers.files import encodable
 from .records import AnnotatedRow, Record, SpanLists, describe_error, to_record

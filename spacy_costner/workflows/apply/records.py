@@ -7,9 +7,10 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc, SpanGroup
 
-from ...annotation.spans import Place, read_group
-from ...pipeline.annotations import ALTERNATIVES, GUARANTEED, scored_groups
+from ...annotation.span_groups import Place, read_group
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.confidence import scored_groups
+from ...pipeline.prediction import ALTERNATIVES, GUARANTEED
 from ...readers import CorpusError
 from ...readers.file_parts import TextRow
 from ...readers.files import encodable

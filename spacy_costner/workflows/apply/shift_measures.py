@@ -11,8 +11,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...metrics.shift import Shift, find_shift, in_random_order
-from ...pipeline.annotations import add_measures
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.doc_entropy import add_measures
 from .manifest import N_COUNTS, ManifestEntry, PartMeasures
 
 

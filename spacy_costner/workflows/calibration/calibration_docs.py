@@ -8,8 +8,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.types import Floats1d, Ints1d
 
-from ...pipeline.annotations import group_of
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.guaranteed_sets import group_of
 from ..corpora import corpus_path
 from ..evaluation.recurrence import KnownText, is_same_path, units_of_docs
 from ..evaluation.valid_data import is_fully_annotated

@@ -8,8 +8,8 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ...metrics import conformal
-from ...pipeline.annotations import group_of
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.guaranteed_sets import group_of
 from ..components import get_component
 from ..evaluation.recurrence import KnownText
 from ..sampling.drawing import Drawing, sample_of

@@ -16,8 +16,8 @@ from spacy.training import Example
 from spacy.util import minibatch
 from thinc.types import ArrayXd, Floats1d, Ints1d
 
-from ...pipeline.annotations import guarantee_scores
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.guaranteed_sets import guarantee_scores
 from ...pipeline.promises import Terms
 from ...progress import progress
 from ...ragged import ranges

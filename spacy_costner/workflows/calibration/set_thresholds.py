@@ -16,8 +16,8 @@ from spacy.training import Example
 from thinc.types import ArrayXd, Floats1d
 
 from ...metrics import conformal
-from ...pipeline.annotations import group_of
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.guaranteed_sets import group_of
 from ...pipeline.promises import Terms
 from .scored_spans import ScoredSpans
 

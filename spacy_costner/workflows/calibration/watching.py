@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from spacy.tokens import Doc
 
+from ...annotation.doc_arguments import refuse_doc
 from ...metrics.shift import ALARM, ENOUGH, Shift, find_shift, in_random_order
-from ...pipeline.annotations import add_measures
-from ...pipeline.component import CostSensitiveNER, refuse_doc
+from ...pipeline.component import CostSensitiveNER
+from ...pipeline.doc_entropy import add_measures
 
 
 class ValueTest(NamedTuple):

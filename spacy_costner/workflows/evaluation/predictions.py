@@ -23,8 +23,11 @@ from thinc.types import Array1d, Floats1d, Floats2d, Ints1d
 from ...annotation.tokens import read_presets, read_reference
 from ...decoding import Decoding, Posterior, Temperature
 from ...files.saving import as_json
-from ...pipeline.annotations import Confidence, Prediction, annotate_docs, make_prediction, measure
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.confidence import Confidence
+from ...pipeline.doc_entropy import measure_docs
+from ...pipeline.doc_writer import annotate_docs
+from ...pipeline.prediction import Prediction, make_prediction
 from ...progress import progress
 from ...tags import Entities
 from ...types import map_scores
@@ -62,11 +65,10 @@ class DevPredictions(NamedTuple):
         return self._replace(posterior=self.posterior.with_temperature(temperature))
 
     def entropies(self) -> Floats1d:
-        """The scores of the docs in the test for a shift: see `pipeline.annotations.measure`. Call
-        this before `predict` writes entities to the docs, which would count as presets.
-        Shape: (B,)"""
+        """The scores of the docs in the test for a shift: see `doc_entropy.measure_docs`. Call this
+        before `predict` writes entities to the docs, which would count as presets. Shape: (B,)"""
         tokens = read_presets([eg.predicted for eg in self.examples])
-        entropies, _ = measure(self.posterior, tokens)
+        entropies, _ = measure_docs(self.posterior, tokens)
         return entropies
 
     def decode(self, decoding: Decoding) -> Entities:

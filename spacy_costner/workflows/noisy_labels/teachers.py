@@ -17,8 +17,8 @@ from spacy.vocab import Vocab
 
 from ...annotation.tokens import first_words
 from ...files.saving import save_file
-from ...pipeline.annotations import Confidence
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.confidence import Confidence
 from ...pipeline.scorers import Entity, as_entity
 from ...progress import progress
 from ...readers import DEFAULTS, ReadOptions, read_tasks, read_texts, task_to_doc

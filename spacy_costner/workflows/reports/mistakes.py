@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy
 from thinc.types import Floats2d, Ints1d
 
-from ...pipeline.annotations import Prediction
+from ...pipeline.prediction import Prediction
 from ...pipeline.scorers import Entity, TagPairs
 from ...tags import Entities
 from ..evaluation.predictions import DevPredictions

@@ -16,8 +16,8 @@ from spacy.training import Example
 
 from ...metrics import ScoreIntervals
 from ...metrics.shift import find_shift, in_random_order
-from ...pipeline.annotations import Confidence
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.confidence import Confidence
 from ...pipeline.scorers import compare_tags, cost_scores, entity_pairs, select_annotated
 from ..calibration.observed_rates import ObservedMissRate, observe
 from ..calibration.tuning import TUNABLE, OperatingPoint

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.types import Floats1d, Floats2d, Ints1d
 
-from ...pipeline.annotations import Confidence, prob_of
+from ...pipeline.confidence import Confidence, prob_of
 from ...readers import as_spacy_applies
 from ..components import get_component, run_before
 from ..evaluation.predictions import predict

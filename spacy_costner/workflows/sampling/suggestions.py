@@ -21,8 +21,8 @@ from spacy.util import minibatch
 from thinc.types import Floats1d
 
 from ...decoding import Posterior
-from ...pipeline.annotations import Confidence, prob_of
 from ...pipeline.component import CostSensitiveNER
+from ...pipeline.confidence import Confidence, prob_of
 from ...readers import Task, TaskSpan, doc_to_task
 from ..components import check_ents, find_components, get_component, run_before
 from ..evaluation.predictions import predict

@@ -18,7 +18,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_costner.decoding import LEAST_PROB_OF_SETS, Posterior, make_viterbi
-from spacy_costner.pipeline.annotations import SMOOTHING, guarantee_scores
+from spacy_costner.pipeline.guaranteed_sets import SMOOTHING, guarantee_scores
 from spacy_costner.pipeline.promises import FOUND, Terms
 from spacy_costner.readers.documents import with_metadata
 from spacy_costner.tags import Entities

@@ -20,8 +20,8 @@ from thinc.api import Config
 from spacy_costner.annotation.tokens import read_presets
 from spacy_costner.metrics.shift import find_shift, in_random_order
 from spacy_costner.ml import linear_part
-from spacy_costner.pipeline.annotations import measure
 from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.pipeline.doc_entropy import measure_docs
 from spacy_costner.pipeline.reading import Reading, find_reading
 from spacy_costner.readers import (
     as_spacy_applies,
@@ -237,7 +237,7 @@ def test_sentence_starts_of_a_component_before_are_read(folder: Path, seen: list
 
     nlp("Kim left New-York. Ana saw Oslo.")
     nlp.disable_pipe("sentencizer")
-    with pytest.warns(UserWarning, match="ner: docs have no sentence starts, where"):
+    with pytest.warns(UserWarning, match="ner: docs have no sentence starts, but"):
         nlp("Kim left New-York. Ana saw Oslo.")
 
 
@@ -250,7 +250,7 @@ NEW_YORK: dict[str, Any] = {
 @pytest.mark.parametrize(
     "sent_starts, message",
     [
-        ([0, 4], "ner: docs have sentence starts, where .* give texts"),
+        ([0, 4], "ner: docs have sentence starts, but .* give texts"),
         ([], "ner: docs have other tokens than the tokenizer makes .* `file_tokens`"),
     ],
     ids=["sentence starts", "tokens"],
@@ -444,7 +444,7 @@ def entropies(nlp: Language, docs: list[Doc]) -> numpy.ndarray:
     """The scores of docs that `watch` compares: one number for each doc."""
     ner: Any = nlp.get_pipe("ner")
     posterior = ner.posterior(docs, preset=True)
-    return measure(posterior, read_presets(docs))[0]
+    return measure_docs(posterior, read_presets(docs))[0]
 
 
 @pytest.mark.slow

@@ -25,11 +25,12 @@ from spacy.util import load_model_from_config, registry
 from thinc.api import Config, fix_random_seed
 from typer.testing import CliRunner
 
-from spacy_costner.annotation.spans import is_missing, replace_spans, spans_as_entities
+from spacy_costner.annotation.span_groups import replace_spans
+from spacy_costner.annotation.spans import is_missing, spans_as_entities
 from spacy_costner.cli.options import load_with_examples
 from spacy_costner.ml import first_pass_of, linear_part
-from spacy_costner.pipeline.annotations import Confidence
 from spacy_costner.pipeline.component import CostSensitiveNER
+from spacy_costner.pipeline.confidence import Confidence
 from spacy_costner.readers import ReadOptions, read_docs
 from spacy_costner.workflows.calibration.guarantees import guarantee
 from spacy_costner.workflows.calibration.observed_rates import observe

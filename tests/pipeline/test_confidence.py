@@ -12,7 +12,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.tokens.underscore import Underscore
 
 from spacy_costner.decoding import LEAST_PROB
-from spacy_costner.pipeline.annotations import confidence_of, make_confidence, warn_once
+from spacy_costner.pipeline.confidence import confidence_of, make_confidence, warn_once
 from spacy_costner.pipeline.promises import Thresholds
 from spacy_costner.tags import Entities
 
@@ -328,13 +328,13 @@ def test_another_confidence_of_the_config_leaves_the_tuned_decoding(tuned: Path)
     assert ner.cfg["decoding"]["threshold"] == 0.02
 
 
-def test_another_threshold_of_the_config_takes_the_place_of_the_tuned_one(tuned: Path) -> None:
+def test_another_threshold_of_the_config_replaces_the_tuned_one(tuned: Path) -> None:
     ner = load(tuned, decoding={**THRESHOLD, "threshold": 0.9}).get_pipe("ner")
     assert ner.cfg["decoding"]["threshold"] == 0.9
     assert ner.confidence.spans_key == "sure"
 
 
-def test_another_decoding_of_the_config_takes_the_place_of_the_tuned_one(tuned: Path) -> None:
+def test_another_decoding_of_the_config_replaces_the_tuned_one(tuned: Path) -> None:
     viterbi = {"@misc": "spacy_costner.ViterbiDecoding.v1", "bias": 1.0}
     ner = load(tuned, decoding=viterbi).get_pipe("ner")
     assert ner.cfg["decoding"] == {"bias": 1.0, "labels": {}}

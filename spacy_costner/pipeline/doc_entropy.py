@@ -1,0 +1,131 @@
+"""How unsure a model is of each doc. The test for a shift compares new docs with calibration docs:
+see `metrics.shift`.
+
+In shapes, B is the number of docs, N the number of their tokens, E the number of entities.
+"""
+
+from collections.abc import Sequence
+from math import isnan
+from typing import NamedTuple
+
+import numpy
+from spacy.tokens import Doc
+from thinc.types import Floats1d, Floats2d
+
+from ..annotation.span_groups import read_group
+from ..annotation.tokens import TokenAttrs, first_words
+from ..decoding import Posterior
+from ..metrics.shift import EntityCounts
+from .confidence import group_of_component
+
+
+class ShiftMeasures(NamedTuple):
+    """What the test for a shift needs to know of each doc of a batch: see `measure_docs`.
+
+    entropies (Floats1d): The entropy of the path of each doc, divided by 1 + the expected number of
+        its entities. NaN for a doc without free tokens. Shape: (B,)
+    expected_counts (Floats2d): The expected number of entities of each label that the component
+        writes. Shape: (B, labels)
+    """
+
+    entropies: Floats1d
+    expected_counts: Floats2d
+
+
+def measure_docs(
+    posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
+) -> ShiftMeasures:
+    """Measure how unsure the model is of each doc, for the test for a shift.
+
+    The measure is the entropy H of the path of the doc, divided by 1 + the expected number n of its
+    entities:
+
+        H / (1 + n),  H = log Z - E[s(y)],  n = sum_t p(y_t opens an entity)
+
+    Here y is a path, which has the tag y_t at token t and the score s(y), and Z is the sum of
+    exp(s(y)) over all paths.
+
+    H is not divided by the number of tokens. In unfamiliar text, a model finds few entities, so
+    that H for each token may even be lower. Preset tokens don't count. A doc in which all tokens
+    are preset has the measure NaN.
+
+    posterior (Posterior): The probabilities of tags and entities.
+    tokens (TokenAttrs): The tokens with their preset annotation.
+    other_labels (Sequence[int]): The labels that the component doesn't write, as indices.
+    RETURNS (ShiftMeasures): The measures, and the expected numbers of entities.
+    """
+    tags = posterior.tags
+    # The entropy of each sequence of the chain. Preset tokens add nothing to it, as their tags are
+    # fixed. If the model is sure, rounding may make the entropy negative. `Posterior.entropy` has
+    # no rounding errors, but takes twenty times as long.
+    log_partition, _ = posterior.forward_backward.log_partition()
+    expected_score, _ = posterior.forward_backward.expectation(posterior.potentials)
+    entropies = numpy.maximum(log_partition - expected_score, 0.0)
+    # The entropy of a doc is the sum over its sequences, which `bincount` adds up. Shape: (B,)
+    doc_entropies = numpy.bincount(
+        posterior.doc_of_sequence, entropies, minlength=len(tokens.lengths)
+    )
+
+    # The probability that a token opens an entity of each label. Shape: (N, labels)
+    opening_probs = posterior.chain_marginals @ tags.opens_label
+    n_free_tokens = tokens.lengths  # the number of tokens of each doc that are not preset, (B,)
+    if tokens.has_annotation:
+        opening_probs[tokens.is_annotated] = 0
+        doc_of_free_token = posterior.doc_of_token[~tokens.is_annotated]
+        n_free_tokens = numpy.bincount(doc_of_free_token, minlength=len(tokens.lengths))
+    expected_counts = posterior.sum_by_doc(opening_probs)
+
+    entropies_by_entity = doc_entropies / (1 + expected_counts.sum(axis=1))
+    entropies_by_entity[n_free_tokens == 0] = numpy.nan
+    if other_labels:
+        expected_counts = numpy.delete(expected_counts, other_labels, axis=1)
+    return ShiftMeasures(entropies_by_entity, expected_counts)
+
+
+def add_measures(
+    doc: Doc, key: str, name: str, labels: Sequence[str], counts: EntityCounts
+) -> float | None:
+    """Read the measures of a doc from the span group to which a component has written them: see
+    `measure_docs`. Return the entropy, and add the expected numbers of entities to `counts`.
+
+    doc (Doc): A doc that the component has predicted.
+    key (str): The key of the component's confidence.
+    name (str): The name of the component.
+    labels (Sequence[str]): The labels that the component writes.
+    counts (EntityCounts): The expected numbers of entities of other docs, by label. They are
+        changed: the numbers of this doc are added.
+    RETURNS (float | None): The entropy of the doc, divided by 1 + the expected number of its
+        entities. The test for a shift compares it. None if all tokens of the doc are preset.
+    RAISES (ValueError): If the doc doesn't have the group, or the group has no entropy or scores.
+    """
+    group = group_of_component(doc, key, name)
+    if group is None or "entropy" not in group.attrs or group.attrs.get("scores") is None:
+        raise ValueError(
+            f"expected docs that the pipeline has predicted, got {first_words(doc)} without an "
+            f"entropy in doc.spans[{key!r}].attrs and its scores: run nlp.pipe first"
+        )
+
+    # A predicted entity with the probability .9 is expected to be .9 correct entities.
+    for span in read_group(group):
+        _add_counts(counts, span.label, correct=span.score, predicted=1.0)
+    # The attribute has the expected number of annotated entities of each label.
+    for label, expected_number in zip(labels, group.attrs["expected"].tolist()):
+        _add_counts(counts, label, annotated=expected_number)
+    entropy = group.attrs["entropy"]
+    if isnan(entropy):
+        return None
+    return entropy
+
+
+def _add_counts(
+    counts: EntityCounts,
+    label: str,
+    *,
+    correct: float = 0.0,
+    predicted: float = 0.0,
+    annotated: float = 0.0,
+) -> None:
+    """Add to the counts of a label the expected numbers of correct, predicted and annotated
+    entities."""
+    n_correct, n_predicted, n_annotated = counts.get(label, (0.0, 0.0, 0.0))
+    counts[label] = [n_correct + correct, n_predicted + predicted, n_annotated + annotated]
