@@ -21,6 +21,7 @@ import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
+from dataclasses import replace
 from io import StringIO
 from itertools import chain, product
 from pathlib import Path
@@ -43,7 +44,12 @@ from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.fitting.linear_training import LinearPipeline
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
-from spacy_costner.workflows.noisy_labels.noise_channel import ChannelTraining, soft_docs, weigh
+from spacy_costner.workflows.noisy_labels.noise_channel import (
+    ChannelTraining,
+    choose_way,
+    soft_docs,
+    weigh,
+)
 from spacy_costner.workflows.noisy_labels.student_evaluation import score_ents
 
 N_UNCHECKED = {"spanish": 100, "chunks": 400, "genia": 400}
@@ -78,7 +84,8 @@ class Result(NamedTuple):
     test: dict[str, float]
     answers: list[float]  # F of the answers of each annotator
     held_out: list[float]  # F of each way on held-out checked texts
-    weights: list[list[float]]  # of models, and of students, and of annotators with these
+    kept: str  # the chosen way
+    weights: list[list[float]]  # of models; of these and annotators; of students and annotators
     seconds_of_student: float
     seconds_of_channel: float
 
@@ -199,6 +206,7 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
         prepare_component=None,
     )
     texts = make_texts(setting, docs, training, folder)
+    training = replace(training, labels=texts.labels)
     answers: list[float] = []
     for number in range(len(texts.annotators)):
         predicted = [with_entities(t.doc, texts.entities(t, number)) for t in texts]
@@ -212,12 +220,13 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     models["both"] = train(training, [*checked, *voted])
     seconds_of_student = process_time() - began
     began = process_time()
-    comparison = channel.compare_ways()
-    first_docs = channel.make_first_docs(comparison)
-    predicted_texts, batches = channel.predict_folds(first_docs)
+    folds = channel.make_folds()
+    comparison = channel.compare_ways(folds)
+    first_docs = channel.make_first_docs(folds, comparison)
+    batches = channel.predict_folds(folds, first_docs)
     estimate = estimate_tables(batches, channel.count_checked(texts.checked))
     weighted = weigh(batches, estimate.tables, comparison.weights_of_students)
-    docs_of_folds = soft_docs(predicted_texts, weighted)
+    docs_of_folds = soft_docs([text for fold in folds for text in fold.unchecked], weighted)
     models["folds"] = train(training, [*checked, *docs_of_folds])
     seconds_of_channel = process_time() - began
     models["once"] = train(training, [*checked, *first_docs])
@@ -232,10 +241,11 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
         scores["test"],
         answers,
         [round(100 * way.f_score, 2) for way in comparison.ways],
+        choose_way(comparison.ways).name,
         [
-            [1 / comparison.temperature.overall],
-            [comparison.weights_of_models.model, *comparison.weights_of_models.annotators],
-            [comparison.weights_of_students.model, *comparison.weights_of_students.annotators],
+            comparison.weights_of_models.tolist(),
+            comparison.first_weights.tolist(),
+            comparison.weights_of_students.tolist(),
         ],
         seconds_of_student,
         seconds_of_channel,

@@ -175,5 +175,5 @@ def noise_lines(noise: LearnedNoise) -> list[str]:
     ]
     table = [[f"{noise.n_checked:,} checked texts, held out", "P", "R", "F"]]
     for way in noise.ways:
-        table.append([way.name, *percentages(*way[1:])])
+        table.append([way.name, *percentages(*way[1:4])])
     return [*lines, text_table(table), f"kept: {noise.kept}"]

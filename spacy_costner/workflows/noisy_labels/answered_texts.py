@@ -17,8 +17,7 @@ from spacy.training import Example
 from spacy.util import load_model, minibatch
 from thinc.types import Ints1d
 
-from ...annotation.tokens import read_docs as read_tokens
-from ...annotation.tokens import read_reference
+from ...annotation.tokens import read_reference, read_token_attrs
 from ...pipeline.scorers import Entity
 from ...readers import DEFAULTS, ReadOptions, read_docs
 from ...readers.sentences import copy_without_annotation
@@ -260,7 +259,7 @@ def observed_tags(
         copy = copy_without_annotation(doc)
         # A copy has no annotation: the annotation of all its tokens is missing.
         examples.append(Example(copy, copy if answer is None else answer))
-    predicted = read_tokens([eg.predicted for eg in examples])
+    predicted = read_token_attrs([eg.predicted for eg in examples])
     tokens = read_reference(examples, predicted)
     tags = Tags(labels, "IOB2")
     entities = tokens.entities(tags, docs[0].vocab.strings)

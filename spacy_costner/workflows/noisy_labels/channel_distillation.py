@@ -18,7 +18,7 @@ from ..config.trainable import can_be_fitted
 from ..fitting.folds import FoldTraining
 from .annotator_errors import AnnotatorErrors, describe_errors
 from .answered_texts import AnsweredTexts
-from .noise_channel import ANSWERS, CHANNEL, ChannelTraining, Corrections, Way
+from .noise_channel import ANSWERS, CHANNEL, ChannelTraining, Corrections, Way, choose_way
 from .student_corpus import CorpusCounts, remove_corpus, save_gold
 from .teachers import DOCS_PER_FILE, save_docs
 
@@ -96,8 +96,7 @@ def make_channel_corpus(
         prepare_component=None,
     )
     result = ChannelTraining(fold_training, texts).run()
-    # Of ways with the same F, the last one uses more of what is known.
-    best = max(reversed(result.ways), key=lambda way: way.f_score)
+    best = choose_way(result.ways)
 
     docs: list[Doc] = []
     if best.name == CHANNEL:

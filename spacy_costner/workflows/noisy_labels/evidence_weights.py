@@ -1,22 +1,25 @@
-"""How much to trust a model and each annotator, where both are combined.
+"""How much to trust each model and each annotator, where several are combined.
 
-The posterior given text and answers multiplies the distribution of the model and the probabilities
-of the answers. That is exact if the model is calibrated, and annotators err independently of each
+The posterior given text and answers multiplies the distribution of a model and the probabilities of
+the answers. That is exact if the model is calibrated, and annotators err independently of each
 other and of the model. Models of few texts are too certain, and annotators may have learned from
-the same source. So each logarithm gets a weight, and the weights are those that make checked texts
-most probable which model and tables haven't seen:
+the same source. So the logarithm of each part gets a weight w:
 
-    p(y | x, o)  =  exp(w_0 s(y) + sum_j w_j log p(o_j | y)) / Z
+    p(y | x, o)  =  exp(sum_i w_i s_i(y)) / Z
 
-A penalty keeps the weights near 1, where few texts are checked. This is a logarithmic opinion pool
-(Heskes, 1998; Smith, Cohn and Osborne, 2005, for CRFs).
+A part s_i is the scores of a model, or the evidence log p(o_j | y) of an annotator. The weights are
+those with which checked texts are most probable that models and tables haven't seen. A penalty
+keeps them near 1, where few texts are checked.
+
+This is a logarithmic opinion pool: Smith, Cohn and Osborne (2005), Logarithmic opinion pools for
+conditional random fields.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy
-from thinc.types import Array2d, Floats1d, Floats2d
+from thinc.types import Array2d, Floats1d, Floats3d
 
 from ... import chain
 from ...training.noise_channel import Batch, log_evidence, observed_tag_of
@@ -27,22 +30,10 @@ PENALTY = 2.0
 """The penalty of a weight w is `PENALTY` log(w)^2, in nats."""
 
 
-class Weights(NamedTuple):
-    """The weights of a model and of annotators.
-
-    model (float): The weight of the scores of the model: 1 / temperature.
-    annotators (tuple[float, ...]): The weight of the evidence of each annotator.
-    """
-
-    model: float
-    annotators: tuple[float, ...]
-
-
 class CheckedBatch(NamedTuple):
-    """Checked texts, predicted by a model that hasn't learned from them.
+    """Checked texts, and parts that haven't learned from them.
 
-    parts (Sequence[Potentials]): The scores of the model, and the evidence of each annotator as
-        emissions, in float64.
+    parts (Sequence[Potentials]): The scores of models, and the evidence of annotators.
     is_gold (Array2d): True for the tags that agree with the annotation. Shape: (N, K)
     """
 
@@ -50,51 +41,51 @@ class CheckedBatch(NamedTuple):
     is_gold: Array2d
 
 
-def make_checked_batch(batch: Batch, tables: Sequence[Floats2d], is_gold: Array2d) -> CheckedBatch:
-    """Prepare checked texts for `fit_weights`.
+def evidence_parts(batch: Batch, tables: Sequence[Floats3d]) -> list[Potentials]:
+    """Compute the evidence of each annotator, as scores of the tags of the chain.
 
-    batch (Batch): The texts, with their answers.
+    batch (Batch): Texts with their answers.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
-    is_gold (Array2d): True for the tags that agree with the annotation. Shape: (N, K)
     """
-    parts = [map_scores(lambda scores: scores.astype("float64"), batch.potentials)]
     observed = observed_tag_of(batch.tags)
-    lengths = batch.potentials.lengths
+    parts: list[Potentials] = []
     for answers, table in zip(batch.answers, tables):
-        evidence = zero_scores(lengths, len(batch.tags), "float64")
-        parts.append(evidence._replace(emissions=log_evidence(answers, table)[:, observed]))
-    return CheckedBatch(parts, is_gold)
+        zeros = zero_scores(batch.potentials.lengths, len(batch.tags), "float64")
+        parts.append(zeros._replace(emissions=log_evidence(answers, table)[:, observed]))
+    return parts
 
 
-def fit_weights(batches: Sequence[CheckedBatch]) -> Weights:
+def fit_weights(batches: Sequence[CheckedBatch]) -> Floats1d:
     """Find the weights with the highest log-probability of the annotation of checked texts.
 
-    batches (Sequence[CheckedBatch]): The texts. At least one.
-    RETURNS (Weights): The weights.
+    batches (Sequence[CheckedBatch]): The texts, all with M parts. At least one.
+    RETURNS (Floats1d): The weight of each part. Shape: (M,)
     """
-    n_weights = len(batches[0].parts)
+    in_float64: list[CheckedBatch] = []
+    for batch in batches:
+        parts = [map_scores(lambda scores: scores.astype("float64"), part) for part in batch.parts]
+        in_float64.append(batch._replace(parts=parts))
 
     def evaluate(logs: Floats1d) -> tuple[float, Floats1d]:
-        """Compute the negative log-probability and its gradient for logarithms of weights.
-        Shapes: (J + 1,)"""
+        """Compute the negative log-probability and its gradient for the logarithms of weights.
+        Shapes: (M,)"""
         weights = numpy.exp(logs)
         value = PENALTY * float(logs @ logs)
         gradient = 2 * PENALTY * logs
-        for batch in batches:
+        for batch in in_float64:
             log_prob, gradient_of_batch = log_prob_of_gold(batch, weights)
             value -= log_prob
             gradient -= gradient_of_batch * weights  # of the logarithm of a weight
         return value, gradient
 
-    weights = numpy.exp(minimise_within_limits(evaluate, start=numpy.zeros(n_weights)))
-    model, *annotators = weights.tolist()
-    return Weights(model, tuple(annotators))
+    start = numpy.zeros(len(batches[0].parts))
+    return numpy.exp(minimise_within_limits(evaluate, start))
 
 
 def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Floats1d]:
     """Compute the log-probability of the annotation of texts, in nats, and its gradient. The
     derivative of a weight is the expected value of its part given the annotation, minus the
-    expected value without it. Shapes of weights and gradient: (J + 1,)"""
+    expected value without it. Shapes of weights and gradient: (M,)"""
     potentials = pool(batch.parts, weights)
     everything = chain.forward_backward(potentials)
     annotated = chain.forward_backward(chain.restrict(potentials, batch.is_gold))
@@ -109,9 +100,9 @@ def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Flo
 
 
 def pool(parts: Sequence[Potentials], weights: Floats1d) -> Potentials:
-    """Add up the parts, each times its weight."""
-    total = map_scores(lambda scores: weights[0] * scores, parts[0])
-    emissions = total.emissions
+    """Add up the scores of parts, each times its weight. Shape of the weights: (M,)"""
+    total = parts[0]
+    sums = [weights[0] * scores for scores in total[:4]]
     for part, weight in zip(parts[1:], weights[1:]):
-        emissions = emissions + weight * part.emissions
-    return total._replace(emissions=emissions)
+        sums = [scores + weight * new for scores, new in zip(sums, part[:4])]
+    return Potentials(*sums, lengths=total.lengths)

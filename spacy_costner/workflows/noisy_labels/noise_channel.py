@@ -1,20 +1,22 @@
 """Learn from annotators who err, where a person has checked some texts.
 
-A model of the checked texts gives a distribution over the tags of each text, and the noise channel
-adds the evidence of the answers (see `training.noise_channel`). The exact posterior given text and
-answers is the soft target of an unchecked text. A student learns these and the checked texts.
+A model gives a distribution over the tags of each text, and the noise channel adds the evidence of
+the answers (see `training.noise_channel`). The exact posterior given text and answers is the soft
+target of an unchecked text. A student learns these and the checked texts.
 
-Texts are divided into two folds. The models of a fold learn from the texts outside of it, so that
-no text is predicted by a model that has learned from it:
+Texts are divided into two folds, so that no text is predicted by a model that has learned from it:
 
-- On checked texts their F shows whether the channel helps, compared with the checked texts alone,
-  and with answers that are learned as they are. The confidence of the models of few texts is
-  calibrated there, too.
-- On unchecked texts the distribution of a student replaces the one of the model of checked texts,
-  as a student knows more words. The final soft targets are made with it.
+1. The first distribution over an unchecked text is of two models together: one has learned from the
+   checked texts, the other one from the answers to the texts of the other fold, as they are.
+2. A student of each fold learns the posterior, and the checked texts. The distribution of students
+   over the texts of the other fold replaces the first one.
+
+Before, the same is done without the checked texts of each fold. The predictions for these show how
+much each model and annotator can be trusted (see `evidence_weights`), and whether the channel
+helps, compared with the checked texts alone and with the answers as they are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from operator import add
@@ -24,11 +26,11 @@ import numpy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import Array1d, Array2d, Floats3d, Ints1d
+from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d, FloatsXd, Ints1d
 
 from ... import chain
 from ...annotation.equal_texts import assign_folds, number_texts
-from ...decoding import Temperature
+from ...metrics import Difference, f_score, paired_differences, precision, recall
 from ...pipeline.scorers import Entity
 from ...progress import progress
 from ...readers.sentences import copy_without_annotation
@@ -45,12 +47,12 @@ from ...training.noise_channel import (
 )
 from ...training.soft_targets import SOFT_TARGETS_KEY, expectations
 from ...types import Potentials, map_scores
-from ..calibration.temperature import fit_temperature, predict_best
+from ..calibration.temperature import predict_best
 from ..evaluation.predictions import DevPredictions, predict_dev
 from ..fitting.folds import FoldTraining
 from ..fitting.linear_training import LinearPipeline
 from .answered_texts import DOCS_PER_BATCH, AnsweredText, AnsweredTexts, observed_tags
-from .evidence_weights import CheckedBatch, Weights, fit_weights, make_checked_batch
+from .evidence_weights import CheckedBatch, evidence_parts, fit_weights, pool
 
 GOLD = "checked texts alone"
 ANSWERS = "answers as they are"
@@ -59,11 +61,8 @@ WAYS = (GOLD, ANSWERS, CHANNEL)
 
 N_FOLDS = 2
 
-CERTAIN = Temperature()
-"""The temperature of students, which have learned from many texts."""
-
-MOST_TEMPERATURE = 3.0
-"""The greatest temperature of models of few texts."""
+MOST_P = 0.1
+"""Another way to learn replaces the channel if its F is higher, with at most this p-value."""
 
 
 class Way(NamedTuple):
@@ -74,6 +73,7 @@ class Way(NamedTuple):
     precision: float
     recall: float
     f_score: float
+    lead: Difference  # of F, over the channel
 
 
 class Corrections(NamedTuple):
@@ -121,35 +121,35 @@ class Comparison(NamedTuple):
     """The ways to learn, compared on held-out checked texts.
 
     ways (list[Way]): The scores of each way.
-    temperature (Temperature): The temperature of models of checked texts.
-    weights_of_models (Weights): The weights of these models, at this temperature, and of
-        annotators.
-    weights_of_students (Weights): The weights of students and of annotators.
+    weights_of_models (Floats1d): The weights of the model of checked texts and of the model of
+        answers. Shape: (2,)
+    first_weights (Floats1d): The weights of both models together and of annotators.
+        Shape: (J + 1,)
+    weights_of_students (Floats1d): The weights of students and of annotators. Shape: (J + 1,)
     """
 
     ways: list[Way]
-    temperature: Temperature
-    weights_of_models: Weights
-    weights_of_students: Weights
+    weights_of_models: Floats1d
+    first_weights: Floats1d
+    weights_of_students: Floats1d
 
 
 @dataclass
-class HeldOut:
-    """The texts and models of a fold.
+class Fold:
+    """The texts of a fold, and models that haven't learned from them.
 
-    checked (list[AnsweredText]): The checked texts of the fold, which its models haven't seen.
-    other_checked (list[AnsweredText]): The checked texts of the other folds.
-    other_unchecked (list[AnsweredText]): The unchecked texts of the other folds.
-    models (dict[str, LinearPipeline]): The model of each way to learn.
-    batches (list[Batch]): The unchecked texts, predicted by the model of checked texts alone.
-    tables (list[Floats3d]): The table of each annotator. Shape: (S, C, C)
+    checked (list[AnsweredText]), unchecked (list[AnsweredText]): The texts of the fold.
+    other_checked (list[AnsweredText]), other_unchecked (list[AnsweredText]): The other texts.
+    models (dict[str, LinearPipeline]): The model of each way to learn. The model of answers has not
+        learned from checked texts at all.
+    tables (list[Floats3d]): The table of each annotator, from the other texts. Shape: (S, C, C)
     """
 
     checked: list[AnsweredText]
+    unchecked: list[AnsweredText]
     other_checked: list[AnsweredText]
     other_unchecked: list[AnsweredText]
     models: dict[str, LinearPipeline] = field(default_factory=dict)
-    batches: list[Batch] = field(default_factory=list)
     tables: list[Floats3d] = field(default_factory=list)
 
     def predict(self, name: str) -> DevPredictions:
@@ -168,9 +168,11 @@ class ChannelTraining:
 
     def run(self) -> ChannelResult:
         """Compare the ways to learn, and compute the soft targets of all unchecked texts."""
-        comparison = self.compare_ways()
-        first_docs = self.make_first_docs(comparison)
-        texts, batches = self.predict_folds(first_docs)
+        folds = self.make_folds()
+        comparison = self.compare_ways(folds)
+        texts = [text for fold in folds for text in fold.unchecked]
+        first_docs = self.make_first_docs(folds, comparison)
+        batches = self.predict_folds(folds, first_docs)
         estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
         weighted = weigh(batches, estimate.tables, comparison.weights_of_students)
         return ChannelResult(
@@ -180,52 +182,121 @@ class ChannelTraining:
             ways=comparison.ways,
         )
 
-    def compare_ways(self) -> Comparison:
-        """Score each way on the checked texts of each fold, and find the weights of models and
-        annotators there."""
-        folds: list[HeldOut] = []
+    def make_folds(self) -> list[Fold]:
+        """Divide the texts into folds, and train the first models of each."""
         fold_of_checked = assign(self.texts.checked)
         fold_of_unchecked = assign(self.texts.unchecked)
-        for fold in range(N_FOLDS):
-            held_out = HeldOut(
-                checked=select(self.texts.checked, fold_of_checked == fold),
-                other_checked=select(self.texts.checked, fold_of_checked != fold),
-                other_unchecked=select(self.texts.unchecked, fold_of_unchecked != fold),
+        folds: list[Fold] = []
+        for number in progress(range(N_FOLDS), desc="first models", unit="fold"):
+            fold = Fold(
+                checked=select(self.texts.checked, fold_of_checked == number),
+                unchecked=select(self.texts.unchecked, fold_of_unchecked == number),
+                other_checked=select(self.texts.checked, fold_of_checked != number),
+                other_unchecked=select(self.texts.unchecked, fold_of_unchecked != number),
             )
-            held_out.models[GOLD] = self.train(docs_of(held_out.other_checked))
-            folds.append(held_out)
-        temperature = find_temperature([fold.predict(GOLD) for fold in folds])
-        for fold in folds:
-            fold.batches = self.make_batches(fold.models[GOLD], fold.other_unchecked, temperature)
-            known_counts = self.count_checked(fold.other_checked)
-            fold.tables = estimate_tables(fold.batches, known_counts).tables
-        weights = self.find_weights(folds, GOLD, temperature)
-        for fold in progress(folds, desc="compare", unit="fold"):
-            gold = docs_of(fold.other_checked)
+            fold.models[GOLD] = self.train(docs_of(fold.other_checked))
             voted = [self.texts.voted_doc(text) for text in fold.other_unchecked]
-            fold.models[ANSWERS] = self.train([*gold, *voted])
-            weighted = weigh(fold.batches, fold.tables, weights)
-            soft = soft_docs(fold.other_unchecked, weighted)
-            fold.models[CHANNEL] = self.train([*gold, *soft])
-        return Comparison(
-            ways=[score_way(name, [fold.predict(name) for fold in folds]) for name in WAYS],
-            temperature=temperature,
-            weights_of_models=weights,
-            weights_of_students=self.find_weights(folds, CHANNEL),
-        )
+            fold.models[ANSWERS] = self.train(voted)
+            folds.append(fold)
+        return folds
 
-    def find_weights(
-        self, folds: Sequence[HeldOut], name: str, temperature: Temperature = CERTAIN
-    ) -> Weights:
-        """Find the weights of models and annotators on the checked texts of each fold. The models
-        are those of the way with this name, at a temperature."""
+    def compare_ways(self, folds: Sequence[Fold]) -> Comparison:
+        """Find the weights of models and annotators on the checked texts of each fold, and score
+        each way there. A student by the channel is added to the models of each fold."""
         checked_batches: list[CheckedBatch] = []
         for fold in folds:
-            batches = self.make_batches(fold.models[name], fold.checked, temperature)
-            for texts, batch in zip(minibatch(fold.checked, DOCS_PER_BATCH), batches):
-                is_gold = self.gold_tags(texts, batch)
-                checked_batches.append(make_checked_batch(batch, fold.tables, is_gold))
-        return fit_weights(checked_batches)
+            models = [fold.models[GOLD], fold.models[ANSWERS]]
+            checked_batches += self.make_checked_batches(fold, models)
+        weights_of_models = fit_weights(checked_batches)
+
+        first_posteriors: list[list[Batch]] = []
+        checked_batches = []
+        for fold in folds:
+            # The other unchecked texts are the texts of the other folds, whose models of answers
+            # haven't learned from them.
+            batches: list[Batch] = []
+            for other in folds:
+                if other is not fold:
+                    models = [fold.models[GOLD], other.models[ANSWERS]]
+                    batches += self.pool_models(models, other.unchecked, weights_of_models)
+            fold.tables = estimate_tables(batches, self.count_checked(fold.other_checked)).tables
+            first_posteriors.append(batches)
+            models = [fold.models[GOLD], fold.models[ANSWERS]]
+            pooled = self.pool_models(models, fold.checked, weights_of_models)
+            checked_batches += self.with_evidence(fold, pooled)
+        first_weights = fit_weights(checked_batches)
+
+        checked_batches = []
+        pairs = progress(zip(folds, first_posteriors), desc="compare", unit="fold", total=N_FOLDS)
+        for fold, batches in pairs:
+            others = [text for other in folds if other is not fold for text in other.unchecked]
+            soft = soft_docs(others, weigh(batches, fold.tables, first_weights))
+            fold.models[CHANNEL] = self.train([*docs_of(fold.other_checked), *soft])
+            predicted = self.make_batches(fold.models[CHANNEL], fold.checked)
+            checked_batches += self.with_evidence(fold, predicted)
+        return Comparison(
+            ways=score_ways({name: [fold.predict(name) for fold in folds] for name in WAYS}),
+            weights_of_models=weights_of_models,
+            first_weights=first_weights,
+            weights_of_students=fit_weights(checked_batches),
+        )
+
+    def make_first_docs(self, folds: Sequence[Fold], comparison: Comparison) -> list[Doc]:
+        """Make the first soft targets of the unchecked texts of all folds, with a model of all
+        checked texts."""
+        model = self.train(docs_of(self.texts.checked))
+        batches: list[Batch] = []
+        for fold in folds:
+            models = [model, fold.models[ANSWERS]]
+            batches += self.pool_models(models, fold.unchecked, comparison.weights_of_models)
+        estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
+        texts = [text for fold in folds for text in fold.unchecked]
+        return soft_docs(texts, weigh(batches, estimate.tables, comparison.first_weights))
+
+    def predict_folds(self, folds: Sequence[Fold], first_docs: Sequence[Doc]) -> list[Batch]:
+        """Predict the unchecked texts of each fold with a student of all checked texts and of the
+        first soft targets of the other folds."""
+        batches: list[Batch] = []
+        begin = 0
+        for fold in progress(folds, desc="folds", unit="fold"):
+            end = begin + len(fold.unchecked)
+            outside = [*first_docs[:begin], *first_docs[end:]]
+            begin = end
+            student = self.train([*docs_of(self.texts.checked), *outside])
+            batches += self.make_batches(student, fold.unchecked)
+        return batches
+
+    def pool_models(
+        self, models: Sequence[LinearPipeline], texts: Sequence[AnsweredText], weights: Floats1d
+    ) -> list[Batch]:
+        """Predict texts with several models together: the sum of their scores, each times its
+        weight. Shape: (models,)"""
+        pooled: list[Batch] = []
+        for batches in zip(*(self.make_batches(model, texts) for model in models)):
+            potentials = pool([batch.potentials for batch in batches], weights)
+            pooled.append(batches[0]._replace(potentials=potentials))
+        return pooled
+
+    def make_checked_batches(
+        self, fold: Fold, models: Sequence[LinearPipeline]
+    ) -> list[CheckedBatch]:
+        """Predict the checked texts of a fold with several models, to find the weights of these."""
+        checked_batches: list[CheckedBatch] = []
+        texts_of_batches = minibatch(fold.checked, DOCS_PER_BATCH)
+        batches_of_models = [self.make_batches(model, fold.checked) for model in models]
+        for texts, *batches in zip(texts_of_batches, *batches_of_models):
+            parts = [batch.potentials for batch in batches]
+            checked_batches.append(CheckedBatch(parts, self.gold_tags(texts, batches[0])))
+        return checked_batches
+
+    def with_evidence(self, fold: Fold, batches: Sequence[Batch]) -> list[CheckedBatch]:
+        """Add the evidence of each annotator to the predicted checked texts of a fold, to find the
+        weights of both."""
+        checked_batches: list[CheckedBatch] = []
+        for texts, batch in zip(minibatch(fold.checked, DOCS_PER_BATCH), batches):
+            parts = [batch.potentials, *evidence_parts(batch, fold.tables)]
+            checked_batches.append(CheckedBatch(parts, self.gold_tags(texts, batch)))
+        return checked_batches
 
     def gold_tags(self, texts: Sequence[AnsweredText], batch: Batch) -> Array2d:
         """True for the tags of a chain that agree with the annotation of checked texts.
@@ -234,29 +305,6 @@ class ChannelTraining:
         path = numpy.concatenate(observed_tags(docs, docs, self.texts.labels))
         is_same = path[:, None] == observed_tag_of(batch.tags)
         return is_same | (path < 0)[:, None]
-
-    def make_first_docs(self, comparison: Comparison) -> list[Doc]:
-        """Make soft targets of unchecked texts with a model of the checked texts."""
-        model = self.train(docs_of(self.texts.checked))
-        batches = self.make_batches(model, self.texts.unchecked, comparison.temperature)
-        estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
-        weighted = weigh(batches, estimate.tables, comparison.weights_of_models)
-        return soft_docs(self.texts.unchecked, weighted)
-
-    def predict_folds(self, first_docs: Sequence[Doc]) -> tuple[list[AnsweredText], list[Batch]]:
-        """Predict the unchecked texts of each fold with a student of the checked texts and of the
-        first soft targets of the other fold. Returns the texts in another order, and their
-        batches."""
-        fold_of_unchecked = assign(self.texts.unchecked)
-        texts: list[AnsweredText] = []
-        batches: list[Batch] = []
-        for fold in progress(range(N_FOLDS), desc="folds", unit="fold"):
-            outside = compress(first_docs, fold_of_unchecked != fold)
-            student = self.train([*docs_of(self.texts.checked), *outside])
-            texts_of_fold = select(self.texts.unchecked, fold_of_unchecked == fold)
-            texts += texts_of_fold
-            batches += self.make_batches(student, texts_of_fold)
-        return texts, batches
 
     def train(self, docs: Iterable[Doc]) -> LinearPipeline:
         """Train a model on docs."""
@@ -284,18 +332,11 @@ class ChannelTraining:
             answers.append(make_answers(tags, lengths))
         return answers
 
-    def make_batches(
-        self,
-        model: LinearPipeline,
-        texts: Sequence[AnsweredText],
-        temperature: Temperature = CERTAIN,
-    ) -> list[Batch]:
-        """Compute the distribution of a model over the paths of texts, at a temperature, and join
-        their answers."""
+    def make_batches(self, model: LinearPipeline, texts: Sequence[AnsweredText]) -> list[Batch]:
+        """Compute the distribution of a model over the paths of texts, and join their answers."""
         batches: list[Batch] = []
         for batch_of_texts in minibatch(texts, DOCS_PER_BATCH):
             posterior = model.ner.posterior(copies_for(model, docs_of(batch_of_texts)))
-            posterior = posterior.with_temperature(temperature)
             answers = self.join_answers(batch_of_texts, posterior.potentials.lengths)
             batch = Batch(posterior.potentials, posterior.tags, answers, posterior.doc_of_sequence)
             batches.append(batch)
@@ -367,46 +408,61 @@ def docs_of(texts: Iterable[AnsweredText]) -> list[Doc]:
     return [text.doc for text in texts]
 
 
-def find_temperature(predictions: Sequence[DevPredictions]) -> Temperature:
-    """Find the temperature of models of few texts, which are too certain, from their predictions
-    for other texts. It is at least 1 and at most `MOST_TEMPERATURE`."""
-    judged_sets = [predict_best(dev) for dev in predictions]
-    if not any(len(judged.is_correct) for judged in judged_sets):
-        return Temperature()  # nothing is predicted
-    temperature = fit_temperature(judged_sets, per_label=False)
-    return Temperature(min(max(temperature.overall, 1.0), MOST_TEMPERATURE))
+def score_ways(predictions: Mapping[str, Sequence[DevPredictions]]) -> list[Way]:
+    """Score the predictions of the folds of each way together, and compare each way with the
+    channel by the paired bootstrap over docs."""
+    counts_of_ways: list[Floats2d] = []
+    for of_folds in predictions.values():
+        counts_of_ways.append(numpy.concatenate([count_by_doc(dev) for dev in of_folds]))
+    counts = numpy.stack(counts_of_ways)[:, None]  # with one seed: (ways, 1, docs, 3)
+    channel = list(predictions).index(CHANNEL)
+    (leads,) = paired_differences(counts, stack_f, baseline=channel)
+    ways: list[Way] = []
+    for name, counts_of_way, lead in zip(predictions, counts_of_ways, leads):
+        tp, fp, fn = counts_of_way.sum(axis=0)
+        f = float(f_score(tp, fp, fn))
+        ways.append(Way(name, float(precision(tp, fp)), float(recall(tp, fn)), f, lead))
+    return ways
 
 
-def score_way(name: str, predictions: Sequence[DevPredictions]) -> Way:
-    """Score the predictions of the folds of a way together."""
-    n_correct = 0
-    n_predicted = 0
-    n_gold = 0
-    for dev in predictions:
-        is_correct = predict_best(dev).is_correct
-        n_correct += int(is_correct.sum())
-        n_predicted += len(is_correct)
-        n_gold += len(dev.gold.begin)
-    precision = n_correct / n_predicted if n_predicted else 0.0
-    recall = n_correct / n_gold if n_gold else 0.0
-    f_score = 2 * n_correct / (n_predicted + n_gold) if n_predicted + n_gold else 0.0
-    return Way(name, precision, recall, f_score)
+def count_by_doc(dev: DevPredictions) -> Floats2d:
+    """Count the correct, wrong and missed entities of each doc. Shape: (docs, 3)"""
+    predicted = predict_best(dev)
+    correct = predicted.entities.select(predicted.is_correct)
+    tp = dev.count_in_docs(correct)
+    n_predicted = dev.count_in_docs(predicted.entities)
+    n_gold = dev.count_in_docs(dev.gold)
+    return numpy.stack([tp, n_predicted - tp, n_gold - tp], axis=1).astype("float64")
+
+
+def stack_f(counts: FloatsXd) -> FloatsXd:
+    """F of sums of counts. Shape: (..., 3) to (1, ...)"""
+    tp, fp, fn = numpy.moveaxis(counts, -1, 0)
+    return f_score(tp, fp, fn)[None]
+
+
+def choose_way(ways: Sequence[Way]) -> Way:
+    """Choose the way to learn: the channel, unless another way has a higher F by more than chance.
+    Of several such ways, the one with the highest F."""
+    (channel,) = (way for way in ways if way.name == CHANNEL)
+    better = [way for way in ways if way.lead.value > 0 and way.lead.p < MOST_P]
+    return max(better, key=lambda way: way.f_score, default=channel)
 
 
 def weigh(
-    batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Weights
+    batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d
 ) -> list[Posteriors]:
     """Compute the posterior of texts given their answers, with weights: see `evidence_weights`.
 
     batches (Iterable[Batch]): The texts.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
-    weights (Weights): The weights of the model and of the annotators.
+    weights (Floats1d): The weights of the model and of the annotators. Shape: (J + 1,)
     """
     # The weight of a logarithm is a power.
-    powers = [table**weight for table, weight in zip(tables, weights.annotators)]
+    powers = [table**weight for table, weight in zip(tables, weights[1:])]
     posteriors: list[Posteriors] = []
     for batch in batches:
-        scores = map_scores(lambda array: array * weights.model, batch.potentials)
+        scores = map_scores(lambda array: array * weights[0], batch.potentials)
         potentials = add_evidence(scores, batch.tags, batch.answers, powers)
         posteriors.append(Posteriors(potentials, batch.tags, batch.doc_of_sequence))
     return posteriors
