@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
@@ -11,11 +12,25 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.vocab import Vocab
 from thinc.api import Config
 
+from spacy_costner.cli.distill import noise_lines
+from spacy_costner.metrics import Difference
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows import distill, fit, init
+from spacy_costner.workflows.noisy_labels.annotator_errors import AnnotatorErrors
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
-from spacy_costner.workflows.noisy_labels.channel_distillation import note_annotators
-from spacy_costner.workflows.noisy_labels.noise_channel import ANSWERS, CHANNEL, GOLD, compare
+from spacy_costner.workflows.noisy_labels.channel_distillation import (
+    LearnedNoise,
+    note_annotators,
+)
+from spacy_costner.workflows.noisy_labels.noise_channel import (
+    ANSWERS,
+    CHANNEL,
+    GOLD,
+    Corrections,
+    Way,
+    choose_way,
+    compare,
+)
 
 from ...support.commands import run
 from ...support.vocabs import blank_vocab
@@ -80,79 +95,92 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def read_config(folder: Path) -> Config:
-    """The config of the student."""
-    return Config().from_disk(folder / "student.cfg", interpolate=False)
+@pytest.fixture(scope="module")
+def distilled(folder: Path) -> Any:
+    """What the command prints as JSON. The student is in the folder "distilled"."""
+    arguments = ["distill", folder / "a.spacy", folder / "student.cfg"]
+    arguments += ["--teacher", folder / "b.spacy", "--gold", folder / "gold.spacy"]
+    result = run(*arguments, "--noise", "channel", "--output", folder / "distilled", "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
-    folder: Path, tmp_path: Path
+    distilled: Any,
 ) -> None:
-    """The student knows what annotators miss and confuse, and finds what they don't."""
-    annotators = [str(folder / "a.spacy"), str(folder / "b.spacy")]
-
-    distilled = distill(
-        annotators,
-        read_config(folder),
-        [],
-        tmp_path,
-        noise="channel",
-        gold_path=folder / "gold.spacy",
-    )
-
-    assert distilled.noise is not None
-    first, second = distilled.noise.annotators
-    assert (first.n_texts, first.n_checked, first.n_repeated) == (100, 20, 0)
-    assert first.missed["PER"] == pytest.approx(0.5, abs=0.15)
-    assert first.found["PER"]["LOC"] < 0.05
-    assert second.found["PER"]["LOC"] == pytest.approx(0.45, abs=0.15)
-    assert second.found["LOC"]["LOC"] > 0.8
-    assert [way.name for way in distilled.noise.ways] == [GOLD, ANSWERS, CHANNEL]
-    assert distilled.noise.corrections.n_added > 20
-    assert distilled.n_docs == 80
-    assert distilled.n_entities == pytest.approx(160, abs=16)
-    assert distilled.rows[-1].f_score > 0.95
-    assert distilled.notes == []
+    """What annotators miss and confuse is in the tables, and the student finds it."""
+    first, second = distilled["noise"]["annotators"]
+    assert (first["n_texts"], first["n_checked"], first["n_repeated"]) == (100, 20, 0)
+    assert first["missed"]["PER"] == pytest.approx(0.5, abs=0.15)
+    assert first["found"]["PER"]["LOC"] < 0.05
+    assert second["found"]["PER"]["LOC"] == pytest.approx(0.45, abs=0.15)
+    assert second["found"]["LOC"]["LOC"] > 0.8
+    assert [way["name"] for way in distilled["noise"]["ways"]] == [GOLD, ANSWERS, CHANNEL]
+    assert distilled["noise"]["kept"] == CHANNEL
+    assert distilled["noise"]["corrections"]["n_added"] > 20
+    assert distilled["n_docs"] == 80
+    assert distilled["n_entities"] == pytest.approx(160, abs=16)
+    assert distilled["rows"][-1]["f_score"] > 0.95
+    assert distilled["notes"] == []
 
 
-def test_a_student_learns_from_the_saved_corpus_alone(folder: Path, tmp_path: Path) -> None:
+def test_a_student_learns_from_the_saved_corpus_alone(
+    distilled: Any, folder: Path, tmp_path: Path
+) -> None:
     """`fit` on docs with soft targets and no entities, and without a config: the labels are those
     of the soft targets."""
-    distill(
-        [str(folder / "a.spacy")],
-        read_config(folder),
-        [],
-        tmp_path,
-        noise="channel",
-        gold_path=folder / "gold.spacy",
-    )
-    (tmp_path / "train" / "gold.spacy").unlink()
-    docs = list(DocBin().from_disk(tmp_path / "train" / "000000.spacy").get_docs(Vocab()))
+    train_path = folder / "distilled" / "train" / "000000.spacy"
+    docs = list(DocBin().from_disk(train_path).get_docs(Vocab()))
     assert len(docs) == 80
     assert all(SOFT_TARGETS_KEY in doc.user_data and not doc.ents for doc in docs)
 
-    fitted = fit(
-        None,
-        tmp_path / "fitted",
-        lang="xx",
-        train_path=tmp_path / "train",
-        dev_path=folder / "dev.spacy",
-    )
+    fitted = fit(None, tmp_path, lang="xx", train_path=train_path, dev_path=folder / "dev.spacy")
 
     assert fitted.scores["ents_f"] > 0.9
 
 
-def test_the_command_prints_errors_and_scores(folder: Path, tmp_path: Path) -> None:
-    """As text and as JSON."""
-    arguments = ["distill", folder / "a.spacy", folder / "student.cfg"]
-    arguments += ["--teacher", folder / "b.spacy", "--gold", folder / "gold.spacy"]
+def test_the_tables_of_errors_are_printed() -> None:
+    """The scores of annotators, what they say of each label, corrections, and the ways."""
+    errors = AnnotatorErrors(
+        name="llm.jsonl",
+        n_texts=362,
+        n_checked=50,
+        n_repeated=0,
+        precision=0.6,
+        recall=0.5,
+        f_score=0.5454,
+        found={"LOC": {"LOC": 0.7, "PER": 0.1}, "PER": {"LOC": 0.0, "PER": 0.8}},
+        missed={"LOC": 0.2, "PER": 0.2},
+        false_alarms=3.14,
+    )
+    way = Way(CHANNEL, 0.8, 0.7, 0.7467, Difference(0.0, 0.0, 0.0, 1.0))
+    noise = LearnedNoise([errors], 50, [way], CHANNEL, Corrections(12, 3, 4))
 
-    result = run(*arguments, "--noise", "channel", "--output", tmp_path, "--json")
+    lines = [line.split() for line in noise_lines(noise)[0].splitlines()]
+    assert lines[1] == ["llm.jsonl", "362", "50", "60.00", "50.00", "54.54", "3.1"]
+    text = "\n".join(noise_lines(noise))
+    assert ["LOC", "70.0", "10.0", "20.0"] in [line.split() for line in text.splitlines()]
+    assert "12 entities added to the answers, 3 dropped, 4 changed" in text
+    assert text.endswith(f"kept: {CHANNEL}")
 
-    assert result.exit_code == 0, result.output
-    printed = json.loads(result.stdout)
-    assert printed["noise"]["kept"] in (GOLD, ANSWERS, CHANNEL)
-    assert printed["noise"]["annotators"][0]["n_checked"] == 20
+
+def make_way(name: str, lead: float, p: float) -> Way:
+    """A way whose F is so much above the channel, with this p-value."""
+    return Way(name, 0.5, 0.5, 0.5 + lead, Difference(lead, 0.0, 0.0, p))
+
+
+@pytest.mark.parametrize(
+    ("lead", "p", "expected"),
+    [(-0.1, 0.01, CHANNEL), (0.1, 0.5, CHANNEL), (0.1, 0.01, GOLD)],
+    ids=["worse", "better by chance", "better"],
+)
+def test_the_channel_is_kept_unless_another_way_is_better(
+    lead: float, p: float, expected: str
+) -> None:
+    """By more than chance."""
+    ways = [make_way(GOLD, lead, p), make_way(ANSWERS, -0.2, 0.0), make_way(CHANNEL, 0.0, 1.0)]
+
+    assert choose_way(ways).name == expected
 
 
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
@@ -199,7 +227,7 @@ def test_a_text_without_the_answer_of_an_annotator_has_no_tags_of_it(tmp_path: P
     assert texts.vote(text_of_both) == []  # not more than half
 
 
-def test_two_annotators_with_the_same_answers_are_noted(folder: Path, tmp_path: Path) -> None:
+def test_two_annotators_with_the_same_answers_are_noted(tmp_path: Path) -> None:
     """Both are believed, so their errors count twice."""
     vocab = blank_vocab()
     docs = make_docs(10, 2, vocab)
@@ -242,18 +270,12 @@ def test_without_texts_to_learn_from_an_error_says_so(folder: Path, tmp_path: Pa
         AnsweredTexts(spacy.blank("xx"), [], [name])
     with pytest.raises(ValueError, match="expected answers to texts that aren't in `gold_path`"):
         AnsweredTexts(spacy.blank("xx"), docs, [name])
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
     with pytest.raises(ValueError, match="gold_path: expected the texts that a person has checked"):
-        distill([name], read_config(folder), [], tmp_path, noise="channel")
+        distill([name], config, [], tmp_path, noise="channel")
+    gold_path = folder / "gold.spacy"
     with pytest.raises(ValueError, match="noise: expected neither `soft`"):
-        distill(
-            [name],
-            read_config(folder),
-            [],
-            tmp_path,
-            noise="channel",
-            gold_path=folder / "gold.spacy",
-            incomplete=True,
-        )
+        distill([name], config, [], tmp_path, noise="channel", gold_path=gold_path, incomplete=True)
 
 
 def test_what_is_changed_is_counted_by_overlap() -> None:
