@@ -17,8 +17,9 @@ from typer import Argument, Option
 
 from ..files.saving import check_folder, locked
 from ..progress import progress
-from ..readers import ReadOptions, read_texts
+from ..readers import ReadOptions, Task, read_docs, read_texts
 from ..readers.files import SURROGATE, encodable
+from ..serve.proposals import as_task
 from ..serve.session import AnnotationSession
 from ..serve.session_training import COMPONENT
 from ..serve.store import AnnotationStore
@@ -54,6 +55,15 @@ def serve_cli(
     ] = None,
     model: Annotated[
         str | None, Option("--model", help="Trained pipeline to start from: a package or a folder")
+    ] = None,
+    proposals_path: Annotated[
+        Path | None,
+        Option(
+            "--proposals",
+            help="Corpus with the entities that an annotator has found, such as an LLM: propose "
+            "these, and show texts in random order. Without --texts, its texts are added",
+            exists=True,
+        ),
     ] = None,
     port: Annotated[
         int, Option("--port", min=0, max=65535, help="Port, or 0 for any free port")
@@ -102,7 +112,8 @@ def serve_cli(
                 )
             store = AnnotationStore(folder)
             label_list, lang = keep_settings(store, labels, lang, needs_labels=not has_label_studio)
-            add_texts(store, texts_path, lang, reading, needs_texts=not has_label_studio)
+            added_path = texts_path or proposals_path
+            add_texts(store, added_path, lang, reading, needs_texts=not has_label_studio)
             if final_path is not None:
                 train_final(AnnotationSession(store, labels=label_list, lang=lang), final_path)
                 return
@@ -110,8 +121,16 @@ def serve_cli(
             if model is not None:
                 start_model = load_pipeline(model, code_path, use_gpu)
                 get_component(start_model, COMPONENT)  # raises an error if it has no such component
+            proposals: dict[str, Task] | None = None
+            if proposals_path is not None:
+                docs = read_docs(spacy.blank(lang), proposals_path, reading)
+                proposals = {doc.text: as_task(doc) for doc in docs}
             session = AnnotationSession(
-                store, labels=label_list, lang=lang, start_model=start_model
+                store,
+                labels=label_list,
+                lang=lang,
+                start_model=start_model,
+                proposals=proposals,
             )
             serve(session, host, port, token)
 

@@ -13,7 +13,7 @@ from ..workflows.components import get_component, run_before
 from ..workflows.evaluation.predictions import predict
 from ..workflows.sampling.suggestions import PRICE_PER_DOC, by_cost
 from .session_training import COMPONENT
-from .store import Answer, SessionError
+from .store import SessionError
 
 
 class ProposedSpan(NamedTuple):
@@ -127,20 +127,29 @@ def predict_tasks(
     return results
 
 
-def annotated_spans(doc: Doc, answer: Answer) -> list[ProposedSpan]:
+def annotated_spans(doc: Doc, task: Task) -> list[ProposedSpan]:
     """Convert the spans of an answer to tokens. If a span ends within a token, as in an answer of
     another tool, it gets the whole token.
 
     doc (Doc): The doc of the text.
-    answer (Answer): The answer.
+    task (Task): The text of the answer, with its spans.
     RETURNS (list[ProposedSpan]): The spans.
     """
     spans: list[ProposedSpan] = []
-    for task_span in answer.task.spans or ():
+    for task_span in task.spans or ():
         span = doc.char_span(task_span.start, task_span.end, alignment_mode="expand")
         if span is not None:
             spans.append(ProposedSpan(span.start, span.end, task_span.label))
     return spans
+
+
+def as_task(doc: Doc) -> Task:
+    """A doc as a text with its entities.
+
+    doc (Doc): The doc.
+    """
+    spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    return Task(doc.text, spans)
 
 
 def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) -> list[TaskSpan]:

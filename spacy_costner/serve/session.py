@@ -22,6 +22,7 @@ from typing import Any
 import numpy
 import spacy
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from ..caching import cached_property
@@ -94,6 +95,9 @@ class AnnotationSession:
     start_model (Language | None): A trained pipeline to start from. It proposes until a model of
         the session has a higher F on the evaluation texts. If the folder already has a model of the
         session, that model is used instead.
+    proposals (Mapping[str, Task] | None): The entities that an annotator, such as a language model,
+        has found in texts, by text. They are proposed instead of those of a model, and texts come
+        in random order, so that the answers show how often the annotator errs.
     seed (int): Random seed of the samples of texts among which the next texts are chosen, and on
         which the expected F is computed.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` with the name `ner`, or its
@@ -108,6 +112,7 @@ class AnnotationSession:
         labels: Sequence[str],
         lang: str,
         start_model: Language | None = None,
+        proposals: Mapping[str, Task] | None = None,
         seed: int = 0,
     ) -> None:
         if start_model is not None:
@@ -135,6 +140,7 @@ class AnnotationSession:
         self._is_stopped = False
         self._nlp = start_model
         self._start_model = start_model
+        self._proposals = proposals
         self._evaluation_keys = [text.key for text in store.texts.values() if text.is_measuring]
         self._training_keys = [text.key for text in store.texts.values() if not text.is_measuring]
         self._thread: threading.Thread | None = None
@@ -209,11 +215,21 @@ class AnnotationSession:
             spans: list[ProposedSpan] = []
             if answer is not None:
                 version = answer.version
-                spans = annotated_spans(doc, answer)
+                spans = annotated_spans(doc, answer.task)
             elif not stored.is_measuring:
-                spans = self.propose(stored.text)
+                spans = self._propose_for(doc)
             tokens = [(token.text, token.whitespace_) for token in doc]
             return Proposal(key, tokens, spans, stored.is_measuring, version)
+
+    def _propose_for(self, doc: Doc) -> list[ProposedSpan]:
+        """Propose entities for a text: the entities of the annotator or, without one, of the
+        model."""
+        if self._proposals is None:
+            return self.propose(doc.text)
+        task = self._proposals.get(doc.text)
+        if task is None:
+            return []
+        return [span for span in annotated_spans(doc, task) if span.label in self.labels]
 
     def propose(self, text: str) -> list[ProposedSpan]:
         """Predict the entities of a text that have a label of the session, with their
@@ -483,7 +499,8 @@ class AnnotationSession:
         """Choose the next texts, by the uncertainty of the model or, without a model, by their
         frequent words. Returns their keys, the best first."""
         keys = self._draw_unanswered(MOST_CANDIDATES)
-        if not keys:
+        # The keys of training texts have a random order, in which texts come that aren't chosen.
+        if not keys or self._proposals is not None:
             return []
         make_doc = (nlp or self._tokenizer).make_doc
         docs = [make_doc(self.store.texts[key].text) for key in keys]

@@ -133,6 +133,28 @@ def test_evaluation_texts_have_no_proposals(tmp_path: Path) -> None:
             assert bool(session.proposal(key).spans) != stored.is_measuring
 
 
+def test_what_an_annotator_has_found_is_proposed_and_texts_come_in_random_order(
+    tmp_path: Path,
+) -> None:
+    """Only labels of the session are proposed, only for training texts, and only where the
+    annotator has the text."""
+    session = make_session(tmp_path)
+    tasks: dict[str, Task] = {}
+    for stored in list(session.store.texts.values())[:40]:
+        spans = [TaskSpan(0, 9, "LOC"), TaskSpan(10, 13, "TIME")]
+        tasks[stored.text] = Task(stored.text, spans)
+    session = AnnotationSession(session.store, labels=LABELS, lang=LANG, proposals=tasks)
+
+    shown = answer_next(session, 60)
+
+    for proposal in shown:
+        text = session.store.texts[proposal.key].text
+        is_proposed = text in tasks and not proposal.is_measuring
+        assert proposal.spans == ([ProposedSpan(0, 1, "LOC")] if is_proposed else [])
+    training = [proposal.key for proposal in shown if not proposal.is_measuring]
+    assert training == session._training_keys[: len(training)]
+
+
 def test_a_model_proposes_while_training_chooses_texts_with_it(tmp_path: Path) -> None:
     """In a session, one thread trains, and then runs the model on texts to choose the next ones. At
     the same time another thread asks for proposals. Here the model proposes between two steps of
