@@ -44,6 +44,7 @@ from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.fitting.linear_training import LinearPipeline
 from spacy_costner.workflows.noisy_labels.answered_texts import AnsweredTexts
+from spacy_costner.workflows.noisy_labels.channel_distillation import one_pass
 from spacy_costner.workflows.noisy_labels.noise_channel import (
     ChannelTraining,
     choose_way,
@@ -214,7 +215,8 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
 
     checked = [text.doc for text in texts.checked]
     voted = [texts.voted_doc(text) for text in texts.unchecked]
-    channel = ChannelTraining(training, texts)
+    one_pass_training = replace(training, config=one_pass(training.config))
+    channel = ChannelTraining(one_pass_training, texts)
     models = {"gold": train(training, checked)}
     began = process_time()
     models["both"] = train(training, [*checked, *voted])

@@ -81,7 +81,7 @@ def make_channel_corpus(
     gold = list(read_docs(blank, gold_path, reading))
     raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)
     texts = AnsweredTexts(blank, gold, annotators, raw, reading)
-    linear_config = config
+    linear_config = one_pass(config)
     if not can_be_fitted(config):
         # A linear model makes the soft targets that any student can learn.
         lang = config.interpolate()["nlp"]["lang"]
@@ -120,6 +120,17 @@ def make_channel_corpus(
     )
     counts = CorpusCounts(len(docs), round(n_entities), n_missing=0, n_unknown=0)
     return ChannelCorpus(counts, noise, note_annotators(texts))
+
+
+def one_pass(config: Config) -> Config:
+    """A config of a linear model without its second pass (see `features.document`), which takes
+    twice the time to train. The models that make soft targets don't need it."""
+    config = config.copy()
+    for block in config["components"].values():
+        features = block.get("model", {}).get("features", {})
+        if features.get("document"):
+            features["document"] = {}
+    return config
 
 
 def note_annotators(texts: AnsweredTexts) -> list[str]:
