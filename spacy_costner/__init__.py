@@ -3,7 +3,7 @@
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-__version__ = "0.4.0"
+__version__ = "0.5.0.dev0"
 
 
 def _require_compiled() -> None:
