@@ -214,7 +214,7 @@ def test_a_model_of_too_few_docs_for_folds_is_trained_but_not_calibrated(tmp_pat
     options = ["--train", tmp_path / "train.spacy", "--output", tmp_path / "out", *SHORT]
     result = run("fit", *options, "--calibrate")
     assert result.exit_code == 1
-    assert "folds: expected at most as many as docs" in result.output
+    assert "folds: expected at most the number of different texts" in result.output
     assert "is trained, but neither calibrated nor tuned" in result.output
 
 
