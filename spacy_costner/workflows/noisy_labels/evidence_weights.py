@@ -101,8 +101,9 @@ def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Flo
 
 def pool(parts: Sequence[Potentials], weights: Floats1d) -> Potentials:
     """Add up the scores of parts, each times its weight. Shape of the weights: (M,)"""
-    total = parts[0]
-    sums = [weights[0] * scores for scores in total[:4]]
-    for part, weight in zip(parts[1:], weights[1:]):
+    first, *others = parts
+    sums = [weights[0] * scores for scores in first[:4]]
+    for part, weight in zip(others, weights[1:]):
         sums = [scores + weight * new for scores, new in zip(sums, part[:4])]
-    return Potentials(*sums, lengths=total.lengths)
+    emissions, transitions, start, end = sums
+    return Potentials(emissions, transitions, start, end, first.lengths)
