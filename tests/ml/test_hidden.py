@@ -446,7 +446,7 @@ def fit_config(folder: Path) -> Config:
         dev_path=folder / "dev.spacy",
         vectors=str(folder / "vectors"),
     )
-    overrides = {"training.max_epochs": 15, "training.optimizer.learn_rate": 0.05}
+    overrides = {"training.max_epochs": 6, "training.optimizer.learn_rate": 0.05}
     config = Config().from_str(text, overrides=overrides, interpolate=False)
     features = config["components"]["ner"]["model"]["features"]
     features.update(windows={"LOWER": 0}, memory=None, elsewhere=None)

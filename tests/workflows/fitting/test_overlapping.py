@@ -684,7 +684,8 @@ def test_entities_of_a_docbin_are_read_as_spans_where_it_has_none(tmp_path: Path
 def test_check_and_fit_take_the_groups_that_init_finds(corpus: Path, tmp_path: Path) -> None:
     config_path = tmp_path / "config.cfg"
 
-    result = run("init", config_path, "--train", corpus, "--dev", corpus, "--spans-key", "sc")
+    corpora = ["--train", corpus, "--dev", corpus]
+    result = run("init", config_path, *corpora, "--spans-key", "sc", "--lang", "xx")
 
     assert result.exit_code == 0, result.output
     config = Config().from_disk(config_path)
@@ -717,7 +718,7 @@ def init_with_groups(corpus: Path, tmp_path: Path) -> Callable[..., Config]:
     def make_config(groups: Any, **options: Any) -> Config:
         path = tmp_path / "groups.json"
         path.write_text(json.dumps(groups))
-        return Config().from_str(init(groups_path=path, train_path=corpus, **options))
+        return Config().from_str(init(groups_path=path, train_path=corpus, lang="xx", **options))
 
     return make_config
 
@@ -734,7 +735,7 @@ def test_init_filters_no_spans_where_it_has_no_corpus(tmp_path: Path) -> None:
     """Without a corpus `init` can't know whether labels overlap."""
     path = tmp_path / "groups.json"
     path.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
-    assert init(groups_path=path).count("filter_spans = false") == 1
+    assert init(groups_path=path, lang="xx").count("filter_spans = false") == 1
 
 
 def test_init_makes_a_component_of_each_group(init_with_groups: Callable[..., Config]) -> None:
@@ -806,7 +807,7 @@ def test_check_counts_the_spans_that_overlap_in_a_component(
 ) -> None:
     groups_path = tmp_path / "groups.json"
     groups_path.write_text(json.dumps({"ner": ["ORG", "GPE", "PER"]}))
-    config = init(groups_path=groups_path, train_path=corpus, dev_path=corpus)
+    config = init(groups_path=groups_path, train_path=corpus, dev_path=corpus, lang="xx")
     config = config.replace("filter_spans = true", f"filter_spans = {filter_spans}")
     config_path = tmp_path / "config.cfg"
     config_path.write_text(config)
