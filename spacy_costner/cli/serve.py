@@ -17,9 +17,8 @@ from typer import Argument, Option
 
 from ..files.saving import check_folder, locked
 from ..progress import progress
-from ..readers import ReadOptions, Task, read_docs, read_texts
+from ..readers import ReadOptions, Task, doc_to_task, read_docs, read_texts
 from ..readers.files import SURROGATE, encodable
-from ..serve.proposals import as_task
 from ..serve.session import AnnotationSession
 from ..serve.session_training import COMPONENT
 from ..serve.store import AnnotationStore
@@ -124,7 +123,7 @@ def serve_cli(
             proposals: dict[str, Task] | None = None
             if proposals_path is not None:
                 docs = read_docs(spacy.blank(lang), proposals_path, reading)
-                proposals = {doc.text: as_task(doc) for doc in docs}
+                proposals = {doc.text: doc_to_task(doc) for doc in docs}
             session = AnnotationSession(
                 store,
                 labels=label_list,

@@ -143,15 +143,6 @@ def annotated_spans(doc: Doc, task: Task) -> list[ProposedSpan]:
     return spans
 
 
-def as_task(doc: Doc) -> Task:
-    """A doc as a text with its entities.
-
-    doc (Doc): The doc.
-    """
-    spans = [TaskSpan(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
-    return Task(doc.text, spans)
-
-
 def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) -> list[TaskSpan]:
     """Check the spans of an answer, and convert them from tokens to characters.
 

@@ -111,6 +111,7 @@ def score_answers(texts: AnsweredTexts, number: int) -> tuple[float, float, floa
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:
-            doc = with_entities(text.doc, texts.entities(text, number))
+            is_missing = text.observed[number] < 0
+            doc = with_entities(text.doc, texts.entities(text, number), is_missing)
             examples.append(Example(doc, text.doc))
     return score_ents([eg.predicted for eg in examples], examples)

@@ -15,13 +15,16 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import load_model, minibatch
-from thinc.types import Ints1d
+from thinc.types import Array1d, Ints1d
 
+from ...annotation.spans import missing_spans
 from ...annotation.tokens import read_reference, read_token_attrs
 from ...pipeline.scorers import Entity
 from ...readers import DEFAULTS, ReadOptions, read_docs
 from ...readers.sentences import copy_without_annotation
 from ...tags import Tags
+from ..config.loading import META, check_is_pipeline
+from ..sampling.suggestions import without_space
 from .teachers import check_tokens, majority
 
 OFTEN = 5
@@ -93,6 +96,7 @@ class AnsweredTexts:
             if is_corpus(name):
                 self._add_answers(number, read_docs(nlp, Path(name), reading))
             else:
+                check_is_pipeline(name)
                 pipelines[number] = load_model(name)
         if pipelines:
             for doc in raw:
@@ -169,9 +173,8 @@ class AnsweredTexts:
         """
         for number, name in enumerate(self.annotators):
             own_labels: set[str] = set()
-            pairs: Counter[tuple[str, str]] = (
-                Counter()
-            )  # of its label and the one of the checked doc
+            # The label of the annotator and the label of the checked doc, on the same tokens
+            pairs: Counter[tuple[str, str]] = Counter()
             for text in self:
                 label_of_span: dict[tuple[int, int], str] = {}
                 if text.is_checked:
@@ -194,9 +197,7 @@ class AnsweredTexts:
         """The entities of a text that the annotator with this number has found."""
         tags = Tags(self.labels, "IOB2")
         observed = numpy.maximum(text.observed[number], 0)  # O where annotation is missing
-        decoded = tags.decode(observed, numpy.asarray([len(observed)]))
-        rows = zip(*(array.tolist() for array in decoded))
-        return [(begin, end, self.labels[label]) for begin, end, label in rows]
+        return entities_of_path(tags, observed)
 
     def vote(self, text: AnsweredText) -> list[Entity]:
         """The entities of a text that more than half of its annotators have found."""
@@ -207,13 +208,16 @@ class AnsweredTexts:
         return majority(shares)
 
     def voted_doc(self, text: AnsweredText) -> Doc:
-        """Copy a text, with the entities that more than half of its annotators have found."""
-        return with_entities(text.doc, self.vote(text))
+        """Copy a text, with the entities that more than half of its annotators have found. Where
+        the annotation of all annotators is missing, it is missing."""
+        is_missing = (numpy.stack(text.observed) < 0).all(axis=0)
+        return with_entities(text.doc, self.vote(text), is_missing)
 
     def agreement(self, number: int, other: int) -> float:
         """F of the answers of an annotator, measured on those of another one. 0 if they have
         annotated no text both."""
-        n_same, n_entities = 0, 0
+        n_same = 0
+        n_entities = 0
         for text in self:
             if number in text.answers and other in text.answers:
                 entities = set(self.entities(text, number))
@@ -223,23 +227,31 @@ class AnsweredTexts:
         return 2 * n_same / n_entities if n_entities else 0.0
 
 
-def with_entities(doc: Doc, entities: Iterable[Entity]) -> Doc:
-    """Copy a doc, with these entities."""
+def entities_of_path(tags: Tags, path: Ints1d) -> list[Entity]:
+    """The entities of the tags of a text. Shape: (T,)"""
+    decoded = tags.decode(path, numpy.asarray([len(path)]))
+    return [(begin, end, tags.labels[label]) for begin, end, label in decoded.as_tuples()]
+
+
+def with_entities(doc: Doc, entities: Iterable[Entity], is_missing: Array1d) -> Doc:
+    """Copy a doc, with these entities. `is_missing` is True for the tokens whose annotation is
+    missing. Shape: (T,)"""
     copy = copy_without_annotation(doc, sentences=True)
-    copy.set_ents([Span(copy, *entity) for entity in entities])
+    spans = [Span(copy, *entity) for entity in entities]
+    copy.set_ents(spans, missing=missing_spans(copy, is_missing))
     return copy
 
 
 def characters(doc: Doc) -> str:
     """The characters of a doc in lower case, without white space. If they are equal, spaCy can
     align the tokens of docs."""
-    return "".join(doc.text.lower().split())
+    return without_space(doc.text.lower())
 
 
 def is_corpus(name: str) -> bool:
     """Whether a name is that of a corpus, a file or a folder. Otherwise it is a pipeline."""
     path = Path(name)
-    return path.exists() and not (path / "meta.json").exists()
+    return path.exists() and not (path / META).exists()
 
 
 def observed_tags(

@@ -51,7 +51,13 @@ from ..calibration.temperature import predict_best
 from ..evaluation.predictions import DevPredictions, predict_dev
 from ..fitting.folds import FoldTraining
 from ..fitting.linear_training import LinearPipeline
-from .answered_texts import DOCS_PER_BATCH, AnsweredText, AnsweredTexts, observed_tags
+from .answered_texts import (
+    DOCS_PER_BATCH,
+    AnsweredText,
+    AnsweredTexts,
+    entities_of_path,
+    observed_tags,
+)
 from .evidence_weights import CheckedBatch, evidence_parts, fit_weights, pool
 
 GOLD = "checked texts alone"
@@ -353,16 +359,11 @@ class ChannelTraining:
             first_token = 0
             for text in islice(remaining, posterior.doc_of_sequence[-1] + 1):
                 end = first_token + len(text.doc)
-                corrected = self.entities(posterior.tags, path[first_token:end])
+                corrected = entities_of_path(posterior.tags, path[first_token:end])
                 first_token = end
                 new = compare(self.texts.vote(text), corrected)
                 corrections = Corrections(*map(add, corrections, new))
         return corrections
-
-    def entities(self, tags: Tags, path: Ints1d) -> list[Entity]:
-        """The entities of a path of a text. Shape: (T,)"""
-        rows = zip(*tags.decode(path, numpy.asarray([len(path)])))
-        return [(int(begin), int(end), tags.labels[label]) for begin, end, label in rows]
 
 
 def compare(voted: Iterable[Entity], corrected: Iterable[Entity]) -> Corrections:

@@ -227,6 +227,19 @@ def test_a_text_without_the_answer_of_an_annotator_has_no_tags_of_it(tmp_path: P
     assert texts.vote(text_of_both) == []  # not more than half
 
 
+def test_what_no_annotator_has_annotated_is_missing_and_not_outside(tmp_path: Path) -> None:
+    """A token without annotation, in the only answer to the text."""
+    vocab = blank_vocab()
+    (doc,) = make_docs(1, 1, vocab)
+    doc.set_ents([doc.ents[0]], missing=[doc[3:4]])
+    name = save([doc], tmp_path / "a.spacy")
+
+    texts = AnsweredTexts(spacy.blank("xx"), make_docs(1, 2, vocab), [name])
+
+    voted = texts.voted_doc(texts.unchecked[0])
+    assert voted.to_array("ENT_IOB").tolist() == [2, 3, 2, 0]  # O, B, O, missing
+
+
 def test_two_annotators_with_the_same_answers_are_noted(tmp_path: Path) -> None:
     """Both are believed, so their errors count twice."""
     vocab = blank_vocab()
