@@ -49,6 +49,7 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     ChannelTraining,
     choose_way,
     soft_docs,
+    unchecked_texts,
     weigh,
 )
 from spacy_costner.workflows.noisy_labels.student_evaluation import score_ents
@@ -228,7 +229,7 @@ def run(setting: Setting, parts: dict[str, list[Doc]], folder: Path) -> Result:
     batches = channel.predict_folds(folds, first_docs)
     estimate = estimate_tables(batches, channel.count_checked(texts.checked))
     weighted = weigh(batches, estimate.tables, comparison.weights_of_students)
-    docs_of_folds = soft_docs([text for fold in folds for text in fold.unchecked], weighted)
+    docs_of_folds = soft_docs(unchecked_texts(folds), weighted)
     models["folds"] = train(training, [*checked, *docs_of_folds])
     seconds_of_channel = process_time() - began
     models["once"] = train(training, [*checked, *first_docs])

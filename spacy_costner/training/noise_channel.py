@@ -62,6 +62,9 @@ IMPOSSIBLE = -1
 
 N_RELATIONS = 4
 
+N_STATE_KINDS = 3
+"""A state is outside of entities, in one with the true label, or in one with another label."""
+
 
 class Answers(NamedTuple):
     """The answers of an annotator to the texts of a batch.
@@ -116,8 +119,8 @@ class Estimate(NamedTuple):
     tables (list[Floats3d]): The table of each annotator. Shape: (S, C, C)
     counts (list[Floats3d]): The expected number of tokens with each state, true tag and observed
         tag, those with a known true tag included. Shape: (S, C, C)
-    objective (list[float]): In each iteration, the log-likelihood of the answers plus that of the
-        added counts, in nats. It doesn't fall.
+    objective (list[float]): In each iteration, the log-likelihood of the answers and of the added
+        counts, in nats. It doesn't fall.
     """
 
     tables: list[Floats3d]
@@ -126,8 +129,8 @@ class Estimate(NamedTuple):
 
 
 def make_answers(tags: Ints1d, lengths: Ints1d) -> Answers:
-    """Make answers of observed tags. An entity that goes on in the next sequence, or after a token
-    without an answer, begins anew there.
+    """Make answers of observed tags. An entity that continues in the next sequence, or after a
+    token without an answer, begins anew there.
 
     tags (Ints1d): The observed tag of each token, in IOB2; -1 without an answer. Shape: (N,)
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
@@ -195,8 +198,8 @@ def observed_tag_of(tags: Tags) -> Ints1d:
 
 @lru_cache(maxsize=8)
 def ties(n_labels: int) -> Ties:
-    """Find which entries of a table are alike. A row is alike another one if its true tag has the
-    same prefix (O, B, I), and the token before is, in both answers, outside of entities, in one
+    """Find which entries of a table are alike. Rows are alike if their true tags have the same
+    prefix (O, B, I), and the tokens before are alike: outside of the annotator's entities, in one
     with the true label, or in one with another label. `n_labels` is L."""
     observed = Tags(map(str, range(n_labels)), "IOB2")
     label = observed.label_of  # (C,)
@@ -208,17 +211,19 @@ def ties(n_labels: int) -> Ties:
     has_same_label = (label_of_state[:, None] == label) | is_outside
     relation_of_state = numpy.where(has_same_label, 1, 2)
     relation_of_state[0] = 0
-    rows = prefix * 3 + relation_of_state
+    rows = prefix * N_STATE_KINDS + relation_of_state
 
     # By true tag and observed tag: shape (C, C)
     is_same = (label[:, None] == label) | is_outside[:, None]
     relations_of_tags = numpy.where(is_same, SAME, OTHER)
     relations_of_tags[:, is_outside] = OUTSIDE
     relations = numpy.repeat(relations_of_tags[None], n_labels + 1, axis=0)
-    # By state and observed tag: an entity goes on only with its label.
-    goes_on = label_of_state[:, None] == label  # (S, C)
+    # By state and observed tag: an entity continues only with its label.
+    is_label_of_state = label_of_state[:, None] == label  # (S, C)
     continues = observed.continuing
-    relations[:, :, continues] = numpy.where(goes_on[:, None, continues], CONTINUES, IMPOSSIBLE)
+    relations[:, :, continues] = numpy.where(
+        is_label_of_state[:, None, continues], CONTINUES, IMPOSSIBLE
+    )
     return Ties(rows, relations)
 
 
@@ -359,7 +364,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
     return Expected(counts, log_likelihood)
 
 
-def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -> Ints1d:
+def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -> Floats1d:
     """Count the tags that an annotator says. Shape: (C,)"""
     counts = numpy.zeros(n_observed)
     for batch in batches:
@@ -385,12 +390,12 @@ def _start_counts(tied: Ties) -> Floats3d:
     are alike together. Shape: (S, C, C)"""
     counts = numpy.zeros(tied.relations.shape)
     for row in range(tied.rows.max() + 1):
-        prefix, state = divmod(row, 3)
+        prefix, state = divmod(row, N_STATE_KINDS)
         relations_of_row = tied.relations[tied.rows == row]
         if not len(relations_of_row):
             continue  # with one label there is no other one
         # O agrees with O, and the begin of an entity with a begin. Within an entity, the annotator
-        # goes on with its own entity, if it has begun one.
+        # continues its own entity, if it has begun one.
         agreeing = (OUTSIDE, SAME, CONTINUES if state else OUTSIDE)[prefix]
         possible_relations = numpy.unique(relations_of_row[relations_of_row != IMPOSSIBLE])
         for relation in possible_relations:

@@ -44,12 +44,14 @@ class AnsweredText:
     answers (dict[int, Doc]): The answers, by the number of the annotator.
     observed (list[Ints1d]): The tags in IOB2 that each annotator gives to the tokens of the doc; -1
         without an answer. Shape of each: (T,)
+    true_tags (Ints1d): The gold tags in IOB2; -1 where gold annotation is missing. Shape: (T,)
     """
 
     doc: Doc
     is_checked: bool
     answers: dict[int, Doc] = field(default_factory=dict)
     observed: list[Ints1d] = field(default_factory=list)
+    true_tags: Ints1d = None
 
 
 class AnsweredTexts:
@@ -154,16 +156,15 @@ class AnsweredTexts:
         return tuple(sorted(labels))
 
     def _observe(self) -> None:
-        """Find the tags that annotators give to tokens."""
+        """Find the tags that annotators and gold annotation give to tokens."""
         for batch in minibatch(self, DOCS_PER_BATCH):
+            docs = [text.doc for text in batch]
+            for text, true_tags in zip(batch, observed_tags(docs, docs, self.labels)):
+                text.true_tags = true_tags
             for number in range(len(self.annotators)):
-                tags = observed_tags(
-                    [text.doc for text in batch],
-                    [text.answers.get(number) for text in batch],
-                    self.labels,
-                )
-                for text, tags_of_text in zip(batch, tags):
-                    text.observed.append(tags_of_text)
+                answers = [text.answers.get(number) for text in batch]
+                for text, tags in zip(batch, observed_tags(docs, answers, self.labels)):
+                    text.observed.append(tags)
 
     def _check_labels(self) -> None:
         """Check that annotators have the same names of labels as the checked docs.

@@ -33,7 +33,7 @@ class LearnedNoise(NamedTuple):
     n_checked (int): The number of checked texts.
     ways (list[Way]): The scores of each way to learn, on checked texts that its models haven't
         learned from.
-    kept (str): The name of the way with the best F. The student has learned in this way.
+    kept (str): The name of the chosen way, in which the student has learned: see `choose_way`.
     corrections (Corrections): How the most probable entities of unchecked texts differ from the
         answers.
     """
@@ -143,6 +143,6 @@ def note_annotators(texts: AnsweredTexts) -> list[str]:
         if texts.agreement(number, other) >= ALIKE:
             notes.append(
                 f"{texts.annotators[number]} and {texts.annotators[other]} have nearly the same "
-                "answers: if one is made from the other, leave it out, as both are believed"
+                "answers: if one is made from the other, leave it out, as both count"
             )
     return notes

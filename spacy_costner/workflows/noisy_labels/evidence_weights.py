@@ -100,10 +100,10 @@ def log_prob_of_gold(batch: CheckedBatch, weights: Floats1d) -> tuple[float, Flo
 
 
 def pool(parts: Sequence[Potentials], weights: Floats1d) -> Potentials:
-    """Add up the scores of parts, each times its weight. Shape of the weights: (M,)"""
-    first, *others = parts
-    sums = [weights[0] * scores for scores in first[:4]]
-    for part, weight in zip(others, weights[1:]):
-        sums = [scores + weight * new for scores, new in zip(sums, part[:4])]
-    emissions, transitions, start, end = sums
-    return Potentials(emissions, transitions, start, end, first.lengths)
+    """Add up the scores of parts, each times its weight, in float64. Shape of the weights: (M,)"""
+    n_tags = len(parts[0].start)
+    total = zero_scores(parts[0].lengths, n_tags, "float64")
+    for part, weight in zip(parts, weights):
+        for sums, scores in zip(total[:4], part[:4]):
+            sums += weight * scores  # this changes the array in `total`
+    return total

@@ -26,7 +26,7 @@ import numpy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import minibatch
-from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Floats3d, FloatsXd, Ints1d
+from thinc.types import Array1d, Floats1d, Floats2d, Floats3d, FloatsXd, Ints1d
 
 from ... import chain
 from ...annotation.equal_texts import assign_folds, number_texts
@@ -34,19 +34,17 @@ from ...metrics import Difference, f_score, paired_differences, precision, recal
 from ...pipeline.scorers import Entity
 from ...progress import progress
 from ...readers.sentences import copy_without_annotation
-from ...tags import Tags
 from ...training.noise_channel import (
     Answers,
     Batch,
     Estimate,
-    add_evidence,
     count,
     estimate_tables,
     make_answers,
     observed_tag_of,
 )
 from ...training.soft_targets import SOFT_TARGETS_KEY, expectations
-from ...types import Potentials, map_scores
+from ...types import Potentials
 from ..calibration.temperature import predict_best
 from ..evaluation.predictions import DevPredictions, predict_dev
 from ..fitting.folds import FoldTraining
@@ -56,7 +54,6 @@ from .answered_texts import (
     AnsweredText,
     AnsweredTexts,
     entities_of_path,
-    observed_tags,
 )
 from .evidence_weights import CheckedBatch, evidence_parts, fit_weights, pool
 
@@ -110,19 +107,6 @@ class ChannelResult(NamedTuple):
     ways: list[Way]
 
 
-class Posteriors(NamedTuple):
-    """The posterior of a batch of texts given their answers.
-
-    potentials (Potentials): The scores of the chain.
-    tags (Tags): The tags of the chain.
-    doc_of_sequence (Ints1d): The doc of each sequence. Shape: (B,)
-    """
-
-    potentials: Potentials
-    tags: Tags
-    doc_of_sequence: Ints1d
-
-
 class Comparison(NamedTuple):
     """The ways to learn, compared on held-out checked texts.
 
@@ -142,19 +126,17 @@ class Comparison(NamedTuple):
 
 @dataclass
 class Fold:
-    """The texts of a fold, and models that haven't learned from them.
+    """The texts of a fold, and models that have learned from the texts of the other fold.
 
-    checked (list[AnsweredText]), unchecked (list[AnsweredText]): The texts of the fold.
-    other_checked (list[AnsweredText]), other_unchecked (list[AnsweredText]): The other texts.
+    checked (list[AnsweredText]), unchecked (list[AnsweredText]): The texts.
     models (dict[str, LinearPipeline]): The model of each way to learn. The model of answers has not
         learned from checked texts at all.
-    tables (list[Floats3d]): The table of each annotator, from the other texts. Shape: (S, C, C)
+    tables (list[Floats3d]): The table of each annotator, from the texts of the other fold.
+        Shape: (S, C, C)
     """
 
     checked: list[AnsweredText]
     unchecked: list[AnsweredText]
-    other_checked: list[AnsweredText]
-    other_unchecked: list[AnsweredText]
     models: dict[str, LinearPipeline] = field(default_factory=dict)
     tables: list[Floats3d] = field(default_factory=list)
 
@@ -176,68 +158,56 @@ class ChannelTraining:
         """Compare the ways to learn, and compute the soft targets of all unchecked texts."""
         folds = self.make_folds()
         comparison = self.compare_ways(folds)
-        texts = [text for fold in folds for text in fold.unchecked]
         first_docs = self.make_first_docs(folds, comparison)
         batches = self.predict_folds(folds, first_docs)
         estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
-        weighted = weigh(batches, estimate.tables, comparison.weights_of_students)
+        posteriors = weigh(batches, estimate.tables, comparison.weights_of_students)
+        texts = unchecked_texts(folds)
         return ChannelResult(
             estimate=estimate,
-            docs=soft_docs(texts, weighted),
-            corrections=self.count_corrections(texts, weighted),
+            docs=soft_docs(texts, posteriors),
+            corrections=self.count_corrections(texts, posteriors),
             ways=comparison.ways,
         )
 
     def make_folds(self) -> list[Fold]:
-        """Divide the texts into folds, and train the first models of each."""
-        fold_of_checked = assign(self.texts.checked)
-        fold_of_unchecked = assign(self.texts.unchecked)
+        """Divide the texts into two folds, and train the first models of each."""
+        fold_of_checked = assign_to_folds(self.texts.checked)
+        fold_of_unchecked = assign_to_folds(self.texts.unchecked)
         folds: list[Fold] = []
-        for number in progress(range(N_FOLDS), desc="first models", unit="fold"):
-            fold = Fold(
-                checked=select(self.texts.checked, fold_of_checked == number),
-                unchecked=select(self.texts.unchecked, fold_of_unchecked == number),
-                other_checked=select(self.texts.checked, fold_of_checked != number),
-                other_unchecked=select(self.texts.unchecked, fold_of_unchecked != number),
-            )
-            fold.models[GOLD] = self.train(docs_of(fold.other_checked))
-            voted = [self.texts.voted_doc(text) for text in fold.other_unchecked]
-            fold.models[ANSWERS] = self.train(voted)
-            folds.append(fold)
+        for number in range(N_FOLDS):
+            checked = select(self.texts.checked, fold_of_checked == number)
+            unchecked = select(self.texts.unchecked, fold_of_unchecked == number)
+            folds.append(Fold(checked, unchecked))
+        for fold, other in progress(with_other(folds), desc="first models", unit="fold"):
+            fold.models[GOLD] = self.train(docs_of(other.checked))
+            fold.models[ANSWERS] = self.train(map(self.texts.voted_doc, other.unchecked))
         return folds
 
     def compare_ways(self, folds: Sequence[Fold]) -> Comparison:
         """Find the weights of models and annotators on the checked texts of each fold, and score
         each way there. A student by the channel is added to the models of each fold."""
-        checked_batches: list[CheckedBatch] = []
-        for fold in folds:
-            models = [fold.models[GOLD], fold.models[ANSWERS]]
-            checked_batches += self.make_checked_batches(fold, models)
-        weights_of_models = fit_weights(checked_batches)
+        weights_of_models = self.find_weights_of_models(folds)
 
-        first_posteriors: list[list[Batch]] = []
-        checked_batches = []
-        for fold in folds:
-            # The other unchecked texts are the texts of the other folds, whose models of answers
-            # haven't learned from them.
-            batches: list[Batch] = []
-            for other in folds:
-                if other is not fold:
-                    models = [fold.models[GOLD], other.models[ANSWERS]]
-                    batches += self.pool_models(models, other.unchecked, weights_of_models)
-            fold.tables = estimate_tables(batches, self.count_checked(fold.other_checked)).tables
-            first_posteriors.append(batches)
+        # The other unchecked texts are predicted by the model of answers of their own fold, which
+        # hasn't learned from them.
+        batches_of_folds: list[list[Batch]] = []
+        checked_batches: list[CheckedBatch] = []
+        for fold, other in with_other(folds):
+            models = [fold.models[GOLD], other.models[ANSWERS]]
+            batches = self.pool_models(models, other.unchecked, weights_of_models)
+            fold.tables = estimate_tables(batches, self.count_checked(other.checked)).tables
+            batches_of_folds.append(batches)
             models = [fold.models[GOLD], fold.models[ANSWERS]]
-            pooled = self.pool_models(models, fold.checked, weights_of_models)
-            checked_batches += self.with_evidence(fold, pooled)
+            predicted = self.pool_models(models, fold.checked, weights_of_models)
+            checked_batches += self.with_evidence(fold, predicted)
         first_weights = fit_weights(checked_batches)
 
         checked_batches = []
-        pairs = progress(zip(folds, first_posteriors), desc="compare", unit="fold", total=N_FOLDS)
-        for fold, batches in pairs:
-            others = [text for other in folds if other is not fold for text in other.unchecked]
-            soft = soft_docs(others, weigh(batches, fold.tables, first_weights))
-            fold.models[CHANNEL] = self.train([*docs_of(fold.other_checked), *soft])
+        pairs = progress(with_other(folds), desc="compare", unit="fold")
+        for (fold, other), batches in zip(pairs, batches_of_folds):
+            soft = soft_docs(other.unchecked, weigh(batches, fold.tables, first_weights))
+            fold.models[CHANNEL] = self.train([*docs_of(other.checked), *soft])
             predicted = self.make_batches(fold.models[CHANNEL], fold.checked)
             checked_batches += self.with_evidence(fold, predicted)
         return Comparison(
@@ -247,28 +217,62 @@ class ChannelTraining:
             weights_of_students=fit_weights(checked_batches),
         )
 
+    def find_weights_of_models(self, folds: Sequence[Fold]) -> Floats1d:
+        """Find the weights of the models of checked texts and of answers. Shape: (2,)"""
+        checked_batches: list[CheckedBatch] = []
+        for fold in folds:
+            by_gold_model = self.make_batches(fold.models[GOLD], fold.checked)
+            by_answer_model = self.make_batches(fold.models[ANSWERS], fold.checked)
+            parts_of_batches: list[list[Potentials]] = []
+            for batches in zip(by_gold_model, by_answer_model):
+                parts_of_batches.append([batch.potentials for batch in batches])
+            checked_batches += self.with_annotation(fold, by_gold_model, parts_of_batches)
+        return fit_weights(checked_batches)
+
+    def with_evidence(self, fold: Fold, predicted: Sequence[Batch]) -> list[CheckedBatch]:
+        """Add the evidence of each annotator to the predicted checked texts of a fold, to find the
+        weights of both."""
+        parts_of_batches: list[list[Potentials]] = []
+        for batch in predicted:
+            parts_of_batches.append([batch.potentials, *evidence_parts(batch, fold.tables)])
+        return self.with_annotation(fold, predicted, parts_of_batches)
+
+    def with_annotation(
+        self,
+        fold: Fold,
+        predicted: Sequence[Batch],
+        parts_of_batches: Sequence[Sequence[Potentials]],
+    ) -> list[CheckedBatch]:
+        """Join the parts of the predicted checked texts of a fold with the annotation of these."""
+        checked_batches: list[CheckedBatch] = []
+        texts_of_batches = minibatch(fold.checked, DOCS_PER_BATCH)
+        for texts, batch, parts in zip(texts_of_batches, predicted, parts_of_batches):
+            path = numpy.concatenate([text.true_tags for text in texts])
+            is_same = path[:, None] == observed_tag_of(batch.tags)
+            is_missing = path < 0  # all tags agree
+            checked_batches.append(CheckedBatch(parts, is_same | is_missing[:, None]))
+        return checked_batches
+
     def make_first_docs(self, folds: Sequence[Fold], comparison: Comparison) -> list[Doc]:
         """Make the first soft targets of the unchecked texts of all folds, with a model of all
         checked texts."""
-        model = self.train(docs_of(self.texts.checked))
+        gold_model = self.train(docs_of(self.texts.checked))
         batches: list[Batch] = []
         for fold in folds:
-            models = [model, fold.models[ANSWERS]]
+            models = [gold_model, fold.models[ANSWERS]]
             batches += self.pool_models(models, fold.unchecked, comparison.weights_of_models)
         estimate = estimate_tables(batches, self.count_checked(self.texts.checked))
-        texts = [text for fold in folds for text in fold.unchecked]
-        return soft_docs(texts, weigh(batches, estimate.tables, comparison.first_weights))
+        posteriors = weigh(batches, estimate.tables, comparison.first_weights)
+        return soft_docs(unchecked_texts(folds), posteriors)
 
     def predict_folds(self, folds: Sequence[Fold], first_docs: Sequence[Doc]) -> list[Batch]:
         """Predict the unchecked texts of each fold with a student of all checked texts and of the
-        first soft targets of the other folds."""
+        first soft targets of the other fold."""
+        n_first = len(folds[0].unchecked)
+        docs_of_others = (first_docs[n_first:], first_docs[:n_first])
         batches: list[Batch] = []
-        begin = 0
-        for fold in progress(folds, desc="folds", unit="fold"):
-            end = begin + len(fold.unchecked)
-            outside = [*first_docs[:begin], *first_docs[end:]]
-            begin = end
-            student = self.train([*docs_of(self.texts.checked), *outside])
+        for fold, docs in progress(list(zip(folds, docs_of_others)), desc="folds", unit="fold"):
+            student = self.train([*docs_of(self.texts.checked), *docs])
             batches += self.make_batches(student, fold.unchecked)
         return batches
 
@@ -278,39 +282,11 @@ class ChannelTraining:
         """Predict texts with several models together: the sum of their scores, each times its
         weight. Shape: (models,)"""
         pooled: list[Batch] = []
-        for batches in zip(*(self.make_batches(model, texts) for model in models)):
+        batches_of_models = [self.make_batches(model, texts) for model in models]
+        for batches in zip(*batches_of_models):
             potentials = pool([batch.potentials for batch in batches], weights)
             pooled.append(batches[0]._replace(potentials=potentials))
         return pooled
-
-    def make_checked_batches(
-        self, fold: Fold, models: Sequence[LinearPipeline]
-    ) -> list[CheckedBatch]:
-        """Predict the checked texts of a fold with several models, to find the weights of these."""
-        checked_batches: list[CheckedBatch] = []
-        texts_of_batches = minibatch(fold.checked, DOCS_PER_BATCH)
-        batches_of_models = [self.make_batches(model, fold.checked) for model in models]
-        for texts, *batches in zip(texts_of_batches, *batches_of_models):
-            parts = [batch.potentials for batch in batches]
-            checked_batches.append(CheckedBatch(parts, self.gold_tags(texts, batches[0])))
-        return checked_batches
-
-    def with_evidence(self, fold: Fold, batches: Sequence[Batch]) -> list[CheckedBatch]:
-        """Add the evidence of each annotator to the predicted checked texts of a fold, to find the
-        weights of both."""
-        checked_batches: list[CheckedBatch] = []
-        for texts, batch in zip(minibatch(fold.checked, DOCS_PER_BATCH), batches):
-            parts = [batch.potentials, *evidence_parts(batch, fold.tables)]
-            checked_batches.append(CheckedBatch(parts, self.gold_tags(texts, batch)))
-        return checked_batches
-
-    def gold_tags(self, texts: Sequence[AnsweredText], batch: Batch) -> Array2d:
-        """True for the tags of a chain that agree with the annotation of checked texts.
-        Shape: (N, K)"""
-        docs = docs_of(texts)
-        path = numpy.concatenate(observed_tags(docs, docs, self.texts.labels))
-        is_same = path[:, None] == observed_tag_of(batch.tags)
-        return is_same | (path < 0)[:, None]
 
     def train(self, docs: Iterable[Doc]) -> LinearPipeline:
         """Train a model on docs."""
@@ -321,12 +297,11 @@ class ChannelTraining:
 
     def count_checked(self, checked: Sequence[AnsweredText]) -> list[Floats3d]:
         """Count what annotators say of checked texts. Shape for each annotator: (S, C, C)"""
-        docs = [text.doc for text in checked]
-        true_tags = numpy.concatenate(observed_tags(docs, docs, self.texts.labels))
+        true_tags = numpy.concatenate([text.true_tags for text in checked])
         # The probability of each true tag. It is 0 for all tags where annotation is missing.
         n_observed = 2 * len(self.texts.labels) + 1
         probs = (true_tags[:, None] == numpy.arange(n_observed)).astype("float64")
-        lengths = numpy.asarray([len(doc) for doc in docs])
+        lengths = numpy.asarray([len(text.doc) for text in checked])
         return [count(answers, probs) for answers in self.join_answers(checked, lengths)]
 
     def join_answers(self, texts: Sequence[AnsweredText], lengths: Ints1d) -> list[Answers]:
@@ -349,7 +324,7 @@ class ChannelTraining:
         return batches
 
     def count_corrections(
-        self, texts: Sequence[AnsweredText], posteriors: Iterable[Posteriors]
+        self, texts: Sequence[AnsweredText], posteriors: Iterable[Batch]
     ) -> Corrections:
         """Count how the most probable entities of texts differ from the voted answers."""
         corrections = Corrections()
@@ -361,12 +336,12 @@ class ChannelTraining:
                 end = first_token + len(text.doc)
                 corrected = entities_of_path(posterior.tags, path[first_token:end])
                 first_token = end
-                new = compare(self.texts.vote(text), corrected)
+                new = count_differences(self.texts.vote(text), corrected)
                 corrections = Corrections(*map(add, corrections, new))
         return corrections
 
 
-def compare(voted: Iterable[Entity], corrected: Iterable[Entity]) -> Corrections:
+def count_differences(voted: Iterable[Entity], corrected: Iterable[Entity]) -> Corrections:
     """Count how the entities of a text differ from the voted answers."""
     voted_entities = set(voted)
     corrected_entities = set(corrected)
@@ -389,8 +364,18 @@ def overlap(entity: Entity, other: Entity) -> bool:
     return entity[0] < other[1] and other[0] < entity[1]
 
 
-def assign(texts: Sequence[AnsweredText]) -> Ints1d:
-    """Divide texts into folds, with equal texts in the same fold. Shape: (texts,)"""
+def with_other(folds: Sequence[Fold]) -> list[tuple[Fold, Fold]]:
+    """Each of the two folds, with the other one."""
+    return list(zip(folds, reversed(folds)))
+
+
+def unchecked_texts(folds: Sequence[Fold]) -> list[AnsweredText]:
+    """The unchecked texts of both folds, in the order of the folds."""
+    return [text for fold in folds for text in fold.unchecked]
+
+
+def assign_to_folds(texts: Sequence[AnsweredText]) -> Ints1d:
+    """Divide texts into two folds, with equal texts in the same fold. Shape: (texts,)"""
     return assign_folds(number_texts(text.doc for text in texts), N_FOLDS, seed=0)
 
 
@@ -450,30 +435,29 @@ def choose_way(ways: Sequence[Way]) -> Way:
     return max(better, key=lambda way: way.f_score, default=channel)
 
 
-def weigh(
-    batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d
-) -> list[Posteriors]:
+def weigh(batches: Iterable[Batch], tables: Sequence[Floats3d], weights: Floats1d) -> list[Batch]:
     """Compute the posterior of texts given their answers, with weights: see `evidence_weights`.
 
     batches (Iterable[Batch]): The texts.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
     weights (Floats1d): The weights of the model and of the annotators. Shape: (J + 1,)
+    RETURNS (list[Batch]): The texts, with the scores of the posterior.
     """
-    # The weight of a logarithm is a power.
-    powers = [table**weight for table, weight in zip(tables, weights[1:])]
-    posteriors: list[Posteriors] = []
+    posteriors: list[Batch] = []
     for batch in batches:
-        scores = map_scores(lambda array: array * weights[0], batch.potentials)
-        potentials = add_evidence(scores, batch.tags, batch.answers, powers)
-        posteriors.append(Posteriors(potentials, batch.tags, batch.doc_of_sequence))
+        potentials = pool([batch.potentials, *evidence_parts(batch, tables)], weights)
+        posteriors.append(batch._replace(potentials=potentials))
     return posteriors
 
 
-def soft_docs(texts: Sequence[AnsweredText], posteriors: Iterable[Posteriors]) -> list[Doc]:
+def soft_docs(texts: Sequence[AnsweredText], posteriors: Iterable[Batch]) -> list[Doc]:
     """Copy texts, with soft targets. The posteriors are of the same texts in the same order."""
     docs = [copy_without_annotation(text.doc, sentences=True) for text in texts]
     remaining = iter(docs)
     for posterior in posteriors:
-        for targets in expectations(*posterior):
+        targets_of_docs = expectations(
+            posterior.potentials, posterior.tags, posterior.doc_of_sequence
+        )
+        for targets in targets_of_docs:
             next(remaining).user_data[SOFT_TARGETS_KEY] = targets
     return docs

@@ -29,7 +29,7 @@ from spacy_costner.workflows.noisy_labels.noise_channel import (
     Corrections,
     Way,
     choose_way,
-    compare,
+    count_differences,
 )
 
 from ...support.commands import run
@@ -297,4 +297,4 @@ def test_what_is_changed_is_counted_by_overlap() -> None:
     voted = [(0, 1, "PER"), (3, 5, "LOC"), (7, 8, "PER"), (9, 10, "LOC")]
     corrected = [(0, 1, "PER"), (3, 4, "LOC"), (7, 8, "LOC"), (12, 13, "PER"), (14, 15, "PER")]
 
-    assert compare(voted, corrected) == (2, 1, 2)
+    assert count_differences(voted, corrected) == (2, 1, 2)
