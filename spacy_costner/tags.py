@@ -110,16 +110,15 @@ class Entities(NamedTuple):
         return numpy.asarray(is_among_others, dtype=bool)
 
     def trim(self, is_space: Array1d) -> "Entities":
-        """Remove white space from both ends of entities, and drop entities that are only white
-        space.
+        """Remove whitespace from both ends of entities, and drop entities that are only whitespace.
 
-        is_space (Array1d): True for tokens of white space. Shape: (N,)
+        is_space (Array1d): True for tokens of whitespace. Shape: (N,)
         RETURNS (Entities): The remaining entities.
         """
         if not is_space.any():
             return self
         # The indices of tokens that are words, ascending. The index after the last token is added,
-        # as `searchsorted` needs a value for white space at the end of the batch.
+        # as `searchsorted` needs a value for whitespace at the end of the batch.
         words = numpy.append(numpy.flatnonzero(~is_space), len(is_space))
         # The first word at `begin` or after it, and the last word before `end`. Shapes: (E,)
         first_word = words[numpy.searchsorted(words, self.begin)]
@@ -231,8 +230,8 @@ class Tags:
     def collapsed_of(self) -> Ints1d:
         """The tag of `collapsed` for each tag. All tags of O become its single O. Shape: (K,)"""
         is_outside = self.label_of < 0
-        # O is tag 0 of `collapsed`. The tags of entities follow in the same order as here, so they
-        # are numbered from 1.
+        # O is tag 0 of `collapsed`. The entity tags follow in the same order as here, so they are
+        # numbered from 1.
         entity_tag_number = numpy.cumsum(~is_outside)
         return numpy.where(is_outside, 0, entity_tag_number).astype("int32")
 

@@ -93,7 +93,7 @@ def random_segments(potentials: Potentials, rng: Rng) -> dict[str, Any]:
 
 
 def _entity_tags(potentials: Potentials, rng: Rng) -> dict[str, Any]:
-    """Tags of up to three labels, those of a scheme or not; with or without white space."""
+    """Tags of up to three labels, those of a scheme or not; with or without whitespace."""
     n_tokens, n_tags = potentials.emissions.shape
     label_of = rng.integers(-1, min(n_tags, 3), size=n_tags)
     opening, closing, *inside = rng.uniform(size=(n_tags + 2, n_tags)) < 0.6

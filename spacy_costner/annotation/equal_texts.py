@@ -1,7 +1,7 @@
 """Which docs have equal texts, and how docs are divided so that equal texts stay together.
 
 Two texts are equal if they have the same letters and digits in lower case. They may have different
-tokens. So a text stays equal if an augmenter changes its capitals, punctuation or white space.
+tokens. So a text stays equal if an augmenter changes its capitals, punctuation or whitespace.
 """
 
 import re

@@ -48,7 +48,7 @@ class Annotation:
         needs_key = self.own_labels is not None or self.filter_spans
         if needs_key and self.spans_key is None:
             raise ValueError(
-                f"{self.component}: own_labels, filter_spans: expected a spans_key with them"
+                f"{self.component}: own_labels, filter_spans: expected spans_key to be set, too"
             )
         if self.own_labels is not None and not self.own_labels:
             raise ValueError(

@@ -29,11 +29,11 @@ class TokenAttrs:
     orth (Ints1d): The hash of each token's word. Shape: (N,)
     iob (Ints1d): spaCy's ENT_IOB of each token: see `ent_iob`. Shape: (N,)
     label (Ints1d): The hash of the label of each token's entity, 0 for none. Shape: (N,)
-    is_space (Array1d): True for tokens of white space. Shape: (N,)
+    is_space (Array1d): True for tokens of whitespace. Shape: (N,)
     begins_sentence (Array1d): True for tokens that are known to begin a sentence. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     has_annotation (bool): Whether any token has entity annotation.
-    has_space (bool): Whether any token is white space.
+    has_space (bool): Whether any token is whitespace.
     """
 
     orth: Ints1d
@@ -180,8 +180,8 @@ def possible_paths(
 
     - The tags follow each other as the scheme allows.
     - A token with preset annotation has a tag that agrees with it.
-    - An entity doesn't begin with white space and, in BILUO, doesn't end with it. (In IOB2, I-x may
-      be its last tag or not. White space at the end is removed later: see `Entities.trim`.)
+    - An entity doesn't begin with whitespace and, in BILUO, doesn't end with it. (In IOB2, I-x may
+      be its last tag or not. Whitespace at the end is removed later: see `Entities.trim`.)
     - An entity has no untrained label.
 
     The last two don't apply to preset entities, so that their path is always possible.
@@ -204,7 +204,7 @@ def possible_paths(
         is_preset = tokens.is_annotated
         entities = tokens.entities(tags, strings)
         path = tags.gold_path(entities, is_preset)
-        # For preset tokens, ignore white space and untrained labels: allow all tags, and then only
+        # For preset tokens, ignore whitespace and untrained labels: allow all tags, and then only
         # the tags that agree with the preset annotation.
         is_possible[is_preset] = True
         is_possible &= tags.agreeing(path, tokens.lengths)

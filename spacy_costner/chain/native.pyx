@@ -224,7 +224,7 @@ cdef _Query _segments_query(_Batch batch, segments):
 
 
 cdef _Query _entity_tags_query(_Batch batch, entity_tags, is_space, columns=()):
-    """What makes an entity of tags (`types.EntityTags`), and which tokens are white space. The query
+    """What makes an entity of tags (`types.EntityTags`), and which tokens are whitespace. The query
     keeps `columns` alive, too: other arrays that it will point to."""
     cdef int n_tags = batch.scores.n_tags
     label_of = _array("entity_tags.", "label_of", entity_tags.label_of, INTEGERS, np.NPY_INT64, (n_tags,))

@@ -148,7 +148,7 @@ class ForwardBackward:
     ) -> Floats1d:
         """Compute the probability of each entity: that a path has an entity with exactly these
         tokens and this label x. It has no gradient. It is 0 if the tokens are of two sequences, or
-        if no tag has the label. If a path goes on with the tags of an entity into the white space
+        if no tag has the label. If a path goes on with the tags of an entity into the whitespace
         after it, it still has the same entity.
 
             p(y_begin opens x, y_{t-1}, y_t inside x for begin < t < end, y_{end-1} closes x,
@@ -156,7 +156,7 @@ class ForwardBackward:
 
         entities (Spans): The entities. They may overlap.
         entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for tokens of white space. None: no token is white space.
+        is_space (Array1d | None): True for tokens of whitespace. None: no token is whitespace.
             Shape: (N,)
         RETURNS (Floats1d): The probabilities. Shape: (E,)
         """
@@ -165,8 +165,8 @@ class ForwardBackward:
     def likely_entities(
         self, floor: float, entity_tags: EntityTags, is_space: Array1d | None = None
     ) -> tuple[Ints1d, Ints1d, Ints1d, Floats1d]:
-        """Find all entities that have at least a certain probability. No entity ends with white
-        space.
+        """Find all entities that have at least a certain probability. No entity ends with
+        whitespace.
 
         Entities that contain the same token exclude each other, so the sum of their probabilities
         is at most 1. So the entities of the result have at most N / floor tokens together. The
@@ -174,7 +174,7 @@ class ForwardBackward:
 
         floor (float): The least probability, above 0.
         entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for tokens of white space. None: no token is white space.
+        is_space (Array1d | None): True for tokens of whitespace. None: no token is whitespace.
             Shape: (N,)
         RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): Begin, end, label and probability of each
             entity. They are ordered by begin, then by end, then by probability, the highest first.

@@ -98,8 +98,8 @@ def annotation_text(summary: Summary) -> str:
         path, *others = summary.wrapped
         files = f"{path} and {len(others):,} others" if others else path
         lines.append(
-            f"note: lines of {files} don't end as sentences do, and each line is a doc: if lines "
-            "are wrapped, use --whole-files, which reads each file as a doc"
+            f"note: lines of {files} don't end like sentences, and each line is read as a doc: if "
+            "lines are wrapped, use --whole-files to read each file as a doc"
         )
     return "\n".join(lines)
 

@@ -155,7 +155,7 @@ def save_corrected(
     Refuses an output file that is missing or has no suffix of a corpus, and answers that don't fit
     the docs: see `apply_answers`."""
     if output_path is None:
-        raise ValueError("audit: --output: expected a corpus with --apply, got none")
+        raise ValueError("audit: --output: expected a path for the corrected corpus, got none")
     check_suffix(output_path)
     counts = apply_answers(docs, answers_path, unanswered=unanswered)
     write_corpus(output_path, docs)

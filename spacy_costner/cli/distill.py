@@ -30,8 +30,8 @@ from .tables import text_table
         "soft": Option(help="Train on the probabilities of the teachers, not on their entities"),
         "incomplete": Option(
             help="The teachers find only some of the entities, as rules do. A token outside of "
-            "these is O only if its word is surely outside of entities. Otherwise its annotation "
-            "is missing"
+            "these is O only if its word is almost never in entities. Otherwise its annotation is "
+            "missing"
         ),
         "noise": Option(
             help="channel: learn from --gold how each teacher errs, and train on the probabilities "
@@ -40,8 +40,8 @@ from .tables import text_table
         ),
         "min_confidence": Option(
             "--min-confidence",
-            help="Minimum confidence of the teachers. Where they are less certain, of an entity or "
-            "of no entity, annotation is missing",
+            help="Minimum confidence of the teachers. Annotation is missing where they are less "
+            "confident, whether in an entity or in O",
             min=0,
             max=1,
         ),
@@ -158,7 +158,7 @@ def noise_lines(noise: LearnedNoise) -> list[str]:
         scores = percentages(errors.precision, errors.recall, errors.f_score)
         counts = [f"{errors.n_texts:,}", f"{errors.n_checked:,}"]
         table.append([errors.name, *counts, *scores, f"{errors.false_alarms:.1f}"])
-    lines = [text_table(table), "false alarms: for each 1,000 tokens outside of entities"]
+    lines = [text_table(table), "false alarms: per 1,000 tokens outside of entities"]
     for errors in noise.annotators:
         labels = list(errors.found)
         table = [[f"{errors.name}: % of", *labels, "missed"]]

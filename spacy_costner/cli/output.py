@@ -52,8 +52,8 @@ COMMAND_OF_FUNCTION = {
 def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
     """Replace the names of parameters in an error or a docstring of `workflows` by the options of
     the command, and names of functions by commands. These names are in backticks, as in "expected
-    no `vectors` with it" or "see `workflows.tune`", or at the beginning of the error, as in
-    "n_rows: expected at least 1".
+    no `vectors`" or "see `workflows.tune`", or at the beginning of the error, as in "n_rows:
+    expected at least 1".
 
     text (str): The error, or the text of a parameter in a docstring.
     options (Mapping[str, str] | None): The options by the names of their parameters. None: the

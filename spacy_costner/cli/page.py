@@ -155,9 +155,9 @@ def published_text(web_model: WebModel) -> str:
     if web_model.n_remembered:
         text += (
             f", and hashes of {number(web_model.n_remembered)} words that label memory remembers, "
-            "from which anybody can find out whether it remembers a word"
+            "which reveal whether it remembers a given word"
         )
-    return f"{text}. Names of people may be among them."
+    return f"{text}. They may include names of people."
 
 
 def size_text(content: bytes) -> str:

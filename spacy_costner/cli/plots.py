@@ -475,7 +475,7 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
             axes.plot(promised, observed, color=ACCENT, linewidth=1.2)
             axes.scatter(promised, observed, sizes, colours, zorder=3)
         above.set(ylabel="observed miss rate", ylim=(0, None))
-        below.set(ylabel="spans for each entity", xlabel="promised miss rate")
+        below.set(ylabel="spans per entity", xlabel="promised miss rate")
         below.set(ylim=(0, 1.1 * max(n_spans)))
         return figure
 

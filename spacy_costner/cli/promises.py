@@ -16,9 +16,9 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """Write what is promised, such as "at most 0.05 of the entities of a doc are missed, in the
-    mean over calibrations (found: exact)". "found" is the rule by which an entity counts as found.
-    The docs for which the promise holds are not in the text."""
+    """Write what is promised, such as "at most 0.05 of the entities of a doc are missed, on average
+    over calibrations (found: exact)". "found" is the rule by which an entity counts as found. The
+    docs for which the promise holds are not in the text."""
     if not promise.limits_misses:
         mistakes = "the predicted set of a doc is wrong"
     elif promise.by == "doc":
@@ -26,11 +26,11 @@ def promise_text(promise: Promise) -> str:
     else:
         mistakes = "the docs with entities have one that is missed"
     if promise.confidence is not None:
-        certainty = f"in the mean over docs, with confidence {promise.confidence:g}"
+        certainty = f"on average over docs, with confidence {promise.confidence:g}"
     elif promise.drawings is not None:
-        certainty = "in the mean over drawings"
+        certainty = "on average over drawings"
     else:
-        certainty = "in the mean over calibrations"
+        certainty = "on average over calibrations"
     text = f"at most {promise.limit:.3g} of {mistakes}, {certainty}"
     part_names = divided_by(promise)
     if part_names:

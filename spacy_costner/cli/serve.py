@@ -59,8 +59,8 @@ def serve_cli(
         Path | None,
         Option(
             "--proposals",
-            help="Corpus with the entities that an annotator has found, such as an LLM: propose "
-            "these, and show texts in random order. Without --texts, its texts are added",
+            help="Corpus annotated by another annotator, such as an LLM: its entities are "
+            "proposed, and texts are shown in random order. Without --texts, its texts are added",
             exists=True,
         ),
     ] = None,
@@ -107,7 +107,7 @@ def serve_cli(
         with locked(folder) as is_ours:
             if is_ours is False:  # It is None if the system has no locks: see `locked`.
                 raise ValueError(
-                    f"{folder}: expected a session that is not served, got one that is"
+                    f"{folder}: expected a session that isn't being served, got one that is"
                 )
             store = AnnotationStore(folder)
             label_list, lang = keep_settings(store, labels, lang, needs_labels=not has_label_studio)
@@ -136,14 +136,16 @@ def serve_cli(
 
 def check_host(host: str, token: str | None) -> None:
     """Check that there is a token if other computers may reach the address, and that the token can
-    be UTF-8."""
+    be encoded in UTF-8."""
     if host != LOOPBACK and not token:
         raise ValueError(
-            f"--host: expected --token with it, or {LOOPBACK}, which only this computer can reach, "
-            f"got {host}"
+            "--host: expected a --token, unless only this computer can reach the address "
+            f"({LOOPBACK}), got {host} without one"
         )
     if token and SURROGATE.search(token):
-        raise ValueError("--token: expected text that can be UTF-8, got bytes that can't")
+        raise ValueError(
+            "--token: expected text that can be encoded in UTF-8, got bytes that can't be"
+        )
 
 
 def require_server() -> Any:
@@ -166,7 +168,9 @@ def keep_settings(
         names = [name.strip() for name in labels.split(",")]
         label_list = list(dict.fromkeys(filter(None, names)))  # unique, in order, not empty
         if SURROGATE.search(labels):
-            raise ValueError(f"--labels: expected text that can be UTF-8, got {encodable(labels)}")
+            raise ValueError(
+                f"--labels: expected text that can be encoded in UTF-8, got {encodable(labels)}"
+            )
     if not label_list and needs_labels:
         raise ValueError("--labels: expected labels in a new session, such as PER,ORG, got none")
     saved_lang = saved.get("lang")

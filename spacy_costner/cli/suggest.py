@@ -87,7 +87,7 @@ def suggest_cli(
     """
     with errors_shown():
         if start_path is not None and model is not None:
-            raise ValueError(f"--start: expected no pipeline with it, got {model}")
+            raise ValueError(f"--start: expected no pipeline, got {model}")
         pool_path = start_path or pool_path
         if pool_path is None or (model is None and start_path is None):
             raise ValueError("expected a trained pipeline and docs to choose from, or --start DOCS")

@@ -131,9 +131,11 @@ def watch_text(watched: WatchResult) -> str:
     if watched.n_failed:
         lines.append(f"not read: {watched.n_failed:,} docs")
     if watched.is_alarm:
-        lines.append("Alarm: the model is less sure of these texts than of the calibration docs.")
+        lines.append(
+            "Alarm: the model is less certain about these texts than about the calibration docs."
+        )
     if any(test.shift.approximate for test in watched.tests):
-        lines.append("note: `calibrate` saw these calibration docs: false alarms may exceed 1 %")
+        lines.append("note: `calibrate` used these calibration docs: false alarms may exceed 1 %")
     title = "expected"
     if watched.is_alarm:
         # On such texts the model is usually too sure, so the real scores will be lower.

@@ -111,4 +111,4 @@ def _read_rows(path: str | Path, where: str) -> dict[str, dict[str, float]]:
         return without_repetition(costs_of_labels)
     except (OSError, ValueError, csv.Error) as error:
         expected = "expected a CSV file of costs"
-        raise ValueError(f"{where}: {expected}, could not read it: {error}") from error
+        raise ValueError(f"{where}: {expected}, but could not read it: {error}") from error

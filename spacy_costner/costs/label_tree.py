@@ -158,4 +158,4 @@ def _read_nodes(path: str | Path, where: str) -> Any:
         return json.loads(text, object_pairs_hook=without_repetition)
     except (OSError, ValueError) as error:
         expected = "expected a JSON or YAML file of nodes"
-        raise ValueError(f"{where}: {expected}, could not read it: {error}") from error
+        raise ValueError(f"{where}: {expected}, but could not read it: {error}") from error

@@ -148,7 +148,7 @@ def _check_kinds(costs: Mapping[str, float], where: str) -> None:
     """
     for kind, cost in costs.items():
         if kind not in MISTAKE_KINDS:
-            raise ValueError(f"{where} expected any of {', '.join(MISTAKE_KINDS)}, got {kind!r}")
+            raise ValueError(f"{where} expected one of {', '.join(MISTAKE_KINDS)}, got {kind!r}")
         check_cost(cost, f"{where} {kind}")
 
 
@@ -166,7 +166,7 @@ def precision_recall_cost(
     unknown_labels = sorted(set(per_label) - set(tags.labels))
     if unknown_labels:
         where = "spacy_costner.PrecisionRecallCost: labels"
-        raise ValueError(f"{where}: expected any of {tags.labels}, got {unknown_labels[0]!r}")
+        raise ValueError(f"{where}: expected one of {tags.labels}, got {unknown_labels[0]!r}")
     n_labels = len(tags.labels)
     costs_by_label = [per_label.get(label, overall) for label in tags.labels]
     # `reshape` makes a table with columns even if the tag set has no labels.
@@ -251,7 +251,7 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
             raise ValueError(f"{where}: costs.{name}: expected a cost, got {cost!r}")
     for name, weight in weights.items():
         if name not in costs:
-            raise ValueError(f"{where}: weights: expected any of {list(costs)}, got {name!r}")
+            raise ValueError(f"{where}: weights: expected one of {list(costs)}, got {name!r}")
         check_cost(weight, f"{where}: weights.{name}")
     weights_and_costs = [(weights.get(name, 1.0), cost) for name, cost in costs.items()]
     return partial(weighted_sum, terms=tuple(weights_and_costs))

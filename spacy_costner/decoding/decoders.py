@@ -207,7 +207,7 @@ def by_label(name: str, tags: Tags, settings: DecodingSettings) -> Floats1d:
     exceptions = settings["labels"]
     unknown_labels = sorted(set(exceptions) - set(tags.labels))
     if unknown_labels:
-        expected = f"expected any of {tags.labels}"
+        expected = f"expected one of {tags.labels}"
         raise ValueError(f"decoding: labels: {expected}, got {unknown_labels[0]!r}")
     overall = settings[name]
     values = [exceptions.get(label, overall) for label in tags.labels]

@@ -77,9 +77,9 @@ class Posterior:
     tags (Tags): The tags of the chain. It may have several tags for O; marginals and paths have the
         tags of `tags.collapsed`, with a single O.
     temperature (Temperature): The temperature that scores are divided by.
-    is_space (Array1d | None): True for tokens of white space. They can't end an entity: if the tags
-        of an entity go on into the white space after it, it is still the same entity. None: no
-        token is white space. Shape: (N,)
+    is_space (Array1d | None): True for tokens of whitespace. They can't end an entity: if the tags
+        of an entity go on into the whitespace after it, it is still the same entity. None: no token
+        is whitespace. Shape: (N,)
     doc_of_sequence (Ints1d | None): The doc of each sequence, as its number in the batch. Each doc
         has at least one sequence. None: each sequence is a doc. Shape: (B,)
     """
@@ -187,7 +187,7 @@ class Posterior:
             B-x at b, I-x at the tokens after it, and L-x at e - 1           BILUO
             B-x at b, I-x at the tokens after it, and not I-x at e           IOB2
 
-        In BILUO, a single token has U-x. In IOB2, white space at e may have I-x: see `is_space`.
+        In BILUO, a single token has U-x. In IOB2, whitespace at e may have I-x: see `is_space`.
 
         entities (Entities): Any entities. They may overlap.
         covers (Array2d | None): For each label that the entities have, True at the labels of the
@@ -284,9 +284,9 @@ class Posterior:
         """Compute the log-probabilities of the segments of entities, with their gradient. The
         probability of an entity is the sum over its segments.
 
-        An entity has several segments if white space follows it: the tags of the entity may end
-        with its last word, or go on into the white space. Memory grows with the number of tokens of
-        all segments.
+        An entity has several segments if whitespace follows it: the tags of the entity may end with
+        its last word, or go on into the whitespace. Memory grows with the number of tokens of all
+        segments.
 
         entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
         RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
@@ -301,7 +301,7 @@ class Posterior:
         next_tags = None  # which tags the token after a segment may have; None: all. Shape: (S, K)
         # In IOB2 the last tag of an entity, I-x, may also stand inside of it. Only the tag of the
         # next token, which is not I-x, says that the entity is over. In BILUO, L-x says it, which
-        # white space doesn't have (see `possible_paths`): each entity has one segment.
+        # whitespace doesn't have (see `possible_paths`): each entity has one segment.
         inner_prefixes = {prefix for prefix, _ in tags.scheme.within}
         next_tag_ends_entity = not inner_prefixes.isdisjoint(tags.scheme.closing)
         if next_tag_ends_entity:
@@ -323,11 +323,11 @@ class Posterior:
     def _extend_into_space(
         self, entity_number: Ints1d, segments: Entities
     ) -> tuple[Ints1d, Entities]:
-        """Find all segments of entities that white space follows. One segment ends with the entity.
-        Another one goes on through the first token of white space, another one through the first
-        two tokens, and so on. `segments` has the first of these segments for each entity. Returns
-        the number of the entity of each segment; and the segments, entity after entity.
-        Shapes: (E,), (E,) to (S,), (S,)"""
+        """Find all segments of entities that whitespace follows. One segment ends with the entity.
+        Another one goes on through the first token of whitespace, another one through the first two
+        tokens, and so on. `segments` has the first of these segments for each entity. Returns the
+        number of the entity of each segment; and the segments, entity after entity. Shapes: (E,),
+        (E,) to (S,), (S,)"""
         # A segment ends before the next word or with the sequence, whichever comes first. The end
         # of the batch counts as a word.
         words = numpy.append(numpy.flatnonzero(~self.is_space), len(self.is_space))

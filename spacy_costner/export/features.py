@@ -314,8 +314,8 @@ def _check_lexeme_attributes(columns: Sequence[Column], vocab: Vocab) -> None:
     """Check that the attributes of words that columns see are spaCy's own, and not computed by a
     function of a language or a user."""
     getters: dict[int, Any] = vocab.lex_attr_getters  # type: ignore[attr-defined]
-    # With any columns, the page needs IS_SPACE, as it removes white space from the ends of
-    # entities, and LOWER for texts that are all in one case.
+    # With any columns, the page needs IS_SPACE, as it removes whitespace from the ends of entities,
+    # and LOWER for texts that are all in one case.
     names = ["IS_SPACE", "LOWER"]
     # `attributes` belong to tokens, `lexeme_attributes` to words in the vocab. Extension attributes
     # are not among them: `describe_column` has refused these.

@@ -166,7 +166,7 @@ def _find_component(nlp: Language) -> CostSensitiveNER:
         raise refusal(f"a model with a Tok2Vec, {ner.model.name}, in {ner.name}")
     _, weights = linear_part(ner.model)
     if not weights.is_allocated or not ner.labels:
-        raise ValueError(f"page: expected a trained pipeline, {ner.name} has no weights")
+        raise ValueError(f"page: expected a trained pipeline, got {ner.name} without weights")
     layer = hidden_layer_of(ner.model)
     if layer is not None:
         raise refusal(f"a hidden layer over static vectors in {ner.name}, hidden = {layer.width}")
@@ -186,7 +186,9 @@ def _check_other_components(nlp: Language, ner: CostSensitiveNER) -> None:
         if CHANGES_ENTITIES.intersection(meta.assigns):
             raise _component_refusal(ner.name, f"{name}, which sets entities")
         if not meta.assigns and meta.factory not in HARMLESS:
-            reason = f"{name}, whose factory {meta.factory} doesn't say by `assigns` what it sets"
+            reason = (
+                f"{name}, whose factory {meta.factory} doesn't declare in `assigns` what it sets"
+            )
             raise _component_refusal(ner.name, reason)
     if ner.annotation.sentence_boundaries and sets_sentence_starts(nlp, ner.name):
         raise _component_refusal(ner.name, "one before it that sets sentence starts")

@@ -232,7 +232,8 @@ def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> s
     # What is there at most once, or is always empty, matches the same in both languages.
     if narrowest == 0 and most != 1 and widest > 0:
         raise ValueError(
-            "expected no repeat of what can be empty in a pattern: JavaScript repeats differently"
+            "expected a pattern that doesn't repeat an empty match: JavaScript repeats it "
+            "differently"
         )
     if (least, most) in QUANTIFIERS:
         quantifier = QUANTIFIERS[least, most]

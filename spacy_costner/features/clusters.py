@@ -138,7 +138,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         cluster_ids = unpack(packed, most).reshape(width, len(word_keys)).T
         is_id = (cluster_ids >= -1) & (cluster_ids < self.n_values)
         if width < 1 or not is_id.all():
-            raise ValueError(f"clusters: expected some of {self.n_values} for each word")
+            raise ValueError(f"clusters: expected numbers below {self.n_values} for each word")
         self._set_words(word_keys, cluster_ids)
 
     @property

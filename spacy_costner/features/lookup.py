@@ -456,8 +456,8 @@ def vectors_of(tokens: Tokens) -> BaseVectors:
     for vocab in tokens.vocabs:
         if vocab is not first_vocab and vocab.vectors is not first_vocab.vectors:
             raise ValueError(
-                f"{WHERE}: expected docs whose vocabs have the same vectors in a batch, got vocabs "
-                "with different ones"
+                f"{WHERE}: expected docs in a batch whose vocabs have the same vectors, got "
+                "different vectors"
             )
     return first_vocab.vectors
 

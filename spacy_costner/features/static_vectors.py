@@ -306,8 +306,8 @@ class VectorColumn(Column):
         if digest != self.digest:
             raise ValueError(
                 f"{WHERE}: expected the vectors of training in the vocab of docs, digest "
-                f"{self.digest!r}, got others of the same length, digest {digest!r}: load the "
-                "vectors that were saved with the pipeline, or train again"
+                f"{self.digest!r}, got different ones of the same length, digest {digest!r}: load "
+                "the vectors that were saved with the pipeline, or train again"
             )
         return scaled_vectors(source, self.scale)
 

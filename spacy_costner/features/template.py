@@ -295,7 +295,7 @@ def _check(template: Template) -> None:
     _check_windows("document", template.document, attributes, least=0)
 
     # `_expect` raises an error unless its first argument is true.
-    in_windows = f"some of the kinds in windows, {', '.join(template.windows)}"
+    in_windows = f"one of the kinds in windows, {', '.join(template.windows)}"
     for kind in template.bigrams:
         _expect(kind in template.windows, "bigrams", in_windows, kind)
     for attribute in template.elsewhere:
@@ -306,10 +306,10 @@ def _check(template: Template) -> None:
     for size in template.affixes:
         _expect_number("affixes", size, least=1)
     for name in template.flags:
-        _expect(name in FLAGS, "flags", f"some of {', '.join(FLAGS)}", name)
+        _expect(name in FLAGS, "flags", f"one of {', '.join(FLAGS)}", name)
     # The columns of two files with the same name would have the same name.
     have_different_names = len(template.cluster_files) == len(template.clusters)
-    _expect(have_different_names, CLUSTERS, "files of different names", [*template.clusters])
+    _expect(have_different_names, CLUSTERS, "files with different names", [*template.clusters])
     _check_memory_unit(template.memory_unit)
     _check_min_count(template)
 
@@ -322,7 +322,7 @@ def _check_windows(
 
     RAISES (ValueError): If a kind or a number is wrong.
     """
-    expected = f"some of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"
+    expected = f"one of {', '.join(kinds)} or an extension attribute such as {EXTENSION}name"
     for kind, size in windows.items():
         _expect(kind in kinds or _is_extension(kind), setting, expected, kind)
         _expect_number(f"{setting}.{kind}", size, least=least)
@@ -345,7 +345,7 @@ def _check_min_count(template: Template) -> None:
     pairs = [f"{kind}+{kind}" for kind in template.bigrams]
     kinds = sorted({*template.windows, *pairs})
     for kind, count in template.min_count.items():
-        _expect(kind in kinds, "min_count", f"some of {', '.join(kinds)}", kind)
+        _expect(kind in kinds, "min_count", f"one of {', '.join(kinds)}", kind)
         _expect_number("min_count", count, least=1)
 
 

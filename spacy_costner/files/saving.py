@@ -88,7 +88,7 @@ def check_file(path: Path | None, inputs: Iterable[str | Path]) -> None:
         source = Path(os.path.realpath(input_path))
         is_inside = source in target.parents and target.suffix.lower() not in PAGES
         if target.exists() and source.exists() and (is_inside or target.samefile(source)):
-            raise ValueError(f"{path}: expected another file than the input, got: {input_path}")
+            raise ValueError(f"{path}: expected a file other than the input, got: {input_path}")
 
 
 def save_folder(path: str | Path, write: Write) -> None:

@@ -27,8 +27,8 @@ try:
     from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
 except ImportError as error:
     raise ImportError(
-        "spacy_costner.integrations.presidio: expected presidio-analyzer, it is not installed: "
-        "pip install 'spacy-costner[presidio]'"
+        "spacy_costner.integrations.presidio: presidio-analyzer is not installed: pip install "
+        "'spacy-costner[presidio]'"
     ) from error
 
 MIN_SCORE = 1e-6
@@ -251,7 +251,7 @@ def entity_of(span: Span, mapping: Mapping[str, str]) -> str:
     have the label, as Presidio would silently leave the text of such spans as it is."""
     if span.label_ not in mapping:
         raise ValueError(
-            f"mapping: expected an entity of Presidio for each label, got none for {span.label_!r}"
+            f"mapping: expected a Presidio entity for each label, got none for {span.label_!r}"
         )
     return mapping[span.label_]
 

@@ -363,7 +363,7 @@ def check_earlier(
     if calibration_before["digest"] != calibration["digest"]:
         raise ValueError(
             "earlier: expected a test against the calibration docs of this component, got one "
-            "against others: begin a new test"
+            "against other docs: start a new test"
         )
 
 

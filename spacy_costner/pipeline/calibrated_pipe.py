@@ -209,6 +209,6 @@ class CalibratedPipe(TrainablePipe):
             group_names = ", ".join(sorted(new_groups))
             warnings.warn(
                 f"{self.name}: no guaranteed set for docs whose {promise.by_group!r} is "
-                f"{group_names}: nothing is promised about them",
+                f"{group_names}: there is no guarantee for them",
                 stacklevel=3,
             )

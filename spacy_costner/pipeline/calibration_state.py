@@ -217,8 +217,8 @@ class CalibrationState:
             )
         if confidence is None:
             raise ValueError(
-                f"{component}: shift: expected a confidence, as the scores of docs are written "
-                "with their probabilities, got none: see set_confidence"
+                f"{component}: shift: expected a confidence setting, as the scores of docs are "
+                "saved with the probabilities, got none: see set_confidence"
             )
         pool = self.scores.pool()  # the scores of the docs are ranked among these
         if earlier is not None and not isinstance(earlier, Shift):

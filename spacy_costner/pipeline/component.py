@@ -284,7 +284,7 @@ class CostSensitiveNER(CalibratedPipe):
                 confidence = replace(confidence, spans_key=f"{self.name}_confidence")
             if confidence.spans_key == spans_key:
                 raise ValueError(
-                    f"{self.name}: confidence.spans_key: expected another key than the spans_key "
+                    f"{self.name}: confidence.spans_key: expected a key other than the spans_key "
                     f"of the component, got {spans_key!r}"
                 )
             register(confidence)
@@ -456,7 +456,7 @@ class CostSensitiveNER(CalibratedPipe):
         unknown = [label for label in own_labels if label not in self.labels]
         if unknown:
             raise ValueError(
-                f"{self.name}: own_labels: expected some of {list(self.labels)}, got {unknown}"
+                f"{self.name}: own_labels: expected a subset of {list(self.labels)}, got {unknown}"
             )
 
     # Training
@@ -777,8 +777,8 @@ class CostSensitiveNER(CalibratedPipe):
     def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Hypothesis]]:
         """Predict the k most probable analyses of docs. Preset entities are ignored.
 
-        Each path of tags is an analysis. In IOB2, an entity before white space has several paths,
-        as its tags may continue in the white space: then several analyses have the same entities.
+        Each path of tags is an analysis. In IOB2, an entity before whitespace has several paths, as
+        its tags may continue in the whitespace: then several analyses have the same entities.
 
         docs (Iterable[Doc]): The docs, which are not modified.
         k (int): The number of analyses, at least 1.
@@ -806,7 +806,7 @@ class CostSensitiveNER(CalibratedPipe):
         return hypotheses_of_docs
 
     def decode(self, posterior: Posterior) -> DecodedSpans:
-        """Decode entities, with the current settings of decoding. White space at the ends of an
+        """Decode entities, with the current settings of decoding. Whitespace at the ends of an
         entity is cut off.
 
         posterior (Posterior): The probabilities, as `posterior` returns them.

@@ -1,4 +1,4 @@
-"""What a component predicts for a batch of docs: entities and, if asked for, their probabilities
+"""What a component predicts for a batch of docs: entities and, if requested, their probabilities
 and other spans.
 
 `make_prediction` computes what `doc_writer` writes. A *preset* token was annotated before the
@@ -51,7 +51,7 @@ class Prediction(NamedTuple):
     other_labels (Sequence[int]): The labels that the component doesn't write, as indices in
         `labels`.
     entities (Entities): The predicted entities that the component may write, ordered: see
-        `is_writable`. They don't begin or end with white space.
+        `is_writable`. They don't begin or end with whitespace.
     probs (Floats1d | None): The probabilities of these entities, if requested. Shape: (E,)
     sets (dict[str, SpanSet]): Other spans, by the keys `ALTERNATIVES` and `GUARANTEED`.
     measures (ShiftMeasures | None): What the test for a shift needs to know, if requested.
@@ -81,7 +81,7 @@ def make_prediction(
     """Make the prediction of a batch: choose the decoded entities that the component may write. If
     requested, compute their probabilities, alternatives and guaranteed sets.
 
-    decoded (DecodedSpans): The decoded entities, without white space at their ends.
+    decoded (DecodedSpans): The decoded entities, without whitespace at their ends.
     posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
     confidence (Confidence | None): Which probabilities are written. None: no probabilities.

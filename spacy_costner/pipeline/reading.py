@@ -155,8 +155,8 @@ def find_difference(
     is_comparable = reading.tokenizer_tokens and not doc.has_unknown_spaces
     if is_comparable and not has_tokens_of(tokenizer, doc):
         return (
-            "docs have other tokens than the tokenizer makes from their text, but calibration docs "
-            f"had the tokenizer's tokens: {GIVE_TEXT}"
+            "docs have tokens other than the tokenizer's, but calibration docs had the "
+            f"tokenizer's tokens: {GIVE_TEXT}"
         )
     return None
 

@@ -180,7 +180,9 @@ def sign(cfg: Cfg, model: bytes) -> Cfg:
     except UnicodeEncodeError as error:
         # Twenty characters before and after the wrong one show where it is.
         excerpt = error.object[max(0, error.start - 20) : error.end + 20]
-        raise ValueError(f"cfg: expected text that can be UTF-8, got {excerpt!r}") from None
+        raise ValueError(
+            f"cfg: expected text that can be encoded in UTF-8, got {excerpt!r}"
+        ) from None
     # The JSON of srsly doesn't keep all digits of a number, so the digest is made from the cfg that
     # will be read.
     cfg_as_read = srsly.json_loads(srsly.json_dumps(cfg))
@@ -231,8 +233,8 @@ def reading_part(part: str, name: str, folder: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise ValueError(
-            f"{name}: {folder}{part}: expected the {part} of a trained cost_sensitive_ner "
-            f"with this config, could not read it: {error}"
+            f"{name}: {folder}{part}: expected the {part} of a trained cost_sensitive_ner with "
+            f"this config, but could not read it: {error}"
         ) from error
 
 

@@ -62,7 +62,9 @@ def _start(path: str | Path, components: Sequence[str] | None, nlp: Language) ->
         try:
             models[name].from_bytes(trained_models[name].to_bytes())
         except Exception as error:
-            raise ValueError(f"{where}: expected a model as in the config: {error}") from error
+            raise ValueError(
+                f"{where}: expected the model that the config describes: {error}"
+            ) from error
         _keep_training_text(nlp.get_pipe(name), trained.get_pipe(name))
     return nlp
 

@@ -19,7 +19,7 @@ rasa               reads examples of intents with entities, in JSON, YAML and Ma
 csv_tables         reads CSV of tokens and tags, and of texts and spans
 docbin             reads .spacy files
 corpus             chooses the reader of a file; reads Hugging Face datasets
-examples           makes spaCy's examples of a corpus, as a config asks for them
+examples           makes spaCy's examples of a corpus, as a config requests them
 texts              reads texts without annotation
 file_parts         divides large files into parts, and reads the texts of each part
 raw_text           reads more text than fits in memory

@@ -52,7 +52,7 @@ def _from_bytes(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _from_utf16(text: str, start: int, end: int) -> tuple[int, int]:
-    """The offsets count code units of UTF-16, as in JavaScript: two bytes each."""
+    """The offsets count UTF-16 code units, as in JavaScript: two bytes each."""
     encoded = text.encode("utf-16-le", "replace")
     before_start = encoded[: 2 * start].decode("utf-16-le", "ignore")
     before_end = encoded[: 2 * end].decode("utf-16-le", "ignore")
@@ -60,12 +60,13 @@ def _from_utf16(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 CONVERSIONS: dict[str, Convert] = {
-    "offsets in characters, got offsets in bytes of UTF-8": _from_bytes,
-    "offsets in characters, got offsets in code units of UTF-16": _from_utf16,
-    "ends after the last character of a span, got ends that are inclusive": _end_after_last,
-    "offsets that count from 0, got offsets from 1": _begin_at_zero,
-    "offsets that count from 0 and ends after the last character of a span, got offsets from 1 and "
-    "ends that are inclusive": _begin_at_zero_end_after_last,
+    "offsets in characters, got offsets in UTF-8 bytes": _from_bytes,
+    "offsets in characters, got offsets in UTF-16 code units": _from_utf16,
+    "exclusive ends, got inclusive ends": _end_after_last,
+    "offsets from 0, got offsets from 1": _begin_at_zero,
+    "offsets from 0 and exclusive ends, got offsets from 1 and inclusive ends": (
+        _begin_at_zero_end_after_last
+    ),
 }
 """What offsets may count, in the words of the error, and the conversion to characters. If several
 align equally many spans, the first one is named: bytes look like a shift by one if there is one

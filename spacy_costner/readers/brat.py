@@ -128,8 +128,8 @@ def _read_entities(path: Path, limit: int) -> Iterator[BratEntity]:
 
 
 def _has_its_text(entity: BratEntity, text: str) -> bool:
-    """Whether the offsets of an entity fit the text that the .ann file has next to them. White
-    space between words may differ: one may have a line break, and the other a blank. At the ends it
+    """Whether the offsets of an entity fit the text that the .ann file has next to them. Whitespace
+    between words may differ: one may have a line break, and the other a blank. At the ends it
     counts, as code units could otherwise be taken for characters. In "a 😀 c", the code units 2 to
     4 are "😀", and the characters 2 to 4 are "😀 "."""
     fragment_text = " ".join(text[start:end] for start, end in entity.fragments)
@@ -154,7 +154,7 @@ def _in_characters(entities: list[BratEntity], text: str) -> list[BratEntity]:
 
 
 def _join_fragments(fragments: list[Range], text: str) -> list[Range]:
-    """Join fragments that overlap or have only white space between them. brat divides each entity
+    """Join fragments that overlap or have only whitespace between them. brat divides each entity
     that crosses the end of a line, though it isn't discontinuous."""
     joined: list[Range] = []
     for start, end in sorted(fragments):

@@ -1,7 +1,7 @@
 """Read and write files of columns, as in the CoNLL shared tasks: a line for each token, with its
 tag.
 
-Columns are separated by one TAB or by blanks. A line of white space ends a sentence. A line that
+Columns are separated by one TAB or by blanks. A line of whitespace ends a sentence. A line that
 begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
 sentence, is a comment unless it is a token and its tag.
 
@@ -31,8 +31,8 @@ from .sentences import TaggedTokens, make_docs
 DOCSTART = "-DOCSTART-"
 BLANKS = re.compile(r"[ \t]+")
 ODD_SPACES = [char for char in map(chr, range(0x3001)) if char.isspace() and char not in " \t\n"]
-"""White space that doesn't separate columns, though `str.split` splits there: no-break spaces and
-others. U+3000 is the last character of white space in Unicode."""
+"""Whitespace that doesn't separate columns, though `str.split` splits there: no-break spaces and
+others. U+3000 is the last character of whitespace in Unicode."""
 
 ODD_TOKEN = re.compile(r"[\t\n\r\0]| $|^-DOCSTART-")
 """Matches a token that would not be read back as it is written. For example, a blank before a TAB
@@ -51,7 +51,7 @@ NO_TOKENS = "multiword tokens and empty nodes are left out: their words have lin
 class Layout(NamedTuple):
     """How the lines of a file are split into fields.
 
-    split (Callable[[str], list[str]]): Splits a line into its fields. A line of white space has
+    split (Callable[[str], list[str]]): Splits a line into its fields. A line of whitespace has
         none.
     separator (str): The name of what separates columns: "TABs" or "blanks".
     n_columns (int): The number of columns.
@@ -204,7 +204,7 @@ def _split_lines(path: Path, lines: list[str], layout: Layout) -> tuple[list[str
         n_fields_of_lines.append(len(line_fields))
 
     n_fields = numpy.asarray(n_fields_of_lines)
-    has_token = n_fields > 0  # other lines are white space
+    has_token = n_fields > 0  # other lines are whitespace
     wrong_lines = numpy.flatnonzero(has_token & (n_fields != layout.n_columns))
     if len(wrong_lines):
         i = int(wrong_lines[0])
@@ -228,7 +228,7 @@ def _find_layout(path: Path, text: str, lines: list[str]) -> Layout:
         split = partial(_split_at_tabs, is_padded=is_padded)
     else:
         separator = "blanks"
-        # `str.split` is faster. It gives the same fields if there is no odd white space.
+        # `str.split` is faster. It gives the same fields if there is no odd whitespace.
         has_odd_space = any(space in text for space in ODD_SPACES)
         split = _split_at_blanks if has_odd_space else str.split
 
@@ -253,8 +253,8 @@ def _find_first_row(lines: list[str]) -> int | None:
 
 
 def _split_at_blanks(line: str) -> list[str]:
-    """Split a line at blanks and TABs. `str.split` would split at other white space, too, such as
-    no-break spaces. A line of white space has no fields."""
+    """Split a line at blanks and TABs. `str.split` would split at other whitespace, too, such as
+    no-break spaces. A line of whitespace has no fields."""
     if not line.strip():
         return []
     return BLANKS.split(line.strip(" \t"))
@@ -263,7 +263,7 @@ def _split_at_blanks(line: str) -> list[str]:
 def _split_at_tabs(line: str, *, is_padded: bool) -> list[str]:
     """Split a line at TABs. Blanks and TABs at its end are left out. If `is_padded`, there may be
     blanks next to TABs: they are left out, too, but a field of blanks alone stays as it is. A line
-    of white space has no fields."""
+    of whitespace has no fields."""
     if not line.strip():
         return []
     fields = line.rstrip(" \t").split("\t")
@@ -296,7 +296,7 @@ def _remove_comments(
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """Write docs in two columns with a TAB between them: the tokens, and their tags in the scheme
     IOB2, or "-" where annotation is missing. If any doc has several sentences, each doc begins with
-    a -DOCSTART- line. Tokens of white space are left out, as columns can't have them.
+    a -DOCSTART- line. Tokens of whitespace are left out, as columns can't have them.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
@@ -334,11 +334,11 @@ def _has_several_sentences(doc: Doc) -> bool:
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
     """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2. Tokens
-    of white space are left out. A token or label that would not be read back as it is written
-    raises a ValueError."""
+    of whitespace are left out. A token or label that would not be read back as it is written raises
+    a ValueError."""
     begins_entity = False
     for token in sent:
-        # If the first token of an entity is white space, which is left out, the next token gets the
+        # If the first token of an entity is whitespace, which is left out, the next token gets the
         # prefix B.
         if token.ent_iob == BEGIN:
             begins_entity = True

@@ -3,7 +3,7 @@
 Some annotation tools write a file for each annotator, so that the same texts are in several files.
 Where annotations contradict each other, a component can't learn both. `report_conflicts` reports
 such texts and keeps all docs. `merge_texts` makes one doc of all that have the same text, as the
-user's option `conflicts` asks.
+user's option `conflicts` says.
 
 Annotations are compared by characters, as docs of the same text may have other tokens.
 """

@@ -99,7 +99,7 @@ def convert(
         raise ValueError(f"{input_path}: expected annotated docs, got none")
     n_left_out = write_corpus(output_path, docs, spans_key)
     if n_left_out > 0:
-        message = "white-space tokens can't be written in columns: they are left out"
+        message = "whitespace tokens can't be written in columns: they are left out"
         # The problem itself counts as one, and `more` is how many others there are.
         info.add_problem(message, place=None, more=n_left_out - 1)
 
@@ -143,7 +143,7 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
     docs (Sequence[Doc]): The docs to write.
     spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: the spans
         of `doc.ents` are written.
-    RETURNS (int): The number of tokens that are left out: columns can't have tokens of white space.
+    RETURNS (int): The number of tokens that are left out: columns can't have tokens of whitespace.
     RAISES (ValueError): If columns can't have a token or a label.
     """
     n_left_out = 0

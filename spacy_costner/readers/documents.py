@@ -57,8 +57,8 @@ def short_values(metadata: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether a value can be saved in msgpack and in JSON: it is text that can be UTF-8, a truth
-    value, or an integer of 64 bits."""
+    """Whether a value can be saved in msgpack and in JSON: it is text that can be encoded in UTF-8,
+    a truth value, or an integer of 64 bits."""
     if isinstance(value, str):
         return not SURROGATE.search(value)
     return isinstance(value, int) and -(2**63) <= value < 2**64

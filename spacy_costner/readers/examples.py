@@ -1,4 +1,4 @@
-"""Make spaCy's examples of a corpus of any format, as a config asks for them.
+"""Make spaCy's examples of a corpus of any format, as a config requests them.
 
 An example has two docs of the same text: the *reference* has the annotation, and the *predicted*
 doc is given to the pipeline. `AnyCorpus` makes them, and `make_reader` is its registered function.
@@ -128,7 +128,7 @@ class AnyCorpus(Corpus):
         self._add_sentences(augmented.reference, augmented.predicted)
 
     def _add_sentences(self, reference: Doc, predicted: Doc) -> None:
-        """Copy the sentence starts of the reference to the predicted doc if the settings ask for
+        """Copy the sentence starts of the reference to the predicted doc if the settings request
         them. If the option `sentences` is False, mark the doc: see `WITHOUT_SENTENCES`."""
         if self.file_tokens or self.options.sentences:
             copy_sentences(reference, predicted)
@@ -160,7 +160,7 @@ def examples_to_measure(
     """Read the examples of a corpus that a pipeline is measured on.
 
     nlp (Language): The pipeline, for its tokenizer and its vocab.
-    corpus (Callable): The reader of the corpus. Sentence starts that its settings ask for are kept.
+    corpus (Callable): The reader of the corpus. Sentence starts that its settings request are kept.
     file_tokens (bool): Whether predicted docs have the tokens and sentence starts of the file, as
         in `spacy apply` (see `as_spacy_applies`). Otherwise they are made of its text, as in `spacy
         evaluate` (see `as_spacy_evaluates`).

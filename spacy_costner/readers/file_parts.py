@@ -213,8 +213,8 @@ def _read_bytes(part: FilePart) -> bytes:
         file.seek(part.start)
         content = file.read(part.stop - part.start) if part.stop else file.read()
     if digest(content, part.first) != part.digest:
-        expected = "expected the file that the run began with"
-        raise CorpusError(f"{part.path}: {expected}, got another")
+        expected = "expected the file that the run started with"
+        raise CorpusError(f"{part.path}: {expected}, got a different one")
     return content
 
 

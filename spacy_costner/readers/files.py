@@ -39,7 +39,7 @@ JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a JSON value on each line."""
 
 SPACE = re.compile(r"[ \t\n\r]*")
-"""White space between values of JSON."""
+"""Whitespace between values of JSON."""
 
 JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
 """The beginning of an object, or of an array of arrays, objects or strings."""
@@ -117,7 +117,7 @@ def corpus_files(path: Path) -> list[Path]:
     RAISES (CorpusError): If there are no files.
     """
     if not path.exists():
-        raise CorpusError(f"{path}: expected a file or folder, got nothing there")
+        raise CorpusError(f"{path}: expected a file or folder, found neither")
     if not path.is_dir() or is_dataset(path):
         return [path]
     files = sorted(_walk(path, set()))
@@ -178,7 +178,7 @@ def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = F
 
     path (Path): The text file.
     keep_line_ends (bool): Whether line ends stay as they are. Otherwise they become "\\n".
-    allow_blank (bool): Whether the file may be empty, or have nothing but white space.
+    allow_blank (bool): Whether the file may be empty, or have nothing but whitespace.
     RETURNS (str): The text.
     RAISES (CorpusError): If it isn't UTF-8, has null characters, or is blank and must not be.
     """
@@ -279,7 +279,7 @@ def _read_items(text: str, path: Path) -> Values:
     if not is_array:
         while not scanner.is_at_end:
             yield scanner.read_value()
-            scanner.skip()  # the white space up to the next value
+            scanner.skip()  # the whitespace up to the next value
         return
 
     while not scanner.skip("]"):
@@ -327,7 +327,7 @@ class JsonScanner:
         return shown(self.text[self.position : self.position + SHOWN_JSON])
 
     def skip(self, character: str = "") -> bool:
-        """Read white space, and then a bracket or comma if it is next. Returns whether it was."""
+        """Read whitespace, and then a bracket or comma if it is next. Returns whether it was."""
         space = SPACE.match(self.text, self.position)
         assert space is not None  # the pattern matches the empty text, too
         self.position = space.end()

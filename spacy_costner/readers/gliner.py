@@ -16,7 +16,7 @@ ENTITIES_KEY = "ner"
 
 
 def is_gliner(record: Any) -> bool:
-    """Whether the first record of a file is an example of GLiNER."""
+    """Whether the first record of a file is a GLiNER example."""
     return isinstance(record, dict) and isinstance(record.get(WORDS_KEY), list)
 
 
@@ -25,11 +25,11 @@ def read_gliner(records: Values) -> Iterator[AnnotatedTask]:
 
     records (Values): The records of the file.
     YIELDS (AnnotatedTask): Each example, or its words alone if it has no list of entities.
-    RAISES (CorpusError): If a record isn't an example of GLiNER.
+    RAISES (CorpusError): If a record isn't a GLiNER example.
     """
     for place, record in records:
         if not is_gliner(record):
-            raise place.refuse(f"expected an example of GLiNER, got {shown(record)}")
+            raise place.refuse(f"expected a GLiNER example, got {shown(record)}")
         text, tokens = join_words(record[WORDS_KEY], WORDS_KEY, place)
         entities = record.get(ENTITIES_KEY)
         if entities is not None and not isinstance(entities, list):

@@ -2,7 +2,7 @@
 
 A browser makes a tree of HTML. Label Studio's `globalOffsets` count the characters of all text in
 this tree, in its order, and one for each `<br>`: this is the *content*. Tags, comments and the head
-of a page don't count. An entity such as `&amp;` counts as one character. White space between tags
+of a page don't count. An entity such as `&amp;` counts as one character. Whitespace between tags
 counts, too, although a browser doesn't show it. Scripts and frames are removed first.
 
 The text that we read is the content with two changes. What a browser doesn't show, such as style
@@ -37,7 +37,7 @@ HIDDEN = frozenset(["noscript", "style"])
 """The elements whose text counts, though a browser doesn't show it."""
 
 WHITE_SPACE = " \t\n\f"
-"""The white space of HTML, which `&nbsp;` isn't."""
+"""The whitespace of HTML, which `&nbsp;` isn't."""
 
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 """Matches a comment, which extends to the end if it isn't closed."""
@@ -185,7 +185,7 @@ class _TextCollector:
     def add_text(self, text: str) -> None:
         """Add text."""
         if not self._is_in_body:
-            # The first word begins the body. White space before it isn't part of the body.
+            # The first word begins the body. Whitespace before it isn't part of the body.
             text = text.lstrip(WHITE_SPACE)
             self._is_in_body = bool(text)
         if self._is_after_pre:  # browsers leave out this line break

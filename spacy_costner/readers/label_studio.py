@@ -107,7 +107,7 @@ class Evidence(NamedTuple):
 
 
 def is_label_studio(record: Any) -> bool:
-    """Whether the first record of a file is a task of Label Studio: its text is under "data"."""
+    """Whether the first record of a file is a Label Studio task: its text is under "data"."""
     return isinstance(record, dict) and isinstance(record.get("data"), dict)
 
 
@@ -131,7 +131,7 @@ def read_label_studio(
     placed_records = list(records)
     for place, record in placed_records:
         if not is_label_studio(record):
-            raise place.refuse(f"expected a task of Label Studio, got {shown(record)}")
+            raise place.refuse(f"expected a Label Studio task, got {shown(record)}")
     evidence = _collect_evidence(placed_records)
     fields = _find_fields(placed_records, evidence, text_key)
 

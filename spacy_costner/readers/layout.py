@@ -242,8 +242,8 @@ def _find_tags(
         raise table.place.refuse(f"tag_column: {expected}, got {choice or tag + 1}")
     # A file of two columns always has tags in the second.
     if table.n_columns > 2 and not _has_tags(table, tag):
-        expected = f"{table.name(tag)}: expected tags of entities"
-        got = f"got only such as {table.column(tag)[0]!r}: {_hint_at_tags(table, token)}"
+        expected = f"{table.name(tag)}: expected entity tags"
+        got = f"got only tags such as {table.column(tag)[0]!r}: {_hint_at_tags(table, token)}"
         raise table.place.refuse(f"{expected}, {got}")
     return tag, None
 
@@ -272,14 +272,13 @@ def _labels_of(table: Table, column: int) -> set[str]:
 
 
 def _has_only_tags(table: Table, column: int) -> bool:
-    """Whether a column has tags of entities and nothing else."""
+    """Whether a column has entity tags and nothing else."""
     fields = set(table.column(column))
     return all(map(is_tag, fields)) and not fields.issubset(NOT_ANNOTATED)
 
 
 def _has_tags(table: Table, column: int) -> bool:
-    """Whether a column has tags of entities. "_" doesn't count: in CoNLL-U, it marks any empty
-    field."""
+    """Whether a column has entity tags. "_" doesn't count: in CoNLL-U, it marks any empty field."""
     return any(is_tag(field) for field in set(table.column(column)) - {"_"})
 
 
@@ -316,8 +315,7 @@ def tags_of_key(column: Sequence[str], key: str) -> list[str]:
 
 
 def _hint_at_tags(table: Table, token: int) -> str:
-    """Name a column that has tags of entities, for the error that the column of the tags has
-    none."""
+    """Name a column that has entity tags, for the error that the column of the tags has none."""
     for column in range(table.n_columns):
         if column == token:
             continue
@@ -331,7 +329,7 @@ def _find_parts_of_speech(table: Table, token: int, tag: int, number: int | None
     """Find the column of the parts of speech: the column XPOS or UPOS or, if columns have no names,
     the column after the tokens, as `spacy convert -c ner` does. After numbered tokens there may be
     lemmas or other fields, so it must be the only column before the tags. None: this column is
-    missing, or it has tags with prefixes, such as the tags of entities or chunks."""
+    missing, or it has tags with prefixes, such as the entity tags or chunks."""
     if table.names:
         names = [name.upper() for name in table.names]
         for name in ("XPOS", "UPOS"):

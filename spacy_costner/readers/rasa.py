@@ -61,7 +61,7 @@ def read_rasa(records: Values) -> Iterator[AnnotatedTask]:
     """
     for place, record in records:
         if not is_rasa(record):
-            raise place.refuse(f"expected {DATA_KEY} of Rasa, got {shown(record)}")
+            raise place.refuse(f"expected Rasa's {DATA_KEY}, got {shown(record)}")
         for key in EXAMPLES_KEYS:
             examples = record[DATA_KEY].get(key, [])
             if not isinstance(examples, list):
@@ -159,7 +159,7 @@ def _read_marked(marked: str, place: FilePlace) -> Task:
             with suppress(ValueError, RecursionError):
                 entity = json.loads(json_entity)
             if not isinstance(entity, dict):
-                raise place.refuse(f"expected an object of an entity, got {shown(json_entity)}")
+                raise place.refuse(f"expected an entity as a JSON object, got {shown(json_entity)}")
             label = entity.get("entity")
         json_spans.append([len(text), len(text) + len(entity_text), label])
         text += entity_text

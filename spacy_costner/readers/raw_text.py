@@ -98,7 +98,7 @@ def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
 
 
 def can_be_text(path: Path) -> bool:
-    """Whether the first bytes of a file are text in UTF-8, and not only white space."""
+    """Whether the first bytes of a file are text in UTF-8, and not only whitespace."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     text = head.removeprefix(BOM).decode("utf8", "replace")
@@ -160,7 +160,7 @@ def map_docs(
 
 
 def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
-    """Yield the lines of an open file, without white space at their ends, if anything is left. A
+    """Yield the lines of an open file, without whitespace at their ends, if anything is left. A
     long line is yielded in several parts. A line that isn't UTF-8, or has a null character, is
     refused: `path` is the name of the file in errors."""
     for number, line in enumerate(file, start=1):

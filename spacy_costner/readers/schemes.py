@@ -336,7 +336,7 @@ def _are_labels(split_tags: Mapping[str, SplitTag], pattern: re.Pattern[str]) ->
 
 
 def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagScheme:
-    """Split the tags of entities by the prefixes of the scheme that the user has named: see
+    """Split the entity tags by the prefixes of the scheme that the user has named: see
     `find_scheme`."""
     if name == IO_WITHOUT_PREFIXES:
         return TagScheme(name, _as_labels(tags))
@@ -355,7 +355,7 @@ def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagSche
 def _find_contradiction(
     counts: TagCounts, tags: Sequence[str], pattern: re.Pattern[str]
 ) -> CorpusError | None:
-    """Find out why the tags of entities may not be of one scheme, though the pattern matches all of
+    """Find out why the entity tags may not be of one scheme, though the pattern matches all of
     them. Returns the error, for the caller to raise. None: the tags are of one scheme."""
     tag_of_separator: dict[str, str] = {}  # an example of a tag with each separator
     tag_of_prefix: dict[str, str] = {}
@@ -428,8 +428,8 @@ def _confirm_prefixes(
 
 
 def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
-    """Check that the tags of entities, some of which have no prefix, can be labels. Tags that look
-    like the tags of a scheme, or of something other than entities, are refused."""
+    """Check that the entity tags, some of which have no prefix, can be labels. Tags that look like
+    the tags of a scheme, or of something other than entities, are refused."""
     split_tags = _split(tags, PREFIXED)
     without_prefix = next(tag for tag in tags if tag not in split_tags)
     for tag, split_tag in split_tags.items():
@@ -440,7 +440,7 @@ def _check_labels(counts: TagCounts, tags: Sequence[str]) -> None:
     # something else, such as parts of speech.
     if "O" not in counts.places:
         expected = "expected tags, O among them"
-        got = f"got only such as {shown(without_prefix)}"
+        got = f"got only tags such as {shown(without_prefix)}"
         raise counts.refuse(without_prefix, f"{expected}, {got}: {HINT}")
 
     for pattern in (LIKE_PREFIXED, LIKE_SUFFIXED):

@@ -281,7 +281,7 @@ def _read_row(
             raise place.refuse(f"tokens: expected words, got {shown(word)}")
     for word in words:
         if SURROGATE.search(word):
-            expected = "expected words that can be UTF-8"
+            expected = "expected words that can be encoded in UTF-8"
             raise place.refuse(f"tokens: {expected}, got {shown(word)}")
     if len(words) != len(tags):
         raise place.refuse(f"{key}: expected {len(words)} tags, one per token, got {len(tags)}")
@@ -294,7 +294,9 @@ def _read_row(
             tag_names.append(_name_of_number(tag, key, names, place))
     for name in tag_names:
         if SURROGATE.search(name):
-            raise place.refuse(f"{key}: expected tags that can be UTF-8, got {shown(name)}")
+            raise place.refuse(
+                f"{key}: expected tags that can be encoded in UTF-8, got {shown(name)}"
+            )
     return words, tag_names
 
 

@@ -38,7 +38,7 @@ def read_spacy2(records: Values) -> Iterator[AnnotatedTask]:
     """
     for place, record in records:
         if not is_spacy2(record):
-            raise place.refuse(f"expected a document of spaCy 2, got {shown(record)}")
+            raise place.refuse(f"expected a spaCy 2 document, got {shown(record)}")
         for paragraph in record["paragraphs"]:
             task = _read_paragraph(paragraph, place)
             yield AnnotatedTask(place, text_key=None, task=task)
@@ -97,7 +97,7 @@ def _read_list(record: Any, key: str, place: FilePlace) -> list[Any]:
 
 
 def _find_words(words: Sequence[str], text: Any, place: FilePlace) -> list[TaskToken]:
-    """Find the words of a text, which are all but its white space, in order."""
+    """Find the words of a text, which are all but its whitespace, in order."""
     if not isinstance(text, str):
         raise place.refuse(f"raw: expected a text, got {shown(text)}")
     tokens: list[TaskToken] = []

@@ -168,7 +168,7 @@ def _move_to_text(span: TaskSpan, html: HtmlText) -> TaskSpan:
     """Convert a span of the content of HTML to a span of its text."""
     start, end = html.range_in_text(span.start, span.end)
     extra = dict(span.extra)
-    # White space between words may be in other places in a browser.
+    # Whitespace between words may be in other places in a browser.
     text = html.text[start:end]
     if "".join(words_of_quote(span)) == "".join(split_words(text)):
         extra["text"] = text

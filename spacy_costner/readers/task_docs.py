@@ -218,7 +218,7 @@ def _tokenize(task: Task, context: Context) -> Doc:
         spaces.append(text.startswith(" ", end) and end not in starts)
     n_characters = sum(map(len, words)) + sum(spaces)
     if n_characters < len(text):
-        # Words and single spaces are not all of the text. In spaCy, the rest of the white space is
+        # Words and single spaces are not all of the text. In spaCy, the rest of the whitespace is
         # tokens, too.
         words, spaces = get_words_and_spaces(words, text)
     if task.has_unknown_spaces:
@@ -260,7 +260,7 @@ def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
     if not isinstance(span_id, str):
         return ""
     if SURROGATE.search(span_id):
-        expected = "expected ids of spans that can be UTF-8"
+        expected = "expected ids of spans that can be encoded in UTF-8"
         raise place.refuse(f"{expected}, got {shown(span_id)}")
     return span_id
 

@@ -259,7 +259,9 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
         raise place.refuse(f"{key}: expected the label of a span, got {shown(json_span)}")
     for label in labels:
         if SURROGATE.search(label):
-            raise place.refuse(f"{key}: expected a label that can be UTF-8, got {shown(label)}")
+            raise place.refuse(
+                f"{key}: expected a label that can be encoded in UTF-8, got {shown(label)}"
+            )
     return [TaskSpan(start, end, label, extra) for label in labels]
 
 
@@ -294,14 +296,14 @@ def has_its_text(text: str, span: TaskSpan) -> bool:
         return True
     if span.end > len(text):  # its offsets may count code units
         return False
-    # Only the words are compared, as a tool may have changed the white space.
+    # Only the words are compared, as a tool may have changed the whitespace.
     return quoted_words == split_words(text[span.start : span.end])
 
 
 def count_in_place(text: str, spans: Iterable[TaskSpan]) -> tuple[int, int]:
     """Count the spans that have their text (see `has_its_text`), and the spans that also have its
-    white space: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word
-    "😀", but these characters are "😀 "."""
+    whitespace: in "a 😀 😀", both the characters and the code units from 2 to 4 have the word "😀",
+    but these characters are "😀 "."""
     n_in_place = 0
     n_equal = 0
     for span in spans:
@@ -318,8 +320,8 @@ def words_of_quote(span: TaskSpan) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text at white space, and at the characters `\\n`, which Label Studio writes for a
-    line break in a quoted text."""
+    """Split a text at whitespace, and at the characters `\\n`, which Label Studio writes for a line
+    break in a quoted text."""
     return text.replace("\\n", " ").split()
 
 
@@ -361,7 +363,7 @@ def _tokens_from_json(json_tokens: Any, text: str, place: FilePlace) -> list[Tas
 
 def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> None:
     """Check that each word of a text is in exactly one token: that tokens don't overlap, and that
-    nothing but white space is between them, before the first one and after the last one.
+    nothing but whitespace is between them, before the first one and after the last one.
 
     RAISES (CorpusError): If a word isn't.
     """

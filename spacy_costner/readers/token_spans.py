@@ -25,8 +25,8 @@ MISALIGNED = "spans don't begin and end with tokens: their tokens are missing an
 MISPLACED = "spans are not where their own text is: their tokens are missing annotation"
 SHIFTED = f"spans are at most {MAX_SHIFT} characters away from their own text: they are read there"
 OVERLAPPING = "spans overlap: their tokens are missing annotation"
-PADDED = "spans begin or end with white space: it is left out"
-ONLY_SPACE = "spans are only white space: they are left out"
+PADDED = "spans begin or end with whitespace: it is left out"
+ONLY_SPACE = "spans are only whitespace: they are left out"
 
 
 class TokenOffsets(NamedTuple):
@@ -60,7 +60,7 @@ def align_spans(
     doc: Doc, offsets: TokenOffsets, task: Task, place: FilePlace, context: Context
 ) -> list[TokenSpan]:
     """Find the tokens of each span of a task: see `_align`. Of several spans with the same tokens
-    and label, which are equal or differ only in the white space around these, the last one is
+    and label, which are equal or differ only in the whitespace around these, the last one is
     returned."""
     # The token spans by first token, token after the last, and label. The label is None if the doc
     # can't have the span.
@@ -99,7 +99,7 @@ def _align(
         info.add_problem(SHIFTED, place, expected)
         return TokenSpan(shifted_span.start, shifted_span.end, span)
 
-    # White space at the ends of the span belongs to no word. With it the span would not begin and
+    # Whitespace at the ends of the span belongs to no word. With it the span would not begin and
     # end with tokens.
     n_leading = len(span_text) - len(span_text.lstrip())
     n_trailing = len(span_text) - len(span_text.rstrip())
@@ -107,7 +107,7 @@ def _align(
     end = span.end - n_trailing
     if start >= end:
         info.add_problem(ONLY_SPACE, place, span_and_label)
-        # White space alone isn't an entity, so no annotation is missing: the span has no tokens.
+        # Whitespace alone isn't an entity, so no annotation is missing: the span has no tokens.
         return TokenSpan(start=0, end=0, span=None)
     if end - start < len(span_text):
         info.add_problem(PADDED, place, span_and_label)
@@ -120,7 +120,7 @@ def _align(
         info.add_problem(MISALIGNED, place, shown_span)
         if context.alignment is not None:
             is_tokenized = task.tokens is None
-            # With the white space, as the offsets may not count characters.
+            # With the whitespace, as the offsets may not count characters.
             context.alignment.add_misaligned(
                 doc, span.start, span.end, place, shown_span, tokenized=is_tokenized
             )
@@ -134,7 +134,7 @@ def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
     """Find the tokens of the text that a tool has written with a span, if this text occurs once
     near the offsets of the span. None: the text occurs there several times or not at all, or
     doesn't begin and end with tokens."""
-    # White space between the words may differ.
+    # Whitespace between the words may differ.
     quote = re.compile(r"\s+".join(map(re.escape, words_of_quote(span))))
     matches = []
     for start in range(max(0, span.start - MAX_SHIFT), span.start + MAX_SHIFT + 1):

@@ -179,7 +179,7 @@ def is_cut_off(line: bytes) -> bool:
 
 
 def is_blank(path: Path) -> bool:
-    """Whether a file is missing or has only white space.
+    """Whether a file is missing or has only whitespace.
 
     path (Path): The file.
     RETURNS (bool): Whether it is.

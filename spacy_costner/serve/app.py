@@ -32,8 +32,7 @@ try:
     from starlette.types import ASGIApp, Receive, Scope, Send
 except ImportError as error:
     raise ImportError(
-        "costner serve: expected starlette and uvicorn, they are not installed: "
-        "pip install 'spacy-costner[serve]'"
+        "costner serve: starlette and uvicorn are not installed: pip install 'spacy-costner[serve]'"
     ) from error
 
 MAX_BODY = 4_000_000
@@ -75,7 +74,7 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
     RAISES (ValueError): If the token can't be UTF-8.
     """
     if token and SURROGATE.search(token):
-        raise ValueError("token: expected text that can be UTF-8")
+        raise ValueError("token: expected text that can be encoded in UTF-8")
     handlers = Handlers(session)
     routes = [
         Route("/", answered(handlers.page)),
@@ -256,7 +255,7 @@ async def read_json(request: Request, most_bytes: int = MAX_BODY) -> dict[str, A
             400, f"expected JSON, got {shown(bytes(body[:SHOWN]))}: {error}"
         ) from None
     if not isinstance(value, dict):
-        raise RefusedError(400, f"expected an object of JSON, got {shown(value)}")
+        raise RefusedError(400, f"expected a JSON object, got {shown(value)}")
     return value
 
 

@@ -36,7 +36,7 @@ class Proposal:
     """A text to annotate, as the page shows it.
 
     key (str): The key of the text.
-    tokens (Sequence[tuple[str, str]]): The tokens, each with the white space after it.
+    tokens (Sequence[tuple[str, str]]): The tokens, each with the whitespace after it.
     spans (Sequence[ProposedSpan]): The annotated entities or, without an answer, the proposed ones.
     is_measuring (bool): Whether it is an evaluation text.
     version (int): The version of its answer. 0 if it has no answer.
@@ -149,9 +149,9 @@ def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) 
     doc (Doc): The doc of the text.
     spans (Iterable[ProposedSpan]): The spans of the answer.
     labels (Sequence[str]): The labels of the session.
-    RETURNS (list[TaskSpan]): The spans from left to right, without white space at their ends.
-    RAISES (SessionError): If a span is not in the doc, is only white space, has an unknown
-        label, or overlaps with another span.
+    RETURNS (list[TaskSpan]): The spans from left to right, without whitespace at their ends.
+    RAISES (SessionError): If a span is not in the doc, is only whitespace, has an unknown label, or
+        overlaps with another span.
     """
     task_spans: list[TaskSpan] = []
     last_end = 0
@@ -167,7 +167,7 @@ def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) 
         span = doc[start:end]
         stripped_text = span.text.strip()
         if not stripped_text:
-            raise SessionError(f"spans: expected words, got white space at {start}")
+            raise SessionError(f"spans: expected words, got whitespace at {start}")
         n_leading_spaces = len(span.text) - len(span.text.lstrip())
         start_char = span.start_char + n_leading_spaces
         task_spans.append(TaskSpan(start_char, start_char + len(stripped_text), label))

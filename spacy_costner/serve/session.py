@@ -313,7 +313,9 @@ class AnnotationSession:
             expected = f"expected a text of at most {self._tokenizer.max_length:,} characters"
             raise SessionError(f"{expected}, got {len(task.text):,}")
         if SURROGATE.search(task.text):
-            raise SessionError(f"expected a text that can be UTF-8, got {shown(task.text)}")
+            raise SessionError(
+                f"expected a text that can be encoded in UTF-8, got {shown(task.text)}"
+            )
         with self._lock:
             earlier = self.store.answers.get(key)
             is_measuring = is_drawn(task.text) if earlier is None else earlier.is_measuring

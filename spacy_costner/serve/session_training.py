@@ -145,6 +145,6 @@ def load_session_model(path: Path) -> Language:
         return spacy.load(path)
     except Exception as error:
         raise ValueError(
-            f"{path}: expected the last pipeline of the session, which can't be loaded "
-            f"({type(error).__name__}: {error}). Remove the folder: a new pipeline is trained"
+            f"{path}: expected the last pipeline of the session, but could not load it "
+            f"({type(error).__name__}: {error}). Remove the folder to train a new pipeline"
         ) from error

@@ -76,7 +76,9 @@ def field(record: Mapping[str, Any], name: str, kind: type, default: Any = None)
     if type(value) is not kind:
         raise SessionError(f"{name}: expected {kind.__name__}, got {shown(value)}")
     if isinstance(value, str) and SURROGATE.search(value):
-        raise SessionError(f"{name}: expected text that can be UTF-8, got {shown(value)}")
+        raise SessionError(
+            f"{name}: expected text that can be encoded in UTF-8, got {shown(value)}"
+        )
     return value
 
 
@@ -134,7 +136,7 @@ class AnnotationStore:
     def __init__(self, folder: Path) -> None:
         if SURROGATE.search(str(folder)):
             raise ValueError(
-                f"{encodable(folder)}: expected a folder with a name that can be UTF-8"
+                f"{encodable(folder)}: expected a folder with a name that can be encoded in UTF-8"
             )
         self.folder = folder
         self.train_path = folder / TRAIN_FILE
@@ -192,7 +194,7 @@ class AnnotationStore:
 
     def add_texts(self, texts: Iterable[str], *, seed: int = 0) -> int:
         """Add texts in random order, and draw evaluation texts among them. A text is left out if it
-        equals an earlier text or differs from it only in white space.
+        equals an earlier text or differs from it only in whitespace.
 
         texts (Iterable[str]): The texts.
         seed (int): Random seed of the order, and so of the evaluation texts.
@@ -200,11 +202,13 @@ class AnnotationStore:
         RAISES (ValueError): If a text can't be UTF-8. No text is added then.
         """
         known_texts = {without_space(stored.text) for stored in self.texts.values()}
-        known_texts.add("")  # a text of white space alone is left out, too
+        known_texts.add("")  # a text of whitespace alone is left out, too
         new_texts: list[str] = []
         for text in texts:
             if SURROGATE.search(text):
-                raise ValueError(f"texts: expected text that can be UTF-8, got {shown(text)}")
+                raise ValueError(
+                    f"texts: expected text that can be encoded in UTF-8, got {shown(text)}"
+                )
             bare_text = without_space(text)
             if bare_text not in known_texts:
                 known_texts.add(bare_text)
@@ -395,5 +399,5 @@ def read_objects(path: Path) -> Values:
     _, values = read_values(path)
     for place, value in values:
         if not isinstance(value, dict):
-            raise place.refuse(f"expected an object of JSON, got {shown(value)}")
+            raise place.refuse(f"expected a JSON object, got {shown(value)}")
         yield place, value

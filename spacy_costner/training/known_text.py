@@ -97,7 +97,7 @@ class Recurring(NamedTuple):
 
 
 def _sentences(doc: Doc) -> Iterator[list[str]]:
-    """Yield the words of each sentence, without white space. A sentence ends at punctuation such as
+    """Yield the words of each sentence, without whitespace. A sentence ends at punctuation such as
     a full stop, at a new line, and where the doc has a sentence start. An annotated sentence is cut
     at its punctuation, too: the same text without annotation has to give the same sentences."""
     begins_sentence = doc.to_array(SENT_START) == 1  # (T,)

@@ -206,7 +206,7 @@ class Objective:
         unknown = sorted(set(self.weights.labels) - {*tags.labels, OUTSIDE})
         if unknown:
             raise ValueError(
-                f"{self.name}: weights: labels: expected some of {(*tags.labels, OUTSIDE)}, "
+                f"{self.name}: weights: labels: expected a subset of {(*tags.labels, OUTSIDE)}, "
                 f"got {unknown}"
             )
         tables: list[list[list[float]] | None] = []

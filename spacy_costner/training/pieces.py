@@ -71,13 +71,13 @@ class Piece:
         return self.n_tokens
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the example. A batcher with a `get_length` may ask for docs.
+        """Return an attribute of the example. A batcher with a `get_length` may request docs.
 
         RAISES (ValueError): If docs are not kept.
         """
         if self.example is None:
             raise ValueError(
-                "cache: expected a training.batcher that needs the lengths of docs only, as docs "
+                "cache: expected a training.batcher that only needs the lengths of docs, as docs "
                 "are not kept, got one that reads docs"
             )
         return getattr(self.example, name)
@@ -161,8 +161,8 @@ def read_pieces(
     for batch in minibatch(examples_with_tokens, N_DOCS):
         if cache is not None and any(has_soft_targets(eg) for eg in batch):
             raise ValueError(
-                "cache: expected docs without soft targets, got soft targets, as `distill` writes "
-                "them with `soft`"
+                "cache: expected docs without soft targets, got soft targets, which `distill` "
+                "writes with `soft`"
             )
         feature_batch = find_features(model, [eg.predicted for eg in batch], is_train=True)
         targets = objective.targets(batch, tags)

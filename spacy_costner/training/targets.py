@@ -211,8 +211,8 @@ def check_extension(owner: type[Doc] | type[Token], setting: str, name: str) -> 
     if not owner.has_extension(name):
         raise ValueError(
             f"spacy_costner.Weights: {setting}: expected the name of an extension attribute of "
-            f"{owner.__name__}, to be registered with {owner.__name__}.set_extension before "
-            f"training, got {name!r}"
+            f"{owner.__name__}, registered with {owner.__name__}.set_extension before training, "
+            f"got {name!r}"
         )
 
 
@@ -273,7 +273,7 @@ def read_annotation(
     *,
     labels_are_given: bool = True,
 ) -> AnnotatedBatch:
-    """Read the annotation of a batch of docs: preset and gold entities, and weights. White space at
+    """Read the annotation of a batch of docs: preset and gold entities, and weights. Whitespace at
     the ends of gold entities is removed, with a warning. Entities whose labels the tags don't have
     count as O if the user has chosen the labels. Otherwise their annotation is missing. There is a
     warning in both cases.
@@ -339,9 +339,9 @@ def _warn_of_entities(
     labels_are_given: bool,
 ) -> None:
     """Warn of gold entities that are not learned as they are annotated. There are two cases: an
-    entity has white space at an end, which is removed; or the chain doesn't have its label. Each
-    warning is given once. `trimmed` has the entities of `annotated` without white space. Entities
-    that consist of white space are missing in it.
+    entity has whitespace at an end, which is removed; or the chain doesn't have its label. Each
+    warning is given once. `trimmed` has the entities of `annotated` without whitespace. Entities
+    that consist of whitespace are missing in it.
 
     RAISES (ValueError): If a label begins with "!": see `read_annotation`.
     """
@@ -362,7 +362,7 @@ def _warn_of_entities(
             f"init labels`)"
         )
     for message, is_concerned in (
-        ("white space at an end of an entity is removed", is_trimmed),
+        ("whitespace at an end of an entity is removed", is_trimmed),
         (unknown_message, is_unknown),
     ):
         if is_concerned.any() and message not in warned:
@@ -382,7 +382,7 @@ def _refuse_negated_labels(examples: Sequence[Example], component: str) -> None:
         for ent in eg.reference.ents:
             if ent.label_.startswith(NEGATED):
                 raise ValueError(
-                    f"{component}: entities: expected spans that are no entities in doc.spans, "
+                    f"{component}: entities: expected spans that aren't entities in doc.spans, "
                     f"under the incorrect_spans_key of the config, got {ent.label_!r} in "
                     f"{first_words(eg.reference)}"
                 )
@@ -437,7 +437,7 @@ def make_targets(
     for i, reason in reason_of_doc.items():
         words = first_words(batch.examples[i].reference)
         name = batch.annotation.component
-        warnings.warn(f"{name}: left out of training, as {reason}: {words}", stacklevel=4)
+        warnings.warn(f"{name}: left out of training, because {reason}: {words}", stacklevel=4)
     return targets
 
 

@@ -106,7 +106,7 @@ def learn_word_vectors(
     if len(with_contexts) < 2:
         raise ValueError(
             f"vectors: expected words that occur at least {min_count} times, next to other such "
-            f"words, got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text, or a "
+            f"words, got {len(with_contexts)} in {text.n_tokens:,} tokens: use more text or a "
             "lower min_count"
         )
 
@@ -313,6 +313,6 @@ def require_scipy() -> Any:
 
     RAISES (ImportError): If SciPy is not installed.
     """
-    missing = "vectors: expected SciPy, it is not installed"
+    missing = "vectors: SciPy is not installed"
     require("scipy.sparse.linalg", "vectors", missing)
     return require("scipy.sparse", "vectors", missing)

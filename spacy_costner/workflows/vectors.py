@@ -178,8 +178,8 @@ def words_and_sentence_ids(doc: Doc) -> tuple[list[list[str]], list[int]]:
 
 
 def words_of_sentences(doc: Doc) -> list[list[str]]:
-    """The words of each sentence of a doc, without white space. A doc without sentence starts is
-    one sentence."""
+    """The words of each sentence of a doc, without whitespace. A doc without sentence starts is one
+    sentence."""
     spans: Iterable[Span] = [doc[:]]
     if doc.has_annotation("SENT_START"):
         spans = doc.sents

@@ -526,7 +526,7 @@ def test_training_has_no_sentences_where_neither_doc_has_them() -> None:
 
 
 def test_training_has_no_sentences_of_another_text() -> None:
-    """In a text with more white space, other tokens begin at the same characters."""
+    """In a text with more whitespace, other tokens begin at the same characters."""
     nlp, _ = initialized()
     predicted = Doc(nlp.vocab, ["Rome", "saw", "Lee"])
     words = ["Rome", "    ", "saw", "Lee"]

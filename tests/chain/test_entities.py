@@ -52,7 +52,7 @@ def probs_by_enumeration(
     potentials: Potentials, tags: EntityTags, is_space: Any
 ) -> dict[Entity, float]:
     """The probability of every span with every label. An entity counts at its end, and without
-    each stretch of white space at its end."""
+    each stretch of whitespace at its end."""
     probs = {}
     for b, tokens in enumerate(oracle.spans(potentials)):
         for begin in range(tokens.start, tokens.stop):
@@ -84,7 +84,7 @@ def check_likely_entities(
     potentials: Potentials, tags: EntityTags, is_space: Any, floor: float
 ) -> None:
     """Check that likely entities are those whose `entity_probs` reach the floor and that don't end
-    with white space: by their tokens, then the most probable first."""
+    with whitespace: by their tokens, then the most probable first."""
     all_entities = [*probs_by_enumeration(in_precision(potentials, "float64"), tags, is_space)]
     columns = tuple(numpy.asarray(all_entities, dtype="int64").reshape(-1, 3).T)
     messages = chain.forward_backward(potentials)

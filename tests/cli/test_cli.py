@@ -53,7 +53,7 @@ def run_on_terminal(command: list[str], folder: Path) -> str:
 def test_fit_on_a_terminal(tmp_path: Path) -> None:
     """Also on a terminal that doesn't report its size, there are progress bars with totals, and
     colours. A warning is shown once, on one line, without its place in the code; here it is about
-    "Ana ", which ends with white space. The output says that the model has one pass or two."""
+    "Ana ", which ends with whitespace. The output says that the model has one pass or two."""
     lines: list[str] = []
     for i in range(20):
         text = f"Ana  saw Rome. Bo left Rome. Ana left Rome {i}."
@@ -68,7 +68,7 @@ def test_fit_on_a_terminal(tmp_path: Path) -> None:
         bar = re.compile(rf"{desc}: +\d+%\|.*\d/\d")
         assert any(bar.match(line) for line in lines), lines
     yellow, green, end_of_colour = "\x1b[33m", "\x1b[32m", "\x1b[0m"
-    warning = "Warning: spans begin or end with white space: it is left out (20); train.jsonl"
+    warning = "Warning: spans begin or end with whitespace: it is left out (20); train.jsonl"
     assert shown.count("Warning") == 1
     assert "UserWarning" not in shown
     assert any(line.startswith(f"{yellow}{warning}") for line in lines), lines
@@ -156,7 +156,7 @@ def test_compare_refuses_losses_of_the_same_name(experiment: Experiment) -> None
     losses = losses_option([*experiment.loss_paths, experiment.loss_paths[0]])
     result = run(*compare_command(experiment, *losses))
     assert result.exit_code == 1
-    assert "expected files of different names" in result.output
+    assert "expected files with different names" in result.output
 
 
 @pytest.mark.parametrize("command", ["fit", "check", "compare", "suggest"])
@@ -280,9 +280,9 @@ def test_calibrate_prints_its_error_and_saves_temperatures(
 @pytest.mark.parametrize(
     ("command", "output", "message"),
     [
-        ("report", "corpus.spacy", "expected another file than the input"),
-        ("report", "model-best", "expected another file than the input"),
-        ("report", "model-best/meta.json", "expected another file than the input"),
+        ("report", "corpus.spacy", "expected a file other than the input"),
+        ("report", "model-best", "expected a file other than the input"),
+        ("report", "model-best/meta.json", "expected a file other than the input"),
         ("calibrate", "corpus.spacy", "expected a folder to save in"),
         ("calibrate", ".", "or a pipeline, got: ["),
         ("tune", "corpus.spacy", "expected a folder to save in"),
@@ -309,7 +309,7 @@ def test_explain_does_not_write_over_its_input(trained_folder: Path) -> None:
     model = trained_folder / "model-best"
     result = run("explain", model, "--json", model / "meta.json")
     assert result.exit_code == 1
-    assert "expected another file than the input" in result.output
+    assert "expected a file other than the input" in result.output
     assert read_files(trained_folder) == before
 
 

@@ -36,9 +36,9 @@ def test_seeds_are_numbers() -> None:
 
 
 def test_a_wrong_loss_blames_the_option_it_came_by() -> None:
-    with pytest.raises(ValueError, match=r"^`losses`: expected any of .*got 'Hinge'"):
+    with pytest.raises(ValueError, match=r"^`losses`: expected one of .*got 'Hinge'"):
         parse_losses("Hinge", "`losses`")
-    with pytest.raises(ValueError, match=r"^`loss`: expected any of .*got 'Hinge'"):
+    with pytest.raises(ValueError, match=r"^`loss`: expected one of .*got 'Hinge'"):
         parse_losses("Hinge")
 
 

@@ -144,7 +144,7 @@ def test_a_command_prints_its_option(experiment: Experiment, tmp_path: Path) -> 
     paths = ["--test", experiment.test_path, "--output", tmp_path / "out"]
     result = run("compare", experiment.config_path, "--losses", "Hinge", *paths)
     assert result.exit_code == 1
-    assert "--losses: expected any of" in result.output
+    assert "--losses: expected one of" in result.output
     assert "`losses`" not in result.output
 
 

@@ -117,7 +117,7 @@ def test_fit_saves_calibration_and_tuning(folder: Path, fitted: Any) -> None:
         (["--tune", "fast"], "--tune: expected f, precision=0.9 or recall=0.9, got 'fast'"),
         (["--tune", "recall=2"], "expected f, precision=0.9 or recall=0.9, got 'recall=2'"),
         (["--lang", "xyz"], "Can't import language xyz"),
-        (["config.cfg", "--lang", "es"], "fit: --lang: expected no config with it"),
+        (["config.cfg", "--lang", "es"], "fit: --lang: expected no config"),
     ],
 )
 def test_fit_refuses_wrong_options_before_it_writes(

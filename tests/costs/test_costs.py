@@ -214,7 +214,7 @@ MATRIX_OF_CITY = {"city": {"O": 1.0}, "O": {"city": 1.0}}
 KIND, TREE_ = "PrecisionRecallCost", "HierarchicalCost: tree"
 ROWS, SUM = "MatrixCost: matrix", "SumCost"
 ONE_COST = {"a": hamming_cost}
-KINDS = "expected any of false_alarm, miss, wrong_label, wrong_boundary, got 'mis'"
+KINDS = "expected one of false_alarm, miss, wrong_label, wrong_boundary, got 'mis'"
 UNREADABLE = "expected names that a spaCy config can .*"
 
 
@@ -241,7 +241,7 @@ UNREADABLE = "expected names that a spaCy config can .*"
     (make_sum_cost, {"costs": {"a": 3}}, f"{SUM}: costs.a: expected a cost, got 3"),
     (make_sum_cost, {"costs": ONE_COST, "weights": {"a": -1.0}}, f"{SUM}: weights.a: {NUMBER}-1.0"),
     (make_sum_cost, {"costs": ONE_COST, "weights": {"b": 1.0}},
-     rf"{SUM}: weights: expected any of \['a'\], got 'b'"),
+     rf"{SUM}: weights: expected one of \['a'\], got 'b'"),
 ])  # fmt: skip
 def test_a_setting_that_is_wrong_is_named_at_once(
     make: Callable, settings: dict[str, Any], message: str
@@ -252,7 +252,7 @@ def test_a_setting_that_is_wrong_is_named_at_once(
 
 @pytest.mark.parametrize("cost, message", [
     (BY_KIND(labels={"drug": {"miss": 2.0}}),
-     rf"{KIND}: labels: expected any of \('city', .*, got 'drug'"),
+     rf"{KIND}: labels: expected one of \('city', .*, got 'drug'"),
     (BY_TREE(tree={"city": {}}),
      f"{TREE_}: expected a node for every label, got none for 'micro-state'"),
     (BY_TREE(tree="no/tree.json"), f"{TREE_}: no/tree.json: expected a JSON or YAML file"),
@@ -261,7 +261,7 @@ def test_a_setting_that_is_wrong_is_named_at_once(
     (make_sum_cost(costs={"a": BY_KIND(miss=3e38)}, weights={"a": 2.0}),
      f"{SUM}: weights: largest sum: {NUMBER}inf"),
     (BY_MATRIX(matrix="no/costs.csv"),
-     f"{ROWS}: no/costs.csv: expected a CSV file of costs, could not read"),
+     f"{ROWS}: no/costs.csv: expected a CSV file of costs, but could not read"),
 ])  # fmt: skip
 def test_a_setting_that_does_not_fit_the_labels_is_named_when_the_table_is_made(
     cost: Cost, message: str

@@ -152,7 +152,7 @@ def test_likely_entities_are_all_above_the_floor_the_most_probable_first(
 
 
 def test_white_space_of_the_next_doc_is_not_part_of_an_entity() -> None:
-    """The first doc ends with white space and the second begins with it; no entity begins there."""
+    """The first doc ends with whitespace and the second begins with it; no entity begins there."""
     tags = Tags(["a", "b"], "IOB2")
     is_space = numpy.asarray([False, True, True, False])
     possible = ~(is_space[:, None] & tags.opening)
@@ -380,7 +380,7 @@ def test_saved_choices_of_something_else_do_not_stand_in(
     saved = {} if change is None else {**saved_choices, **change}
     decoding = min_cost_of_file(tmp_path / "tree.json", saved)
 
-    message = r"tree: .*tree\.json: expected a JSON or YAML file of nodes, could not read it"
+    message = r"tree: .*tree\.json: expected a JSON or YAML file of nodes, but could not read it"
     with pytest.raises(ValueError, match=message):
         decoding.decode(POSTERIOR_OF_X, {})
 
@@ -422,7 +422,7 @@ def test_a_label_in_the_settings_that_the_model_does_not_have_is_named(
     """The model has the labels a to d: see `sure`."""
     decoding = make(labels={"z": 1.0})
 
-    with pytest.raises(ValueError, match=r"decoding: labels: expected any of .*'a'.*got 'z'"):
+    with pytest.raises(ValueError, match=r"decoding: labels: expected one of .*'a'.*got 'z'"):
         decoding.decode(sure({"a": 1.0}), decoding.settings)
 
 

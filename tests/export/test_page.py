@@ -125,7 +125,7 @@ def test_the_command_says_what_is_published(fitted: Path, tmp_path: Path) -> Non
     result = run("page", fitted, "-o", tmp_path / "ner.html")
     assert re.search(r"ner.html: \d+ kB, \d+ kB gzipped", result.output)
     assert re.search(r"publishes \d+ words of the training texts, and hashes of \d+", result.output)
-    assert "Names of people may be among them." in result.output
+    assert "They may include names of people." in result.output
     assert "--no-memory leaves out" in result.output
 
     less = run("page", fitted, "-o", tmp_path / "less.html", "--no-memory")
@@ -138,7 +138,7 @@ def test_the_command_says_what_is_published(fitted: Path, tmp_path: Path) -> Non
     "arguments, message",
     [
         ([], "page: expected --output or --module, got neither"),
-        (["--output", "{model}/config.cfg"], "expected another file than the input"),
+        (["--output", "{model}/config.cfg"], "expected a file other than the input"),
     ],
 )
 def test_refused_arguments(fitted: Path, arguments: list[str], message: str) -> None:

@@ -221,7 +221,7 @@ def test_words_of_a_cluster_that_was_not_saved_are_refused(numbers_file: Path) -
     saved = srsly.msgpack_loads(features.to_bytes())
     damaged = {**saved, "values": {**saved["values"], "clusters:numbers": ["3"]}}
 
-    with pytest.raises(ValueError, match="clusters: expected some of 1 for each word"):
+    with pytest.raises(ValueError, match="clusters: expected numbers below 1 for each word"):
         Features(features.template).from_bytes(srsly.msgpack_dumps(damaged))
 
 

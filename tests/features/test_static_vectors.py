@@ -319,7 +319,7 @@ def test_dropout_leaves_the_mean_of_scores_as_it_is(vocab: Vocab) -> None:
 
 
 def test_updates_leave_out_a_share_of_the_vectors(vocab: Vocab) -> None:
-    """An update leaves out each vector with the probability `VECTOR_DROPOUT`. So in the mean over
+    """An update leaves out each vector with the probability `VECTOR_DROPOUT`. So on average over
     many updates, the scores of vectors are smaller by this share. Those of features stay as they
     are."""
     model = crf(vocab)

@@ -365,12 +365,12 @@ def test_an_output_that_is_an_input_is_refused(
     """It is refused even under another name, and so is a file in the folder of an input
     pipeline."""
     (tmp_path / "link").symlink_to(tmp_path / "test.spacy")
-    with pytest.raises(ValueError, match="expected another file than the input, got: "):
+    with pytest.raises(ValueError, match="expected a file other than the input, got: "):
         check_file(tmp_path / output, [str(path) for path in inputs])
 
 
 def test_the_input_whose_file_an_output_is_is_named(tmp_path: Path, inputs: list[Path]) -> None:
-    with pytest.raises(ValueError, match=r"meta\.json: expected another file .*model"):
+    with pytest.raises(ValueError, match=r"meta\.json: expected a file other .*model"):
         check_file(tmp_path / "model" / "meta.json", inputs)
 
 

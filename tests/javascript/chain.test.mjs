@@ -43,7 +43,7 @@ function randomNumbers(seed) {
   };
 }
 
-/** Scores of five tokens in two sequences, the third token of which is white space. */
+/** Scores of five tokens in two sequences, the third token of which is whitespace. */
 function makePotentials(seed, scale) {
   const random = randomNumbers(seed);
   const numbers = (length) => Float64Array.from({ length }, () => scale * random());

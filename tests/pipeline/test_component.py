@@ -403,7 +403,7 @@ def test_blocked_tokens_are_in_no_entity(trained: Language) -> None:
 
 
 def test_white_space_at_the_ends_of_gold_is_trimmed_with_one_warning(trained: Language) -> None:
-    """The loss is the loss of the gold entities without the white space."""
+    """The loss is the loss of the gold entities without the whitespace."""
     doc = trained.make_doc("in\n\nBerlin\n\n")
     assert [token.is_space for token in doc] == [False, True, False, True]
     with_space = doc.copy()
@@ -413,7 +413,7 @@ def test_white_space_at_the_ends_of_gold_is_trimmed_with_one_warning(trained: La
     ner = copy_of(trained).get_pipe("ner")  # which has not warned yet
     potentials = ner.model.predict([doc])
 
-    with pytest.warns(UserWarning, match=r"white space.*Berlin") as warned:
+    with pytest.warns(UserWarning, match=r"whitespace.*Berlin") as warned:
         first_loss, _ = ner.get_loss([Example(doc, with_space)], potentials)
         second_loss, _ = ner.get_loss([Example(doc, with_space)], potentials)
 

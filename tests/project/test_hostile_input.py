@@ -208,13 +208,17 @@ def test_a_guarantee_saves_the_metadata_of_docs_that_can_be_saved(
 
 
 def test_a_cfg_that_can_not_be_saved_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"cfg: expected text that can be UTF-8, got .*ud800"):
+    with pytest.raises(
+        ValueError, match=r"cfg: expected text that can be encoded in UTF-8, got .*ud800"
+    ):
         sign({"shift": {"source": "a\ud800"}}, b"model")
 
 
 def test_the_refusal_of_a_cfg_shows_twenty_characters_on_each_side_of_the_wrong_one() -> None:
     source = 30 * "a" + "\ud800" + 30 * "b"
-    with pytest.raises(ValueError, match="cfg: expected text that can be UTF-8") as refused:
+    with pytest.raises(
+        ValueError, match="cfg: expected text that can be encoded in UTF-8"
+    ) as refused:
         sign({"shift": {"source": source}}, b"model")
 
     excerpt = 20 * "a" + "\ud800" + 20 * "b"
@@ -287,7 +291,9 @@ def test_surrogates_are_refused_by_file_and_line(name: str, tmp_path: Path) -> N
     path = tmp_path / "a.jsonl"
     path.write_text("".join(LINES_WITH_SURROGATES[name]))
 
-    with pytest.raises(CorpusError, match=r"a\.jsonl, line 2: .*can be UTF-8, got .*ud800"):
+    with pytest.raises(
+        CorpusError, match=r"a\.jsonl, line 2: .*can be encoded in UTF-8, got .*ud800"
+    ):
         list(read_docs(NLP, path))
 
 

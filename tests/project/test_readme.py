@@ -190,9 +190,9 @@ NAMES = ["Oslo", "Lima", "Rome", "Cairo", "Quito", "Paris", "Delhi", "Tunis"]
 def test_commands_lead_from_raw_data_to_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From columns in IOB1, with lines of white space between sentences. In IOB1, an entity
-    begins with B- only if it directly follows another one of the same label. Commands of spaCy run
-    in this process, as it takes them longer to start than to run; `make docs-test` starts them."""
+    """From columns in IOB1, with lines of whitespace between sentences. In IOB1, an entity begins
+    with B- only if it directly follows another one of the same label. Commands of spaCy run in this
+    process, as it takes them longer to start than to run; `make docs-test` starts them."""
     require_matplotlib()
     monkeypatch.chdir(tmp_path)
     for name, n_sents in (("train", 300), ("dev", 100), ("test", 100)):

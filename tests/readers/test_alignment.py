@@ -65,11 +65,11 @@ def save(
 @pytest.mark.parametrize(
     ("count", "shift_of_end", "expected"),
     [
-        (in_characters, -1, "got ends that are inclusive"),
-        (from_one, 0, "expected offsets that count from 0, got offsets from 1"),
-        (from_one, -1, "got offsets from 1 and ends that are inclusive"),
-        (in_bytes, 0, "expected offsets in characters, got offsets in bytes of UTF-8"),
-        (in_utf16, 0, "expected offsets in characters, got offsets in code units of UTF-16"),
+        (in_characters, -1, "got inclusive ends"),
+        (from_one, 0, "expected offsets from 0, got offsets from 1"),
+        (from_one, -1, "got offsets from 1 and inclusive ends"),
+        (in_bytes, 0, "expected offsets in characters, got offsets in UTF-8 bytes"),
+        (in_utf16, 0, "expected offsets in characters, got offsets in UTF-16 code units"),
     ],
 )
 def test_it_is_said_what_offsets_count(

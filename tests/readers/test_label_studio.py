@@ -117,8 +117,8 @@ def iob_letters(doc: Doc) -> str:
         ("a<b c='>", "a"),
         ("a<B\n/>b<BR/>c", "ab\nc"),
         ("<p>a<noscript><i>b</i></noscript><script>'</p>'</script >c", "a<i>b</i>c"),
-        # What is before the body counts nothing, and white space in the body does. These offsets
-        # are from issue 6446 of Label Studio.
+        # What is before the body counts nothing, and whitespace in the body does. These offsets are
+        # from issue 6446 of Label Studio.
         (
             "<!DOCTYPE html>\n<html>\n<head>\n<meta charset='UTF-8'>\n<title>サンプル</title>"
             "<style>p {}</style>\n</head>\n<body>\n\n    <h1>こんにちは</h1>\n    <p>これは</p>",

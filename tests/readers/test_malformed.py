@@ -33,7 +33,7 @@ COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "missing label": (b"Kim B-PER\nis O\nOslo B\n", 3, "expected a tag with a label"),
     "two schemes": (b"Kim U-PER\nis O\nOslo S-LOC\n", 3, "expected one scheme, got 'S-LOC'"),
     "two separators of tags": (b"Kim B-PER\nis O\nOslo B_LOC\n", 3, "such as 'B-PER', got 'B_LOC'"),
-    "no tags": (b"Kim NNP\nis VBZ\n", 1, "expected tags, O among them, got only such as 'NNP'"),
+    "no tags": (b"Kim NNP\nis VBZ\n", 1, "O among them, got only tags such as 'NNP'"),
     "not UTF-8": (b"Kim B-PER\nM\xfcller O\n", 2, "expected text in UTF-8, got the byte 0xfc"),
     "null": (b"Kim B-PER\n\0 O\n", 2, "got a null character"),
     "empty": (b"", 1, "got an empty file"),
@@ -42,7 +42,7 @@ COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "a header": (b"token\ttag\nKim\tB-PER\n", 1, "such as 'B-PER', got 'tag'"),
     "a comment in a sentence": (b"Kim B-PER\n# a comment\n", 2, "expected 2 columns, got 3"),
     "CoNLL-U": (b"# text = Kim is\n1\tKim\t_\t_\n2\tis\t_\t_\n", 2,
-     "column 4: expected tags of entities, got only such as '_': no column has entities"),
+     "column 4: expected entity tags, got only tags such as '_': no column has entities"),
     "CoNLL-U, spaces": (b"1\tKim\t_\t_\n2\tis\t_\tSpaceAfter=No\n", 1, "no column has entities"),
     "another column": (b"Kim\tB-PER\t_\nis\tO\t_\n", 1, "column 2 has tags such as 'B-PER'"),
 }  # fmt: skip
@@ -136,7 +136,7 @@ def dialogue_task(start: Any, end: Any, **data: Any) -> dict[str, Any]:
 # What is wrong with a task of Label Studio: the task, a part of the message. All tasks of a file
 # have texts of one kind.
 STUDIO: dict[str, tuple[Any, str]] = {
-    "no task": (3, "expected a task of Label Studio, got 3"),
+    "no task": (3, "expected a Label Studio task, got 3"),
     "no data": ({"annotations": []}, "expected a task of Label Studio"),
     "no text": (
         studio_task(data={"image": "a.png", "audio": "b.wav"}),
@@ -442,9 +442,7 @@ def test_a_column_that_a_file_does_not_have_is_named(column: int, tmp_path: Path
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        CorpusError, match=r"none\.conll: expected a file or folder, got nothing there"
-    ):
+    with pytest.raises(CorpusError, match=r"none\.conll: expected a file or folder, found neither"):
         read_corpus(tmp_path / "none.conll")
 
 

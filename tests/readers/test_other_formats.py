@@ -218,7 +218,7 @@ MALFORMED: dict[str, tuple[str, str, int, str]] = {
      "ner: expected the first and last of 1 words and a label, got [0, 1, 'X']"),
     "no label": ("a.jsonl", '{"tokenized_text": ["a"], "ner": [[0, 0, ""]]}', 1, "the label of a"),
     "another record": ("a.jsonl", '{"tokenized_text": ["a"], "ner": []}\n{"text": "a"}', 2,
-     "expected an example of GLiNER"),
+     "expected a GLiNER example"),
     "no tokens": ("a.jsonl", '{"paragraphs": [{"sentences": [{}]}]}', 1, "tokens: expected a list"),
     "another word": (
         "a.jsonl", '{"paragraphs": [{"raw": "b", "sentences": [{"tokens": [{"orth": "a"}]}]}]}', 1,
@@ -235,7 +235,7 @@ MALFORMED: dict[str, tuple[str, str, int, str]] = {
     "no YAML": ("a.yml", "nlu:\n- intent: [\n", 1, "expected YAML"),
     "an object of Rasa": (
         "a.yml", "nlu:\n- intent: a\n  examples: |\n    - hi\n    - a [b]{c}\n", 5,
-     "expected an object of an entity, got '{c}'"),
+     "expected an entity as a JSON object, got '{c}'"),
     "no examples": ("a.yml", "nlu:\n- intent: a\n", 1, "examples: expected lines with -, got None"),
     "fewer fields": ("a.csv", "token,tag\nKim,B-PER\nleft\n", 3, "expected 2 fields, got 1"),
     "an open quote": ("a.csv", 'token,tag\nKim,"B-PER\nleft,O\n', 3, "expected CSV: unexpected"),

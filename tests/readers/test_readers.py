@@ -117,7 +117,7 @@ def iob_letters(doc: Doc) -> str:
 def test_each_tag_scheme_is_recognized(
     scheme: str, between: str, separator: str, tmp_path: Path
 ) -> None:
-    """Whatever separates columns, and with white space in the empty line between sentences. Columns
+    """Whatever separates columns, and with whitespace in the empty line between sentences. Columns
     don't say where spaces are."""
     tags = {**TAGS_OF_SCHEME, **TAGS_WITHOUT_BEGIN}[scheme]
     path = write_text(tmp_path / "esp.train", columns_text(tags, between, separator))
@@ -151,13 +151,13 @@ def test_line_ends_and_byte_order_marks_are_no_part_of_words(
     [
         ("Kim B-PER\nin -\nOslo I-LOC\nnow O", ["Kim", "in", "Oslo", "now"], "B-BO"),
         ("Kim B-PER\nin _\nOslo I-LOC\nnow O", ["Kim", "in", "Oslo", "now"], "B-BO"),
-        # Columns end at TABs or blanks, not at other white space.
+        # Columns end at TABs or blanks, not at other whitespace.
         ("10\u00a0000\tO\n\u00a0\tO\nNew York \tB-LOC\n \tO\n\u2028x\tO\n",
          ["10\u00a0000", "\u00a0", "New York", " ", "\u2028x"], "OOBOO"),
         ("10\u00a0000  O\n\u2028x O\na\x85b O\n", ["10\u00a0000", "\u2028x", "a\x85b"], "OOO"),
         *((f"{first} O\nKim B-PER\n", [first, "Kim"], "OB") for first in ("[", "{", "{}", "[]")),
     ],
-    ids=["- for no tag", "_ for no tag", "white space next to TABs", "white space next to blanks",
+    ids=["- for no tag", "_ for no tag", "whitespace next to TABs", "whitespace next to blanks",
          *(f"{first} as first word" for first in ("[", "{", "{}", "[]"))],
 )  # fmt: skip
 def test_words_with_white_space_and_words_without_tag_are_read(
@@ -343,7 +343,7 @@ def test_texts_and_spans_of_each_tool_are_read(name: str, layout: str, tmp_path:
 
 
 def test_tokens_of_a_task_are_tokens_of_the_doc(tmp_path: Path) -> None:
-    """White space between them becomes tokens, as it is part of the text."""
+    """Whitespace between them becomes tokens, as it is part of the text."""
     task = {
         "text": " a-bc  \nd",
         "tokens": [
@@ -441,8 +441,8 @@ SEVERAL_WAYS = "texts were annotated in several ways"
          1),
         ([prodigy([(0, 3, "PER"), (0, 3, "ORG")])], "-OOOOO", "spans overlap", 1),
         ([prodigy([(0, 7, "A"), (4, 11, "B"), (8, 14, "C")])], "----OO", "spans overlap", 1),
-        ([prodigy([(0, 4, "PER")])], "BOOOOO", "spans begin or end with white space", 1),
-        ([prodigy([(3, 4, "PER")])], "OOOOOO", "spans are only white space", 1),
+        ([prodigy([(0, 4, "PER")])], "BOOOOO", "spans begin or end with whitespace", 1),
+        ([prodigy([(3, 4, "PER")])], "OOOOOO", "spans are only whitespace", 1),
         ([prodigy([(0, 3, "PER")] * 2)], "BOOOOO", "", 0),
         ([prodigy([(0, 3, "P", "Oslo"), SPANS[1]])], "-OBOOO", MISPLACED, 1),
         ([prodigy([(0, 3, "P", "Ann")])], "OOBOOO", SHIFTED, 1),
@@ -684,7 +684,7 @@ def test_words_and_entities_written_to_columns_are_read_as_they_were(
 
     docs_read = read_corpus(path)
 
-    assert n_left_out == 0  # no word is white space
+    assert n_left_out == 0  # no word is whitespace
     assert words_of(docs_read) == words_of(docs)
     assert entities_by_token(docs_read) == entities_by_token(docs)
 
@@ -954,7 +954,7 @@ def test_convert_writes_docs_and_shows_what_it_read(suffix: str, tmp_path: Path)
     [
         ("Kim B-PER\nis\n", "b.spacy", [], "a.conll, line 2: expected 2 columns, got 1"),
         ("Kim B-PER\n", "b.xml", [], "expected a name that ends in .spacy, .jsonl"),
-        ("Kim B-PER\n", "a.conll", [], "expected another file than the input"),
+        ("Kim B-PER\n", "a.conll", [], "expected a file other than the input"),
         ("Kim B-PER\n", "b.spacy", ["--tag-column", 1], "tag_column: expected a column other"),
     ],
 )
@@ -968,7 +968,7 @@ def test_convert_says_what_is_wrong_and_writes_nothing(
 
 
 def test_convert_shows_which_spans_and_tokens_are_lost(tmp_path: Path) -> None:
-    """ "Kim" is no token of "Kims", and columns can't have a token of white space."""
+    """ "Kim" is no token of "Kims", and columns can't have a token of whitespace."""
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "Kims \n a", "label": [[0, 3, "PER"]]}])
 
     result = run("convert", path, tmp_path / "a.conll", "--lang", "en")
@@ -976,7 +976,7 @@ def test_convert_shows_which_spans_and_tokens_are_lost(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "1 tokens without annotation" in result.output
     assert "line 1: 'Kim' PER in 'Kims'" in result.output
-    left_out = "white-space tokens can't be written in columns: they are left out (1)"
+    left_out = "whitespace tokens can't be written in columns: they are left out (1)"
     assert left_out in result.output
     (doc,) = read_corpus(tmp_path / "a.conll")
     assert words_of([doc]) == [["Kims", "a"]] and iob_letters(doc) == "-O"

@@ -130,10 +130,10 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "half": (b'{"key": "text-0"', 400, "expected JSON"),
     "no UTF-8": (b'{"key": "\xff"}', 400, "expected JSON"),
     "too deep": (b"[" * 100_000, 400, "expected JSON"),
-    "a list": (b"[]", 400, "expected an object of JSON, got []"),
+    "a list": (b"[]", 400, "expected a JSON object, got []"),
     "no key": (b"{}", 400, "key: expected str, got None"),
     "an unknown key": (b'{"key": "text-99"}', 404, "key: expected the key of a text"),
-    "a surrogate": (b'{"key": "\\ud800"}', 400, "key: expected text that can be UTF-8"),
+    "a surrogate": (b'{"key": "\\ud800"}', 400, "key: expected text that can be encoded in UTF-8"),
     "not a number of JSON": (b'{"key": "text-0", "version": NaN}', 400, "NaN isn't a JSON number"),
     "spans of text": (b'{"key": "text-0", "spans": "all"}', 400, "spans: expected list"),
     "a span of text": (b'{"key": "text-0", "spans": ["a"]}', 400, "spans: expected objects"),
@@ -419,11 +419,11 @@ def test_a_token_that_cannot_be_utf_8_is_refused(
     session: AnnotationSession, tmp_path: Path
 ) -> None:
     """A terminal in another encoding gives half of surrogate pairs."""
-    with pytest.raises(ValueError, match=r"^token: expected text that can be UTF-8$"):
+    with pytest.raises(ValueError, match=r"^token: expected text that can be encoded in UTF-8$"):
         make_app(session, token="\udce9")
     result = run("serve", tmp_path / "s", "--labels", "PER", "--token", "\udce9")
     assert result.exit_code == 1
-    assert "--token: expected text that can be UTF-8" in result.stderr
+    assert "--token: expected text that can be encoded in UTF-8" in result.stderr
     assert not (tmp_path / "s").exists()
 
 
@@ -454,7 +454,7 @@ def write_texts(folder: Path, n: int = 40) -> Path:
         (["--texts", "raw.txt"], "--labels: expected labels in a new session, such as PER,ORG"),
         (["--labels", "PER"], "--texts: expected texts in a new session, got none"),
         (["--labels", ","], "--labels: expected labels in a new session"),
-        (["--host", "0.0.0.0"], "--host: expected --token with it"),
+        (["--host", "0.0.0.0"], "--host: expected a --token"),
         (["--labels", "PER", "--texts", "empty.txt"], "empty.txt, line 1: expected text, got an"),
         (
             ["--labels", "PER", "--texts", "long.txt"],

@@ -232,7 +232,7 @@ def test_white_space_at_the_ends_of_an_entity_is_left_out(tmp_path: Path) -> Non
     assert words == ["Ana", " ", "left", " ", "Oslo"]
     answer(session, "text-0", ProposedSpan(0, 2, "PER"))
     assert store.answers["text-0"].task.spans == [TaskSpan(0, 3, "PER")]
-    with pytest.raises(SessionError, match="expected words, got white space at 1"):
+    with pytest.raises(SessionError, match="expected words, got whitespace at 1"):
         answer(session, "text-0", ProposedSpan(1, 2, "PER"))
 
 

@@ -72,8 +72,8 @@ def test_a_tenth_of_the_texts_and_at_least_30_of_the_first_are_for_evaluation(
 
 
 def test_evaluation_texts_are_drawn_once_and_stay(tmp_path: Path) -> None:
-    """Of the texts that are added again, only one is new: "Another text". White space makes no
-    other text, and alone it is none."""
+    """Of the texts that are added again, only one is new: "Another text". Whitespace makes no other
+    text, and alone it is none."""
     store = make_store(tmp_path, 100)
     drawn = keys(store, is_measuring=True)
     assert len(drawn) == 30
@@ -266,7 +266,7 @@ def test_an_answer_whose_line_somebody_has_removed_can_be_changed(tmp_path: Path
     key = keys(store, is_measuring=False)[0]
     save(store, key, PERSON)
     store.train_path.write_bytes(b"\n")
-    assert not AnnotationStore(tmp_path).answers  # a file with white space alone is no error
+    assert not AnnotationStore(tmp_path).answers  # a file with whitespace alone is no error
     save(store, key, PERSON)
     assert [*AnnotationStore(tmp_path).answers] == [key]
 
@@ -308,9 +308,9 @@ BAD_FILES = {
     "half of a surrogate pair": (
         "texts.jsonl",
         b'{"key": "a", "text": "\\ud800", "measures": true}\n',
-        "line 1: text: expected text that can be UTF-8",
+        "line 1: text: expected text that can be encoded in UTF-8",
     ),
-    "texts in a list": ("texts.jsonl", b'["a"]\n', "line 1: expected an object of JSON, got"),
+    "texts in a list": ("texts.jsonl", b'["a"]\n', "line 1: expected a JSON object, got"),
     "an answer in Latin-1": (
         "annotated/train.jsonl",
         b'{"text": "Andr\xe9", "spans": []}',
@@ -318,7 +318,7 @@ BAD_FILES = {
     ),
     "no task": ("annotated/measure.jsonl", b"[1]\n", "line 1: expected a text and its spans"),
     "scores in UTF-16": ("history.jsonl", "{}".encode("utf-16"), "expected text in UTF-8"),
-    "scores that are a number": ("history.jsonl", b"7\n", "line 1: expected an object of JSON"),
+    "scores that are a number": ("history.jsonl", b"7\n", "line 1: expected a JSON object"),
 }
 
 
@@ -355,7 +355,7 @@ def test_settings_that_cannot_be_read_are_named(
 
 def test_texts_that_cannot_be_utf_8_are_refused_and_none_is_added(tmp_path: Path) -> None:
     store = AnnotationStore(tmp_path)
-    with pytest.raises(ValueError, match="texts: expected text that can be UTF-8"):
+    with pytest.raises(ValueError, match="texts: expected text that can be encoded in UTF-8"):
         store.add_texts(["Ana left", "\ud800"])
     assert not store.texts and not (tmp_path / "texts.jsonl").exists()
 

@@ -27,7 +27,7 @@ Entity = tuple[int, int, int]
 @st.composite
 def posterior(draw: Any, spaces: bool = True) -> Posterior:
     """One or two short sequences under the constraints of a scheme, with a single or a split O,
-    some with white space and with tags ruled out."""
+    some with whitespace and with tags ruled out."""
     tags = draw(posterior_tag_sets)
     rng = draw(seeds)
     longest = 4 if len(tags) < 9 else 3  # so that all paths can be listed
@@ -36,7 +36,7 @@ def posterior(draw: Any, spaces: bool = True) -> Posterior:
     is_space = (rng.uniform(size=n_tokens) < 0.3) & (spaces and bool(rng.integers(2)))
     possible = numpy.ones((n_tokens, len(tags)), dtype=bool)
     scheme = tags.scheme
-    # No entity begins or ends with white space.
+    # No entity begins or ends with whitespace.
     border = {scheme.begin, scheme.last, scheme.unit} - {scheme.inside}
     possible[is_space] &= ~tags.having(border)
     constraints = tags.constraints._replace(emissions=possible)
@@ -54,8 +54,8 @@ def collapsed_paths(posterior: Posterior, b: int) -> list[oracle.Path]:
 
 
 def entities_of(posterior: Posterior, b: int, path: tuple[int, ...]) -> set[Entity]:
-    """The entities of a path of sequence b, read off tag by tag, without white space at
-    their ends."""
+    """The entities of a path of sequence b, read off tag by tag, without whitespace at their
+    ends."""
     tags = posterior.tags
     first_token = oracle.spans(posterior.scores)[b].start
     entities: list[Entity] = []

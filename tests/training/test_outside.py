@@ -88,7 +88,7 @@ def test_the_confidence_of_an_entity_is_at_least_the_probability_of_its_analysis
 
 
 def test_tokens_before_a_preset_entity_are_outside_in_the_doc(trained: Language) -> None:
-    """Though for the chain they are O of its label, white space too."""
+    """Though for the chain they are O of its label, whitespace too."""
     doc = Doc(trained.vocab, words=["I", "\n", "London", "and", "Berlin", "."])
     doc.set_ents([spacy.tokens.Span(doc, 2, 3, "PERSON")], default="missing")
 

@@ -147,7 +147,7 @@ def test_articles_in_pieces_have_the_loss_of_their_sentences_as_docs(
     settings: dict[str, Any], n_docs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Articles are cut at each sentence, and the pieces are joined to a batch. Its loss and
-    gradient are those of a batch with each sentence as a doc of its own, also with white space and
+    gradient are those of a batch with each sentence as a doc of its own, also with whitespace and
     with missing annotation. Articles are read together or one by one. In the second case some of
     them have masks of possible tags, and others none."""
     monkeypatch.setattr("spacy_costner.training.pieces.N_DOCS", n_docs)

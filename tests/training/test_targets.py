@@ -125,7 +125,7 @@ ANY_IOB2 = "O B-LOC I-LOC"
     "tags, words, ents, expected",
     [
         (TAGS, "a b c", None, []),
-        # White space neither begins nor ends an entity.
+        # Whitespace neither begins nor ends an entity.
         (TAGS, "a \n b", None, [ANY, "O I-LOC I-PER", ANY]),
         (IOB2, "\n", None, ["O I-LOC"]),
         # What follows a preset entity is no more of it.

@@ -303,7 +303,7 @@ def test_without_scipy_nothing_is_read(
     assert result.exit_code == 2  # typer: there is no such file
     result = run("vectors", sources / "raw.txt", "--output", tmp_path / "vectors")
     assert result.exit_code == 1
-    assert "vectors: expected SciPy, it is not installed: pip install" in result.output
+    assert "vectors: SciPy is not installed: pip install" in result.output
 
 
 def test_carriage_returns_end_lines(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@
 //     reach(b, t) = sum_k a_t[k] beta_t[k]
 //     p(b, t)     = sum_{k closes} a_t[k] leave_t[k]
 //
-// White space can't be the last token. An entity that goes on into it counts as the entity before it: the
-// probabilities of the white space after a word are added to that of the word.
+// Whitespace can't be the last token. An entity that goes on into it counts as the entity before it: the
+// probabilities of the whitespace after a word are added to that of the word.
 //
 // reach(b, t) never grows with t, and is at least p(b, t') of every t' >= t. So the search for all entities with at
 // least some probability ends each walk exactly where it is below. Entities that contain the same token exclude each
@@ -146,7 +146,7 @@ class EntityProbs final : public QueryBase<Real> {
     }
 
   private:
-    // The probability of the entity that a walk has begun and that ends at a token, or in white space after it.
+    // The probability of the entity that a walk has begun and that ends at a token, or in whitespace after it.
     static double probability(EntityWalk<Real>& walk, int64_t end) {
         while (walk.token() + 1 < end) walk.advance();
         Wide<Real> p = walk.over();
@@ -186,7 +186,7 @@ class LikelyEntities final : public QueryBase<Real> {
     }
 
     // The entities that begin at a token, with all their ends. A word is a possible last token; p adds up its
-    // probability and those of the white space after it, until the next word.
+    // probability and those of the whitespace after it, until the next word.
     void find_ends(int64_t begin, int64_t label, EntityWalk<Real>& walk, std::vector<LikelyEntity>& entities) const {
         const double min_reach = 0.999 * search_.floor;  // a little less, as reach is rounded: `prob` decides
         int64_t end = begin;                             // after the last word; at first there is none

@@ -59,7 +59,7 @@ struct Ties {
     int64_t* tags;            // (N,)
 };
 
-// What makes an entity of tags: see EntityTags in types.py; and which tokens are white space, (N,), or null.
+// What makes an entity of tags: see EntityTags in types.py; and which tokens are whitespace, (N,), or null.
 struct EntityTags {
     const int64_t* label_of;  // (K,), -1 for O
     const uint8_t* opening;   // (K,)

@@ -3,7 +3,7 @@
  *
  * `isAlpha`, `isDigit`, `isUpper` and `isLower` agree with the methods of Python's `str`, the
  * functions of words with attributes of spaCy. Regular expressions of JavaScript have no property
- * for what Python calls digits, or for its white space. Python and a browser may have different
+ * for what Python calls digits, or for its whitespace. Python and a browser may have different
  * versions of Unicode. The later one has more letters; of the characters that the versions 14 and
  * 17 have in common, six differ in whether they are lower case.
  */
@@ -89,7 +89,7 @@ export function isPunctuation(character) {
 }
 
 /**
- * Returns whether a word is all white space, and not empty.
+ * Returns whether a word is all whitespace, and not empty.
  * @param {string} word
  * @returns {boolean}
  */

@@ -29,7 +29,7 @@ const LEAST = 0.01;
 
 /**
  * Returns the predicted entities of a text, in order and without overlap. They may begin or end
- * with white space, which `trim` removes.
+ * with whitespace, which `trim` removes.
  * @param {Posterior} posterior
  * @param {Decoding} decoding
  * @returns {Entity[]}

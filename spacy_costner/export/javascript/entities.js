@@ -16,8 +16,7 @@
  *     reach(b, t) = sum_k exp(a_t[k] + log beta_t[k] - log Z)
  *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
  *
- * White space can't be the last token of an entity. If the tags of an entity go on into the white
- * space after it, it is still the same entity: their probabilities p(b, t) are added to the
+ * Whitespace can't be the last token of an entity. If the tags of an entity go on into the whitespace after it, it is still the same entity: their probabilities p(b, t) are added to the
  * probability of its last word. reach(b, t) never grows with t, and entities that contain the same
  * token exclude each other. So a search for all entities above some probability is short.
  */
@@ -42,7 +41,7 @@ import { ForwardBackward, logSum, sequencesOf } from "./chain.js";
  */
 
 /**
- * Returns the entities of a path. They may begin or end with white space.
+ * Returns the entities of a path. They may begin or end with whitespace.
  * @param {ArrayLike<number>} path The tag of each token.
  * @param {Tags} tags
  * @param {number[]} bounds The first token of each sequence, then the number of tokens.
@@ -68,10 +67,10 @@ export function decodePath(path, tags, bounds) {
 }
 
 /**
- * Returns entities without the white space at their ends. Entities of white space alone are left
+ * Returns entities without the whitespace at their ends. Entities of whitespace alone are left
  * out.
  * @param {Entity[]} entities
- * @param {boolean[]} isSpace Whether each token is white space.
+ * @param {boolean[]} isSpace Whether each token is whitespace.
  * @returns {Entity[]}
  */
 export function trim(entities, isSpace) {
@@ -99,7 +98,7 @@ export class EntityProbabilities {
   /**
    * @param {ForwardBackward} forwardBackward
    * @param {Tags} tags
-   * @param {boolean[]} isSpace Whether each token is white space.
+   * @param {boolean[]} isSpace Whether each token is whitespace.
    */
   constructor(forwardBackward, tags, isSpace) {
     this.forwardBackward = forwardBackward;
@@ -126,7 +125,7 @@ export class EntityProbabilities {
     while (walk.token + 1 < end) {
       walk.advance();
     }
-    // White space after the entity adds to it.
+    // Whitespace after the entity adds to it.
     let prob = walk.endProbability();
     while (!walk.isLast && this.isSpace[walk.token + 1]) {
       walk.advance();
@@ -189,7 +188,7 @@ export class EntityProbabilities {
    */
   addEnds(begin, label, floor, entities) {
     // The token after the last word so far, and the probability of the entity that ends there.
-    // White space after the word adds to it, so the entity is added when the next word comes.
+    // Whitespace after the word adds to it, so the entity is added when the next word comes.
     let end = begin;
     let prob = 0;
     const addIfLikely = () => {

@@ -153,7 +153,7 @@ function parseHeader(bytes) {
       return header;
     }
   } catch (error) {
-    throw new Error(`model file: expected a header in JSON, could not read it: ${error}`);
+    throw new Error(`model file: expected a JSON header, but could not read it: ${error}`);
   }
   throw new Error("model file: expected a header that lists arrays, found none");
 }
@@ -213,6 +213,6 @@ async function decompress(bytes) {
   try {
     return new Uint8Array(await new Response(stream).arrayBuffer());
   } catch (error) {
-    throw new Error(`model file: expected one compressed by gzip, could not read it: ${error}`);
+    throw new Error(`model file: expected a gzip file, but could not read it: ${error}`);
   }
 }

@@ -19,7 +19,7 @@ export class Posterior {
    * @param {Potentials} scores The scores of the model, under all constraints.
    * @param {Tags} tags
    * @param {import("./chain.js").Temperature} temperature
-   * @param {boolean[]} isSpace Whether each token is white space.
+   * @param {boolean[]} isSpace Whether each token is whitespace.
    */
   constructor(text, tokens, scores, tags, temperature, isSpace) {
     this.text = text;

@@ -160,7 +160,7 @@ export class Recognizer {
     const { nTags } = this.pass;
     const isSpace = doc.words.map((word) => word.isSpace);
     isSpace.forEach((isTokenSpace, token) => {
-      // White space has no tag that only the first or the last token of an entity has.
+      // Whitespace has no tag that only the first or the last token of an entity has.
       const impossibleForSpace = isTokenSpace ? this.pass.tags.at_border : [];
       for (const tag of [...impossibleForSpace, ...this.impossibleTags]) {
         emissions[token * nTags + tag] = -Infinity;
@@ -171,7 +171,7 @@ export class Recognizer {
   }
 
   /**
-   * Finds where the chain is cut: after white space with a line break, if the pipeline cuts there.
+   * Finds where the chain is cut: after whitespace with a line break, if the pipeline cuts there.
    * @param {Doc} doc
    * @returns {number[]} The first token of each sequence, then the number of tokens.
    */

@@ -26,7 +26,7 @@ import { hashString } from "./hashing.js";
  * @property {string} text
  * @property {string} lower The word in lower case.
  * @property {string[]} characters
- * @property {boolean} isSpace Whether it is white space.
+ * @property {boolean} isSpace Whether it is whitespace.
  * @property {boolean} hasBreak Whether it has a line break.
  * @property {boolean} isCapitalised Whether it begins with a capital.
  * @property {boolean} hasDigit

@@ -140,7 +140,7 @@ def annotate(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder) as is_ours:
         if is_ours is False:  # It is None if the file system has no locks: then it is unknown.
-            raise ValueError(f"{folder}: expected no other process that writes to it, got one")
+            raise ValueError(f"{folder}: expected no other process to write to it, got one")
         earlier_entries = read_manifest(folder)
         remove_vanished_parts(folder, earlier_entries, sources, planned)
         finished_entries = find_finished(folder, earlier_entries, planned)

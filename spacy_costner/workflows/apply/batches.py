@@ -71,7 +71,7 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
         for doc, i in nlp.pipe(docs_and_indices, as_tuples=True):
             results[i] = doc
         if len(results) < len(rows):  # A component of the user has left docs out.
-            raise ValueError("expected a doc of the pipeline, got none")
+            raise ValueError("expected the pipeline to return a doc, got none")
         return [results[i] for i in range(len(rows))]
     except Exception as error:
         if len(rows) == 1:

@@ -57,7 +57,7 @@ def find_sources(inputs: Sequence[Path], folder: Path | None = None) -> dict[str
     sources: dict[str, Path] = {}
     for input_path in inputs:
         if not input_path.exists():
-            raise CorpusError(f"{input_path}: expected a file or folder, got nothing there")
+            raise CorpusError(f"{input_path}: expected a file or folder, found neither")
         if not input_path.is_dir():
             add_source(sources, input_path.name, input_path)
             continue
@@ -76,4 +76,4 @@ def add_source(sources: dict[str, Path], name: str, path: Path) -> None:
     both would have the same output."""
     earlier_path = sources.setdefault(name, path)
     if earlier_path != path:
-        raise CorpusError(f"expected files of different names, got {earlier_path} and {path}")
+        raise CorpusError(f"expected files with different names, got {earlier_path} and {path}")

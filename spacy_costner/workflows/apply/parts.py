@@ -366,5 +366,7 @@ def load_once(model: str, model_digest: str, code_path: str | None, use_gpu: int
     RAISES (ValueError): If somebody has changed the pipeline since then.
     """
     if digest_model(model, code_path) != model_digest:
-        raise ValueError(f"{model}: expected the pipeline that the run began with, got another")
+        raise ValueError(
+            f"{model}: expected the pipeline that the run started with, got a different one"
+        )
     return load_annotator(model, code_path, use_gpu)

@@ -69,8 +69,8 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
     for doc in docs:
         if Drawing.is_in(doc.user_data):
             raise ValueError(
-                "expected docs that are like new data, got docs that `draw` drew, more often if "
-                "the model is unsure of them: set `drawn`"
+                "expected docs that are like new data, got docs that `draw` drew, which favours "
+                "docs that the model is unsure of: set `drawn`"
             )
 
 
@@ -170,4 +170,6 @@ def check_have_entities(used_examples: Sequence[Example], counts: Mapping[str, i
     if not have_entities(used_examples, counts):
         n_of_kinds = [f"{n} {kind}" for kind, n in counts.items() if n]
         got = ", ".join(n_of_kinds) or "none"
-        raise ValueError(f"expected annotated docs with entities, not trained on, got {got}")
+        raise ValueError(
+            f"expected annotated docs with entities that training hasn't seen, got {got}"
+        )

@@ -218,6 +218,6 @@ def unreachable_message(parts: Sequence[PartThreshold], terms: Terms) -> str:
         if part.docs_needed:
             sentence += f"{limit} takes about {part.docs_needed:,} docs, if they are like these"
         else:
-            sentence += f"no number of docs is enough for {limit} with this model"
+            sentence += f"with this model, {limit} can't be reached with any number of docs"
         sentences.append(sentence)
     return ". ".join(sentences)

@@ -303,7 +303,7 @@ def find_loss(judged: JudgedEntities) -> tuple[float, Floats1d]:
     Shape: (1 + labels,)"""
     posterior, entities, is_correct = judged
     tags = posterior.tags
-    # In a path, an entity may stand as several spans: with white space after it, or without. The
+    # In a path, an entity may stand as several spans: with whitespace after it, or without. The
     # probability of the entity is the sum of the probabilities of these spans. Shapes: (S,)
     log_probs, entity_of_span, backprop = posterior.entity_log_probs(entities)
     span_probs = numpy.exp(log_probs)

@@ -98,8 +98,8 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
         shifted_share = entity_words.share_elsewhere(entity_words.count_in_entities(shift))
         if shifted_share > SHIFT_RATIO * share:
             message = (
-                f"where a word is in an entity, on average {share:.0%} of its other tokens are; "
-                f"{shifted_share:.0%} would be if entities began one token {direction}"
+                f"if a word is in an entity, {share:.0%} of its other occurrences are, too, on "
+                f"average; it would be {shifted_share:.0%} if entities began one token {direction}"
             )
             yield Finding(WARNING, corpus, message)
 
@@ -124,5 +124,5 @@ def check_lost_annotation(
             first_name = doc[int(is_name.argmax())]  # `argmax` finds the first True.
             places.append(place_in_doc(i, doc, first_name.text))
     if len(places) > MAX_LOST_SHARE * len(docs):
-        message = "docs have no entities, but words that are in entities in other docs"
+        message = "docs have no entities, but have words that are in entities in other docs"
         yield Finding(WARNING, corpus, message, places)

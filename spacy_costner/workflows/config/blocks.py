@@ -47,7 +47,7 @@ def find_name(
         if option is None:
             option = f"`{kind.lower()}`"
         choices = ", ".join([*short_names.values(), *other_choices])
-        message = f"{option}: expected any of {choices}, got {text!r}"
+        message = f"{option}: expected one of {choices}, got {text!r}"
         if typed_name == "schedule":
             message += ": separate losses by commas for a schedule"
         raise ValueError(message)

@@ -45,7 +45,7 @@ FEW_ENTITIES = 20
 """Labels with fewer entities get a warning."""
 
 MAX_CUT_LENGTH = 2
-"""`spacy convert` takes two letters off some labels: MISC becomes SC. If no label is longer than
+"""`spacy convert` strips two letters from some labels: MISC becomes SC. If no label is longer than
 this, that may have happened."""
 
 NO_DEV = "expected a development corpus for `spacy train`, got none: set paths.dev"
@@ -53,8 +53,8 @@ NO_DEV = "expected a development corpus for `spacy train`, got none: set paths.d
 NO_PREFIXES = "tags have no prefixes such as B-: entities of a label that touch are read as one"
 
 CUT = (
-    "`spacy convert` takes two letters off tags without a prefix such as B-: if these are not your "
-    "labels, use `costner convert`"
+    "`spacy convert` strips two letters from tags without a prefix such as B-: if these are not "
+    "your labels, use `costner convert`"
 )
 
 STARTS = frozenset(("token.is_sent_start", "doc.sents"))
@@ -63,7 +63,7 @@ STARTS = frozenset(("token.is_sent_start", "doc.sents"))
 
 NO_STARTS = (
     "docs have sentence starts, and no component of the pipeline sets them: the chain is trained "
-    "with and without them, and measured without. `fit` prints the score with a sentencizer, too"
+    "with and without them, and evaluated without. `fit` prints the score with a sentencizer, too"
 )
 
 LOST_SPANS = (
@@ -365,7 +365,7 @@ def check_labels(counts: dict[str, Counter], labels: Sequence[str]) -> Iterator[
 
     not_in_dev = [label for label in labels if not dev_counts[label]]
     if not_in_dev and "dev" in counts:
-        message = f"labels of no entity, their scores are unknown: {', '.join(not_in_dev)}"
+        message = f"labels without entities, whose scores are unknown: {', '.join(not_in_dev)}"
         yield Finding(WARNING, "dev", message)
 
     # The labels that have the same letters in lower case

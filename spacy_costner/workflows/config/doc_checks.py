@@ -34,7 +34,7 @@ MISALIGNED_ENTITIES = (
 
 ONE_LONG_SENTENCE = (
     f"docs of {LONG_SENTENCE} tokens or more are one sentence. `spacy convert` doesn't know "
-    "separators of white space, and joins the sentences: use `costner convert`"
+    "separators of whitespace, and joins the sentences: use `costner convert`"
 )
 
 CROSSING = (
@@ -108,7 +108,7 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
     entities. The component has these `labels`."""
     doc = eg.reference
     if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
-        yield DocProblem(WARNING, "docs without annotation of entities: they are not used")
+        yield DocProblem(WARNING, "docs without entity annotation: they are not used")
     has_sentences = doc.has_annotation("SENT_START", require_complete=True)
     if len(doc) >= LONG_SENTENCE and has_sentences:
         # spaCy's value for the start of a sentence is 1. The first token is left out: it starts a
@@ -118,11 +118,11 @@ def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iter
             yield DocProblem(WARNING, ONE_LONG_SENTENCE)
     misread = MOJIBAKE.search(doc.text)
     if misread is not None:
-        message = "texts were read in another encoding than their own (mojibake)"
+        message = "texts were decoded with the wrong encoding (mojibake)"
         yield DocProblem(WARNING, message, repr(misread[0]))
     invisible = INVISIBLE.search(doc.text)
     if invisible is not None:
-        message = "texts have characters that can't be seen, which make other words of their words"
+        message = "texts have invisible characters, which turn their words into different words"
         yield DocProblem(WARNING, message, ascii(invisible[0]))
     yield from check_entities(eg, ner, labels)
 
@@ -161,8 +161,8 @@ def check_entities(
 
 def crosses_border(eg: Example, ent: Span, borders: Array1d) -> bool:
     """Whether an entity of the annotated doc can't be predicted, as a part of it is in one sequence
-    of the chain and a part in the next. White space at its ends doesn't count. `borders` is True
-    for the first token of each sequence of the predicted doc, where the chain is cut. Shape: (T,)
+    of the chain and a part in the next. Whitespace at its ends doesn't count. `borders` is True for
+    the first token of each sequence of the predicted doc, where the chain is cut. Shape: (T,)
     """
     for span in eg.get_aligned_spans_y2x([ent]):
         words = [token.i for token in span if not token.is_space]

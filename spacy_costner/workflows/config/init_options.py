@@ -127,7 +127,7 @@ def check_options(options: InitOptions) -> None:
         # This raises an error if the text is neither one of these two names, nor an aim of `tune`.
         parse_aim(options.aim, "cost", "guarantee", option="`aim`")
     if options.tree_by_prefix is not None and options.train_path is None:
-        raise ValueError("`tree_by_prefix`: expected `train_path`, whose labels are in the tree")
+        raise ValueError("`tree_by_prefix`: expected `train_path`, whose labels form the tree")
 
 
 def check_raw_option(vectors: str | None, model: Model) -> None:
@@ -136,7 +136,9 @@ def check_raw_option(vectors: str | None, model: Model) -> None:
     RAISES (ValueError): If other vectors are given, too, or the model takes no static vectors.
     """
     if vectors is not None:
-        raise ValueError("`raw_paths`: expected no `vectors` with it, as these are learned")
+        raise ValueError(
+            "`raw_paths`: expected no `vectors`, as they are learned from the raw text"
+        )
     if model == "transformer":
         raise ValueError("`raw_paths`: expected `model` linear, cnn or hybrid, got transformer")
 
@@ -150,7 +152,7 @@ def check_vectors_option(vectors: str, model: Model) -> None:
         raise ValueError("`vectors`: expected `model` linear, cnn or hybrid, got transformer")
     if not is_package(vectors) and not Path(vectors).is_dir():
         raise ValueError(
-            "`vectors`: expected the package or the folder of a pipeline with static vectors, got "
+            "`vectors`: expected a pipeline with static vectors, a package or a folder, got "
             f"{vectors!r}"
         )
 

@@ -85,7 +85,8 @@ def open_config(path: str | Path) -> Config:
     except (ConfigValidationError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
         raise ValueError(
-            f"{path}: expected a config (corpora are settings, such as paths.train), got: {text}"
+            f"{path}: expected a config, got: {text}. Pass a corpus as a setting, such as "
+            "paths.train"
         ) from error
 
 

@@ -51,7 +51,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
     if aim is None:
         aim = "cost" if costs.blocks or options.decoding == "min-cost" else "f"
     if options.spans_key is not None and costs.block(aim) is not None:
-        raise ValueError("`spans_key`: expected no costs with it, as their scores are of doc.ents")
+        raise ValueError("`spans_key`: expected no costs, as the cost scorer reads doc.ents")
     if options.loss is None:
         losses = choose_losses(options.model, aim, costs.blocks, is_small=corpus.is_small)
     else:
@@ -101,8 +101,8 @@ def check_plan(plan: Plan) -> None:
     if plan.costs.blocks and not is_cost_used:
         raise ValueError(
             "`loss`: expected a loss that takes a cost, or `aim` cost, got "
-            f"{', '.join(plan.losses)}: nothing would use what you say mistakes cost"
+            f"{', '.join(plan.losses)}: nothing would use the costs"
         )
 
     if plan.options.inner_nodes and (plan.decoding != "min-cost" or not has_tree):
-        raise ValueError("`inner_nodes`: expected `tree_path` and `decoding` min-cost with it")
+        raise ValueError("`inner_nodes`: expected `tree_path` and `decoding` min-cost")

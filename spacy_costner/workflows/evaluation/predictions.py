@@ -80,7 +80,7 @@ class DevPredictions(NamedTuple):
         return self.select_counted(decoded.entities)
 
     def select_counted(self, entities: Entities) -> Entities:
-        """Remove white space from the ends of entities, and leave out entities that don't count."""
+        """Remove whitespace from the ends of entities, and leave out entities that don't count."""
         trimmed = entities.trim(self.posterior.is_space)
         return trimmed.select(self.are_counted(trimmed))
 

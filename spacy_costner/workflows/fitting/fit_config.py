@@ -91,8 +91,8 @@ def write_config(options: InitOptions, kept: KeptDocs) -> Path:
         raise
     if path.exists() and path.read_text(encoding="utf8") != text:
         raise ValueError(
-            f"{path}: expected the config of this call, got another: give it as the config, remove "
-            "it, or choose another `output_path`"
+            f"{path}: expected the config of this call, got a different one: pass it as the "
+            "config, remove it, or choose another `output_path`"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, text)

@@ -27,7 +27,8 @@ DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 
 STOPPED_MESSAGE = """
 Stopped by Ctrl-C: this is the model so far, neither calibrated nor tuned. The same command starts
-again. To train it further, name it in initialize.after_init: spacy_costner.start_from.v1."""
+from scratch. To continue training, name the model in initialize.after_init:
+spacy_costner.start_from.v1."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def fit(
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:
-        raise ValueError("fit: `lang`: expected no config with it")
+        raise ValueError("fit: `lang`: expected no config")
     options = InitOptions(
         output_path / "config.cfg",
         lang=lang or "en",

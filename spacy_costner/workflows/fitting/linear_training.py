@@ -285,7 +285,7 @@ def train_by_updates(
         sum_of_weights += weights.averaged(optimizer).astype(sum_dtype)
         n_trainings += 1
         if trained.reason == INTERRUPTED:
-            break  # Its weights so far count in the mean.
+            break  # Its weights so far count in the average.
     # Training may have ended in the middle of an epoch.
     ner.cfg["progress"] = trained.progress._asdict()
     # `restart` sets weights, too: here the weights of the trained model.

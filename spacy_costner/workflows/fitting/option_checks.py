@@ -41,8 +41,8 @@ def check_fit_options(
         )
     if file_tokens and not has_dev:
         raise ValueError(
-            "fit: `file_tokens`: expected a development corpus with it, got none: docs that are "
-            "held out of the training corpus are read as for training"
+            "fit: `file_tokens`: expected a development corpus, got none: held-out training docs "
+            "are read in the same way as training docs"
         )
     needs_folds = is_improved and not has_dev
     # This callback may start training from another model, which may have seen all training docs:

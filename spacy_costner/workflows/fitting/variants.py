@@ -209,7 +209,9 @@ def read_losses(
     for path in losses:
         # The stem of a loss that is no file is its name.
         if path.stem in changes:
-            raise ValueError(f"{path}: expected files of different names, as they name the losses")
+            raise ValueError(
+                f"{path}: expected files with different names, as losses are named after them"
+            )
         if path.suffix == ".cfg":
             changes[path.stem] = read_changes(path, component)
         else:

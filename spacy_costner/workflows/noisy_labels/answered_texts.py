@@ -1,7 +1,7 @@
 """Texts that several annotators have annotated, some of them checked by a person.
 
 Each annotator has answers to some of the texts. The checked texts have gold annotation. An answer
-belongs to the text with the same characters in lower case, without white space. Its entities are
+belongs to the text with the same characters in lower case, without whitespace. Its entities are
 aligned to the tokens of that text.
 """
 
@@ -244,8 +244,8 @@ def with_entities(doc: Doc, entities: Iterable[Entity], is_missing: Array1d) -> 
 
 
 def characters(doc: Doc) -> str:
-    """The characters of a doc in lower case, without white space. If they are equal, spaCy can
-    align the tokens of docs."""
+    """The characters of a doc in lower case, without whitespace. If they are equal, spaCy can align
+    the tokens of docs."""
     return without_space(doc.text.lower())
 
 

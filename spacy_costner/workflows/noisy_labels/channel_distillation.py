@@ -138,11 +138,11 @@ def note_annotators(texts: AnsweredTexts) -> list[str]:
     notes: list[str] = []
     for name, n_repeated in zip(texts.annotators, texts.n_repeated):
         if n_repeated:
-            notes.append(f"{name}: {n_repeated} answers are to texts that it has answered before")
+            notes.append(f"{name}: {n_repeated} answers are to texts that it had already answered")
     for number, other in combinations(range(len(texts.annotators)), 2):
         if texts.agreement(number, other) >= ALIKE:
             notes.append(
                 f"{texts.annotators[number]} and {texts.annotators[other]} have nearly the same "
-                "answers: if one is made from the other, leave it out, as both count"
+                "answers: if one was made from the other, leave it out, as both are counted"
             )
     return notes

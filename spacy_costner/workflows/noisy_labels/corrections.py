@@ -170,7 +170,9 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
         raise place.refuse("expected a line of an audit, with doc, start and annotated")
     if not 0 <= doc_index < len(docs):
         n_docs = len(docs)
-        raise place.refuse(f"doc: expected less than {n_docs}, the number of docs, got {doc_index}")
+        raise place.refuse(
+            f"doc: expected a number below {n_docs}, the number of docs, got {doc_index}"
+        )
     doc = docs[doc_index]
     text = doc.text[start : start + len(task.text)]
     if start < 0 or text != task.text:

@@ -79,8 +79,8 @@ def distill(
     output_path (Path): The folder of the answers, the corpus made of them, and the student.
     soft (bool): Learn the probabilities of the teachers, not their entities.
     incomplete (bool): The teachers find only some of the entities, as rules do. A token that is in
-        none of these is O only if its word is surely outside of entities: see
-        `find_outside_words`. Otherwise its annotation is missing.
+        none of these is O only if its word is almost never in entities: see `find_outside_words`.
+        Otherwise its annotation is missing.
     noise (Literal["channel"] | None): channel: learn from the texts of `gold_path` how each teacher
         errs, and learn the probabilities of tags given text and answers: see `noise_channel`.
     min_confidence (float): Where the teachers are less certain that there is an entity, or that
@@ -94,7 +94,7 @@ def distill(
     RAISES (ValueError): If arguments, teachers and the student's config don't go together; if
         something in the output folder must not be replaced; if a text or an answer can't be read.
     """
-    # Check all that can be checked before teachers are asked
+    # Check all that can be checked before teachers are run
     has_file = False
     if noise is None:
         has_file = check_teachers(
@@ -222,13 +222,13 @@ def check_noise(
         raise ValueError("gold_path: expected the texts that a person has checked, got none")
     if soft or incomplete or confidence:
         raise ValueError(
-            "noise: expected neither `soft` nor `incomplete` nor `min_confidence` with it: it "
-            "learns what teachers miss, and makes soft targets"
+            "noise: expected no `soft`, `incomplete` or `min_confidence`: the noise channel "
+            "estimates what teachers miss, and makes soft targets"
         )
 
 
 def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
-    """Check a student's config before teachers are asked. Only the config is read: the student is
+    """Check a student's config before teachers are run. Only the config is read: the student is
     built once, to be trained.
 
     RAISES (ValueError): If it can't learn from answers, or there is no development corpus.

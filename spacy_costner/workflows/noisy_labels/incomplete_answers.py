@@ -2,8 +2,8 @@
 
 A token without an entity may then be in an entity that no rule matched. If all these tokens were O,
 a student would learn to miss what the rules miss; if none was, it would learn to tag everything. So
-a token is O only if its word is surely outside of entities, and otherwise missing annotation. Such
-a word is in entities at most half as often as words are on average, and it is one of these:
+a token is O only if its word is almost never in entities, and otherwise missing annotation. Such a
+word is in entities at most half as often as words are on average, and it is one of these:
 
 - A word without capital letters that is often enough in the texts.
 - A token without letters and digits, such as a sign of punctuation.
@@ -25,7 +25,7 @@ MOST_IN_ENTITIES = 0.5
 
 
 def find_outside_words(docs: Iterable[Doc]) -> set[str]:
-    """Find the words that are surely outside of entities: see the head of this file.
+    """Find the words that are almost never in entities: see the head of this file.
 
     docs (Iterable[Doc]): The answers to all texts.
     RETURNS (set[str]): The words.

@@ -66,7 +66,7 @@ def save_answers(
 ) -> Iterator[Doc]:
     """Have teachers annotate texts, and save their answers: a file for each `DOCS_PER_FILE` docs,
     in a folder with the fingerprint of teachers and text. If an earlier run has saved a file, it is
-    read, and the teachers aren't asked again.
+    read, and the teachers don't run again.
 
     teachers (Sequence[Language]): The teachers. The first one tokenizes the texts.
     vocab (Vocab): The vocab that the answers get.
@@ -173,7 +173,7 @@ def check_tokens(docs: Sequence[Doc], predicted: Sequence[Doc]) -> None:
     for doc, predicted_doc in zip(docs, predicted):
         if not numpy.array_equal(doc.to_array("ORTH"), predicted_doc.to_array("ORTH")):
             raise ValueError(
-                f"teacher: expected one that keeps the {len(doc)} tokens of {first_words(doc)}, "
+                f"teacher: expected one that keeps all {len(doc)} tokens of {first_words(doc)}, "
                 f"got {len(predicted_doc)}: leave out components such as merge_entities"
             )
 
@@ -255,7 +255,7 @@ def read_answers(nlp: Language, path: Path) -> Iterator[Doc]:
             # A boolean is an int for `isinstance`.
             if type(score) not in (int, float) or not 0 <= score <= 1:
                 raise place.refuse(f"score: expected a number from 0 to 1, got {shown(score)}")
-            # The entity of the doc doesn't have the white space at the ends of the span.
+            # The entity of the doc doesn't have the whitespace at the ends of the span.
             span_text = task.text[task_span.start : task_span.end]
             start = task_span.start + len(span_text) - len(span_text.lstrip())
             end = start + len(span_text.strip())

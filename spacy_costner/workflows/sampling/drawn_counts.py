@@ -19,7 +19,7 @@ from .expected_counts import ExpectedCounts, concatenate_counts, expect_counts
 from .suggestions import text_without_space
 
 EntityKey = tuple[int, int, str]
-"""Begin and end of an entity in the characters of its text without white space, and its label."""
+"""Begin and end of an entity in the characters of its text without whitespace, and its label."""
 
 
 class DrawnCounts(NamedTuple):
@@ -113,15 +113,15 @@ def expect_texts(
 
 def entity_keys(doc: Doc, labels: Collection[str] | None = None) -> set[EntityKey]:
     """Make a key of each entity of a doc: its begin, its end, and its label. Begin and end are
-    counted in characters that are not white space, so the keys of two docs with the same words can
-    be compared even if their tokens or white space differ.
+    counted in characters that are not whitespace, so the keys of two docs with the same words can
+    be compared even if their tokens or whitespace differ.
 
     doc (Doc): The doc.
     labels (Collection[str] | None): Only entities with these labels have a key. None: all.
     RETURNS (set[EntityKey]): The keys. In "in  New York", the entity "New York" with the label
         "LOC" has the key (2, 9, "LOC").
     """
-    # For each character the number of characters before it that are not white space, and at the end
+    # For each character the number of characters before it that are not whitespace, and at the end
     # the number of all of them. For "a b" it is 0 1 1 2.
     is_visible = [not character.isspace() for character in doc.text]
     n_visible_before = [0, *accumulate(is_visible)]

@@ -223,7 +223,7 @@ def suggest(
 
     pool = measure_pool(nlp, name, distinct_docs(docs, annotated), UNCERTAINTY_MEASURES[by])
     if not pool:
-        raise NoDocsError("expected docs with words that are not annotated, got none")
+        raise NoDocsError("expected unannotated docs with words, got none")
     # The worth of a doc is its score, divided by its price if prices differ.
     worth = numpy.asarray([candidate.score for candidate in pool])
     if per == "token":
@@ -273,7 +273,7 @@ def suggest_first(
         doc_indices.append(doc_index)
         pool.append(doc)
     if not pool:
-        raise NoDocsError("expected docs with words that are not annotated, got none")
+        raise NoDocsError("expected unannotated docs with words, got none")
 
     words_of_docs = [numpy.unique(doc.to_array(LOWER)) for doc in pool]
     n_docs_with_word = Counter(chain.from_iterable(words.tolist() for words in words_of_docs))
@@ -318,8 +318,8 @@ def check_other_components(nlp: Language, name: str) -> None:
     ]
     if names_before:
         warnings.warn(
-            f"{names_before} set entities before {name}: suggest takes them as correct. To have "
-            "them corrected, too, save the pipeline without: "
+            f"{names_before} set entities before {name}: suggest assumes that they are correct. To "
+            "have them corrected, too, save the pipeline without these components: "
             f"spacy.load(..., exclude={names_before})",
             stacklevel=3,
         )
@@ -354,7 +354,7 @@ def measure_pool(
 
 def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tuple[int, Doc]]:
     """Leave out docs without words, and docs with the text of an earlier doc or of an annotated
-    doc. Texts that differ only in white space are equal. Yields the index and the doc of each other
+    doc. Texts that differ only in whitespace are equal. Yields the index and the doc of each other
     doc."""
     left_out = {text_without_space(doc) for doc in annotated}
     left_out.add("")  # the text of docs without words
@@ -366,7 +366,7 @@ def distinct_docs(docs: Iterable[Doc], annotated: Iterable[Doc]) -> Iterator[tup
 
 
 def text_without_space(doc: Doc) -> str:
-    """The text of a doc without white space. Docs with the same words have the same one.
+    """The text of a doc without whitespace. Docs with the same words have the same one.
 
     doc (Doc): The doc.
     RETURNS (str): The text.
@@ -375,9 +375,9 @@ def text_without_space(doc: Doc) -> str:
 
 
 def without_space(text: str) -> str:
-    """Remove the white space of a text.
+    """Remove the whitespace of a text.
 
     text (str): The text.
-    RETURNS (str): The text without white space.
+    RETURNS (str): The text without whitespace.
     """
     return "".join(text.split())

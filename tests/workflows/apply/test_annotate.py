@@ -501,7 +501,7 @@ def test_an_input_that_changes_after_the_plan_fails_alone(
     assert summary.docs == N_DOCS - 6  # the third part of b.jsonl has 6 lines
     assert sorted(summary.errors) == ["b.jsonl-00002.jsonl", "c.spacy-00000.jsonl"]
     assert summary.errors["b.jsonl-00002.jsonl"] == (
-        f"CorpusError: {jsonl}: expected the file that the run began with, got another"
+        f"CorpusError: {jsonl}: expected the file that the run started with, got a different one"
     )
     reason = f"{inputs[0] / 'c.spacy'}: expected a file that spaCy's DocBin has saved"
     assert reason in summary.errors["c.spacy-00000.jsonl"]
@@ -533,7 +533,7 @@ def test_a_model_that_changes_after_the_plan_writes_nothing(
         jobs=jobs,
     )
 
-    reason = f"{model}: expected the pipeline that the run began with, got another"
+    reason = f"{model}: expected the pipeline that the run started with, got a different one"
     assert len(summary.errors) == 6
     assert set(summary.errors.values()) == {f"ValueError: {reason}"}
     assert not rows(tmp_path / "out")
@@ -700,7 +700,7 @@ def test_one_command_at_a_time_writes_to_a_folder(
     model: Path, inputs: list[Path], tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
-    message = "expected no other process that writes to it"
+    message = "expected no other process to write to it"
     with locked(tmp_path / "out"), pytest.raises(ValueError, match=message):
         annotate_in_tens(model, inputs, tmp_path / "out")
 
@@ -843,7 +843,7 @@ def test_wrapped_lines_are_noted_and_whole_files_are_docs(model: Path, tmp_path:
     command = ["annotate", model, folder, "-o", tmp_path / "out"]
 
     done = run(*command)
-    assert f"note: lines of {folder / 'letter.txt'} don't end as sentences do" in done.stdout
+    assert f"note: lines of {folder / 'letter.txt'} don't end like sentences" in done.stdout
     assert "--whole-files" in done.stdout
 
     whole = run(*command, "--whole-files")
@@ -884,8 +884,8 @@ def test_lines_are_wrapped_if_sentences_go_on(text: str, is_wrapped: bool, tmp_p
     [
         (["-o", "in/out"], "expected an output outside of the input"),
         (["b.csv"], "b.csv: expected one of .txt"),
-        (["b.jsonl"], "expected files of different names, got"),  # in/b.jsonl is the other
-        (["nothing.txt"], "expected a file or folder, got nothing there"),
+        (["b.jsonl"], "expected files with different names, got"),  # in/b.jsonl is the other
+        (["nothing.txt"], "expected a file or folder, found neither"),
     ],
     ids=["output in the input", "another format", "names twice", "no file"],
 )

@@ -228,7 +228,7 @@ def test_the_command_makes_a_promise_and_measures_the_one_before(
     result = run("guarantee", unsure, path, "--drawn", "--miss", LIMIT, "-o", output)
     assert result.exit_code == 0, result.output
     assert f"Promised of the texts that {path} was drawn from: at most 0.2" in result.output
-    assert "in the mean over drawings" in result.output
+    assert "on average over drawings" in result.output
     again = run("guarantee", output, path, "--drawn", "--miss", 0.01, "-o", tmp_path / "again")
     assert again.exit_code == 1
     assert "0.01 takes about" in again.output

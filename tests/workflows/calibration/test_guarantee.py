@@ -464,7 +464,7 @@ def test_docs_with_missing_tags_do_not_count(unsure: Path) -> None:
 
 def test_it_is_an_error_if_no_docs_count(unsure: Path) -> None:
     nlp = load(unsure)
-    with pytest.raises(ValueError, match="not trained on, got 1 docs with missing tags"):
+    with pytest.raises(ValueError, match="that training hasn't seen, got 1 docs with missing tags"):
         guarantee(nlp, [example_with_missing_tag(nlp)], miss=0.1)
     with pytest.raises(ValueError, match=r"annotated docs with entities.* got none"):
         guarantee(nlp, [], miss=0.1)
@@ -476,7 +476,9 @@ def test_training_docs_are_refused() -> None:
     features = {**SPARSE["features"], "memory": {"LOWER": 1}}
     nlp = pipeline(model={**SPARSE, "features": features})
     train(nlp, steps=3)
-    with pytest.raises(ValueError, match="not trained on, got 2 training docs, 1 docs with miss"):
+    with pytest.raises(
+        ValueError, match="that training hasn't seen, got 2 training docs, 1 docs with miss"
+    ):
         guarantee(nlp, examples(nlp)[1:], miss=0.1)
 
 

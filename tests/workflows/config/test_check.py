@@ -126,7 +126,7 @@ def test_rare_labels_are_found() -> None:
     result = check_among_right_docs([river, lake])
     assert messages(result.findings) == [
         "warning train: labels of fewer than 20 entities: lake (1), river (1)",
-        "warning dev: labels of no entity, their scores are unknown: lake, river",
+        "warning dev: labels without entities, whose scores are unknown: lake, river",
     ]
 
 
@@ -293,7 +293,7 @@ def test_settings_of_other_labels_than_the_corpus_are_errors() -> None:
 
 
 def test_a_doc_of_joined_sentences_is_found() -> None:
-    """If sentences have white space between them, spaCy's converter joins them. Here a doc of 500
+    """If sentences have whitespace between them, spaCy's converter joins them. Here a doc of 500
     tokens has a single sentence start, at its first token."""
     long = example(["O"] * 500, ["word"] * 500)
     for token in long.reference[1:]:

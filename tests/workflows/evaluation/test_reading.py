@@ -251,7 +251,7 @@ NEW_YORK: dict[str, Any] = {
     "sent_starts, message",
     [
         ([0, 4], "ner: docs have sentence starts, but .* give texts"),
-        ([], "ner: docs have other tokens than the tokenizer makes .* `file_tokens`"),
+        ([], "ner: docs have tokens other than the tokenizer's .* `file_tokens`"),
     ],
     ids=["sentence starts", "tokens"],
 )
@@ -367,7 +367,7 @@ def test_fit_refuses_file_tokens_without_a_development_corpus(folder: Path, tmp_
     options = ["--lang", "xx", "--calibrate", "--file-tokens", "--output", tmp_path]
     result = run("fit", "--train", folder / "train.spacy", *options)
     assert result.exit_code == 1
-    assert "fit: --file-tokens: expected a development corpus with it, got none" in result.output
+    assert "fit: --file-tokens: expected a development corpus, got none" in result.output
 
 
 def test_a_pipeline_saved_without_a_reading_is_watched_on_text(

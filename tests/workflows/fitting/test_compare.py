@@ -145,7 +145,7 @@ def test_losses_can_be_given_by_name(experiment: Experiment) -> None:
 
 def test_a_name_of_no_loss_is_refused(experiment: Experiment) -> None:
     experiment_by_name = experiment._replace(loss_paths=["Rsk"])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match=r"`losses`: expected any of .*Risk.*, got 'Rsk'"):
+    with pytest.raises(ValueError, match=r"`losses`: expected one of .*Risk.*, got 'Rsk'"):
         make_variants(*experiment_by_name, seeds=[0])
 
 

@@ -166,7 +166,7 @@ def test_init_writes_vectors_beside_the_config(folder: Path) -> None:
         (["-", "--raw", "raw.txt"], "--raw: expected a file for the config"),
         (
             ["c.cfg", "--raw", "raw.txt", "--vectors", "v"],
-            "--raw: expected no --vectors with it, as these are learned",
+            "--raw: expected no --vectors, as they are learned from the raw text",
         ),
         (
             ["c.cfg", "--raw", "raw.txt", "--model", "transformer"],
@@ -191,7 +191,7 @@ def test_fit_refuses_raw_text_before_it_is_read(folder: Path) -> None:
     output = folder / "output"
     train_path = folder / "train.spacy"
 
-    with pytest.raises(ValueError, match="`raw_paths`: expected no `vectors` with it"):
+    with pytest.raises(ValueError, match="`raw_paths`: expected no `vectors`"):
         fit(None, output, train_path=train_path, raw_paths=[raw_path], vectors="vectors")
     with pytest.raises(ValueError, match="fit: `train_path`: expected a corpus"):
         fit(None, output, raw_paths=[raw_path])

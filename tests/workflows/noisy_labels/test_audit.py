@@ -462,7 +462,7 @@ BO = {"start": 3, "end": 5, "label": "person"}
     ("changes", "message"),
     [
         ([{"start": None}], "line 1: expected a line of an audit, with doc, start and annotated"),
-        ([{"doc": 1}], "line 1: doc: expected less than 1, the number of docs, got 1"),
+        ([{"doc": 1}], "line 1: doc: expected a number below 1, the number of docs, got 1"),
         ([{"text": "Ms Bo"}], "line 1: expected the text of doc 0, 'Mr Bo', got 'Ms Bo'"),
         ([{"start": 1}], "expected the text of doc 0, 'r Bo ', got 'Mr Bo'"),
         ([{"annotated": [BO]}], "annotated: expected an entity of the doc, got 'Bo person'"),
@@ -713,10 +713,13 @@ def test_command_applies_answers_to_a_copy_of_the_corpus(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--apply", "audit.jsonl"], "audit: --output: expected a corpus with --apply, got none"),
+        (
+            ["--apply", "audit.jsonl"],
+            "audit: --output: expected a path for the corrected corpus, got none",
+        ),
         (
             ["--apply", "audit.jsonl", "--output", "corpus.spacy"],
-            "expected another file than the input",
+            "expected a file other than the input",
         ),
         (
             ["--apply", "audit.jsonl", "--output", "c.txt"],

@@ -186,8 +186,8 @@ def test_the_channel_is_kept_unless_another_way_is_better(
 def test_answers_are_joined_by_text_and_aligned_to_the_tokens_of_the_checked_one(
     tmp_path: Path,
 ) -> None:
-    """An annotator's tokens may be others, its text may have other white space, and it may answer
-    a text twice."""
+    """An annotator's tokens may be others, its text may have other whitespace, and it may answer a
+    text twice."""
     nlp = spacy.blank("xx")
     gold = Doc(nlp.vocab, words=["Ana", "Bob", "visits", "New", "York", "."])
     gold.set_ents([Span(gold, 0, 2, "PER"), Span(gold, 3, 5, "LOC")])

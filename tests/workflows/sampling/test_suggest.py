@@ -36,7 +36,7 @@ from ...support.strategies import seeds
 
 POOL = [
     "London and Berlin like Shaka Khan",
-    "London  and Berlin like Shaka Khan",  # the same but for white space
+    "London  and Berlin like Shaka Khan",  # the same but for whitespace
     "",
     "The Red Sox lost",
     "Who is it",
@@ -446,7 +446,7 @@ def test_the_command_chooses_without_a_model(form: str, pool_path: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--start", "pool.txt", "a-model"], "--start: expected no pipeline with it, got a-model"),
+        (["--start", "pool.txt", "a-model"], "--start: expected no pipeline, got a-model"),
         (["a-model"], "expected a trained pipeline and docs to choose from, or --start DOCS"),
         ([], "expected a trained pipeline and docs to choose from, or --start DOCS"),
     ],
@@ -477,7 +477,7 @@ def test_the_command_names_a_pool_with_nothing_to_annotate(
         (["-o", "out.txt"], "out.txt: expected a name that ends in .jsonl, for prodigy"),
         (["-o", "o.jsonl", "-f", "label-studio"], "expected a name that ends in .json, for label-"),
         (["-o", "o.jsonl", "-f", "brat"], "format: expected one of ['prodigy', 'doccano', 'label-"),
-        (["-o", "pool.txt"], "expected another file than the input"),
+        (["-o", "pool.txt"], "expected a file other than the input"),
     ],
 )
 def test_the_command_refuses_outputs_that_do_not_fit(
