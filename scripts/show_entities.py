@@ -47,7 +47,7 @@ def main(model: Path, corpus: Path, limit: int = 6) -> None:
     n_spans = sum(len(doc.spans["confidence_guaranteed"]) for doc in docs)
     n_predicted = sum(len(doc.ents) for doc in docs)
     typer.echo(
-        f"\nPromised of texts like these: doc.spans['confidence_guaranteed'] misses at most "
+        f"\nGuaranteed for texts like these: doc.spans['confidence_guaranteed'] misses at most "
         f"{promise['miss']:.0%}\nof the entities of a doc: {n_spans} spans in {len(docs)} texts, "
         f"and {n_predicted} predicted entities."
     )

@@ -1,4 +1,4 @@
-"""Guarantee a miss rate, or a share of false alarms, and print the promise in words."""
+"""Guarantee a miss rate, or a share of false alarms, and print the guarantee in words."""
 
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,8 @@ from .tables import number_or_dash, text_table
     guarantee,
     options={
         "confidence": Option(
-            help="Probability that the promise holds, such as 0.95. Without it, the promise holds "
-            "on average over calibration docs",
+            help="Probability that the guarantee holds, such as 0.95. Without it, the guarantee "
+            "holds on average over calibration docs",
             show_default="none; 0.95 with --false-alarm",
         )
     },
@@ -66,7 +66,7 @@ def guarantee_cli(
         nlp, examples = load_with_examples(
             model, docs_path, use_gpu, code_path, reading=reading, file_tokens=file_tokens
         )
-        # The docs are named in the promise. That is saved as JSON, which can't hold every path.
+        # The docs are named in the guarantee. That is saved as JSON, which can't hold every path.
         docs_name = encodable(docs_path)
         result = run(nlp, examples, name=name, file_tokens=file_tokens, source=docs_name)
         save_pipeline(output_path, nlp)
@@ -75,7 +75,8 @@ def guarantee_cli(
 
 def guarantee_text(result: Guarantee) -> str:
     """Write the result for the terminal: a table of the thresholds, the docs that were not counted,
-    what may weaken the promise, how an earlier promise is kept, and the promise in words."""
+    what may weaken the guarantee, how well an earlier guarantee holds, and the guarantee in
+    words."""
     promise = result.promise
     lines = [thresholds_text(result)]
     not_counted = [f"{n:,} {kind}" for kind, n in promise.not_counted.items() if n > 0]
@@ -83,7 +84,7 @@ def guarantee_text(result: Guarantee) -> str:
         lines.append(f"\nnot counted: {', '.join(not_counted)}")
     lines += [f"note: {note}" for note in result.notes]
     if result.replaced is not None:
-        lines.append(f"note: an earlier promise is replaced: {promise_text(result.replaced)}")
+        lines.append(f"note: an earlier guarantee is replaced: {promise_text(result.replaced)}")
     if result.kept is not None:
         lines.append(f"\n{result.kept.as_text()}.")
     texts = f"docs like {promise.source}"
@@ -94,15 +95,15 @@ def guarantee_text(result: Guarantee) -> str:
 
 
 def thresholds_text(result: Guarantee) -> str:
-    """Write a table with a row for each part that a promise was made for, and its threshold. The
+    """Write a table with a row for each part that a guarantee was given for, and its threshold. The
     first columns name the part: its group, its label or both. If there is a single part, its row
     is named "all"."""
     name_columns = divided_by(result.promise)  # fields of a part: "group", "label", both or none
     has_one_part = not name_columns
     if has_one_part:
         name_columns = ["label"]
-    # "reachable" is the lowest limit that can be promised with these docs, "docs needed" how many
-    # docs the limit of the promise takes.
+    # "reachable" is the lowest limit that can be guaranteed with these docs, "docs needed" how many
+    # docs the limit of the guarantee takes.
     header = ["docs", "entities", "threshold", "spans/entity", "reachable", "docs needed"]
     rows: list[list[Any]] = [[*name_columns, *header]]
     for part in result.parts:

@@ -100,7 +100,7 @@ def ner_page(web_model: WebModel, promise: Promise | None, texts: list[str]) -> 
     """Render a page that predicts. It needs no other files. The first of the texts is in its field,
     and the others can be chosen."""
     info = web_model.info
-    # The model file leaves out a promise for groups of docs: a page doesn't know the group of the
+    # The model file leaves out a guarantee for groups of docs: a page doesn't know the group of the
     # text in its field.
     promise_line = None
     if info["promise"] is not None and promise is not None:

@@ -451,11 +451,11 @@ def reliability_diagram(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: float) -> Any:
-    """Plot observed against promised miss rates. Below it is the size of the sets.
+    """Plot observed against guaranteed miss rates. Below it is the size of the sets.
 
-    rows (Sequence[tuple[float, float, float]]): Promised miss rate, observed miss rate, and spans
+    rows (Sequence[tuple[float, float, float]]): Guaranteed miss rate, observed miss rate, and spans
         in the sets for each annotated entity: see `workflows.calibration.guarantees.observe`.
-    chosen (float): The miss rate that the pipeline promises, which is highlighted.
+    chosen (float): The miss rate that the pipeline guarantees, which is highlighted.
     """
     promised, miss_rates, n_spans = zip(*rows)
     sizes: list[int] = []
@@ -468,14 +468,14 @@ def promised_and_observed(rows: Sequence[tuple[float, float, float]], chosen: fl
     with drawing() as figure_class:
         figure = figure_class()
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-        # The line on which the observed rate is the promised one
+        # The line on which the observed rate is the guaranteed one
         above.plot([0, max(promised)], [0, max(promised)], **DASHED)
         for axes, observed in ((above, miss_rates), (below, n_spans)):
             axes.grid(axis="y")
             axes.plot(promised, observed, color=ACCENT, linewidth=1.2)
             axes.scatter(promised, observed, sizes, colours, zorder=3)
         above.set(ylabel="observed miss rate", ylim=(0, None))
-        below.set(ylabel="spans per entity", xlabel="promised miss rate")
+        below.set(ylabel="spans per entity", xlabel="guaranteed miss rate")
         below.set(ylim=(0, 1.1 * max(n_spans)))
         return figure
 

@@ -1,12 +1,12 @@
-"""Write the promise of a pipeline in words: `guarantee` prints it, and `page` shows it."""
+"""Write the guarantee of a pipeline in words: `guarantee` prints it, and `page` shows it."""
 
 from ..pipeline.promises import Promise
 
 
 def divided_by(promise: Promise) -> list[str]:
-    """The fields that divide a promise into parts with their own thresholds: ["group"], ["label"],
-    or ["group", "label"] if each pair of both is a part. Empty for a single threshold of all
-    entities."""
+    """The fields that divide a guarantee into parts with their own thresholds: ["group"],
+    ["label"], or ["group", "label"] if each pair of both is a part. Empty for a single threshold of
+    all entities."""
     names = []
     if promise.by_group:
         names.append("group")
@@ -16,9 +16,9 @@ def divided_by(promise: Promise) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """Write what is promised, such as "at most 0.05 of the entities of a doc are missed, on average
-    over calibrations (found: exact)". "found" is the rule by which an entity counts as found. The
-    docs for which the promise holds are not in the text."""
+    """Write what is guaranteed, such as "at most 0.05 of the entities of a doc are missed, on
+    average over calibrations (found: exact)". "found" is the rule by which an entity counts as
+    found. The docs for which the guarantee holds are not in the text."""
     if not promise.limits_misses:
         mistakes = "the predicted set of a doc is wrong"
     elif promise.by == "doc":

@@ -30,7 +30,7 @@ found."""
 
 LEAST_PROB_OF_SETS = 0.001
 """The least probability of entities that are searched for to make guaranteed sets. Such a set
-misses at most a promised share of the true entities."""
+misses at most a guaranteed share of the true entities."""
 
 
 class Temperature(NamedTuple):

@@ -113,8 +113,8 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
     """Collect what a page shows of its pipeline, as JSON: its name, language and version; the
-    labels; the settings of prediction; the promise, if the pipeline has one. A decoding that is not
-    one of this package is refused."""
+    labels; the settings of prediction; the guarantee, if the pipeline has one. A decoding that is
+    not one of this package is refused."""
     settings = ner.cfg["decoding"]
     return {
         "name": nlp.meta["name"],
@@ -336,8 +336,8 @@ def _describe_temperature(ner: CostSensitiveNER) -> dict[str, Any]:
 
 
 def _describe_promise(promise: Promise | None) -> dict[str, Any] | None:
-    """Describe the promise of the guaranteed set as JSON. None if there is no promise, or one for
-    groups of docs: the text of a page belongs to no group."""
+    """Describe the guarantee of the guaranteed set as JSON. None if there is no guarantee, or one
+    for groups of docs: the text of a page belongs to no group."""
     if promise is None or promise.by_group is not None:
         return None
     thresholds = promise.groups[""]  # the key of all docs

@@ -152,7 +152,7 @@ class CostnerRecognizer(LocalRecognizer):
 
 
 def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tuple[Span, float]]:
-    """Find the spans of a doc that Presidio gets. Of a component with a promise these are its
+    """Find the spans of a doc that Presidio gets. Of a component with a guarantee these are its
     guaranteed set, of other components their entities.
 
     Where results overlap, Presidio's anonymizer may leave some of their text. So each token is in
@@ -164,7 +164,7 @@ def find_scored_spans(doc: Doc, default_score: float = DEFAULT_SCORE) -> list[tu
     RETURNS (list[tuple[Span, float]]): The spans and their scores, ordered by their begins.
     """
     # The groups that our components have written. A component writes its entities under a key and,
-    # if it has a promise, its guaranteed set under the same key with a suffix.
+    # if it has a guarantee, its guaranteed set under the same key with a suffix.
     groups: dict[str, SpanGroup] = {}
     for key, group in doc.spans.items():
         if group.attrs.get("source") == SOURCE:

@@ -66,7 +66,7 @@ class Losses(NamedTuple):
 def miss_losses(
     score: Floats1d, doc: Ints1d, *, by: str = "doc", doc_weights: Floats1d | None = None
 ) -> Losses:
-    """Compute the losses of calibration docs for a promise that few entities are missed. Docs
+    """Compute the losses of calibration docs for a guarantee that few entities are missed. Docs
     without entities don't count. There are two losses:
 
         L_i = missed_i / entities_i                              by = "doc"
@@ -102,27 +102,28 @@ def miss_losses(
 def threshold(
     losses: Losses, limit: float, *, delta: float | None = None, floor: float = 0.0
 ) -> float | None:
-    """Find the highest threshold that keeps a promise about the risk. It makes the smallest sets
-    that keep it. There are two promises. mean(t) is the mean loss of the calibration docs.
+    """Find the highest threshold that satisfies a guarantee about the risk. It makes the smallest
+    sets that satisfy it. There are two guarantees. mean(t) is the mean loss of the calibration
+    docs.
 
         without delta:  E[L] <= limit               max {t: (n mean(t) + 1) / (n + 1) <= limit}
         with delta:     P(E[L] > limit) <= delta    max {t: p_value(mean(t)) <= delta}
 
-    The first promise holds on average over calibration docs and the next doc. The second holds for
-    all calibrations but a share of delta. As losses fall with the threshold, all lower thresholds
-    keep the promise, too.
+    The first guarantee holds on average over calibration docs and the next doc. The second holds
+    for all calibrations but a share of delta. As losses fall with the threshold, all lower
+    thresholds satisfy the guarantee, too.
 
-    The first promise also holds for docs that were drawn with unequal probabilities q_i, if each
+    The first guarantee also holds for docs that were drawn with unequal probabilities q_i, if each
     loss has a weight proportional to 1 / q_i. n is then the sum of the weights. Weights have to be
     scaled so that no doc that could be drawn has a weight above 1: the 1 in the formula stands for
-    the weight of the next doc. The second promise doesn't hold for such docs.
+    the weight of the next doc. The second guarantee doesn't hold for such docs.
 
     losses (Losses): The losses of the calibration docs.
     limit (float): The limit of the risk.
-    delta (float | None): The share of calibrations that may fail. None: the first promise.
+    delta (float | None): The share of calibrations that may fail. None: the first guarantee.
     floor (float): The lowest threshold that may be chosen.
     RETURNS (float | None): The threshold, from `floor` to 1. None if no threshold keeps the
-        promise.
+        guarantee.
 
     Angelopoulos et al., 2022, eq 4, with B = 1, and section 4.1 for weights; Tibshirani et al.,
     2019, "Conformal Prediction Under Covariate Shift"; Bates et al., 2021, Theorem 1.
@@ -192,9 +193,9 @@ def _binomial_cdf(n: int, p: float) -> Floats1d:
 def docs_needed(
     mean: float, limit: float, *, delta: float | None = None, binary: bool = False
 ) -> int | None:
-    """Compute how many calibration docs a promise needs, if the mean loss stays the same when docs
-    are added. With this number, and with all larger numbers, some threshold keeps the promise.
-    Without `delta` it is never below 1 / limit - 1.
+    """Compute how many calibration docs a guarantee needs, if the mean loss stays the same when
+    docs are added. With this number, and with all larger numbers, some threshold satisfies the
+    guarantee. Without `delta` it is never below 1 / limit - 1.
 
     mean (float): The mean loss of the docs. With 0, the result is the number of docs that is needed
         even if the set never misses anything.

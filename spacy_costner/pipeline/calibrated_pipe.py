@@ -1,8 +1,8 @@
 """The results of calibration docs that a component keeps, and warnings when they no longer hold.
 
 Calibration docs are annotated docs on which `calibrate`, `tune` and `guarantee` measure a
-component. A *promise* (of the command `guarantee`) says, for example, that a set of spans misses at
-most 5 % of the entities.
+component. A *guarantee* (of the command `guarantee`) says, for example, that a set of spans misses
+at most 5 % of the entities.
 """
 
 import warnings
@@ -29,9 +29,9 @@ class CalibratedPipe(TrainablePipe):
     `calibration`, which gives no warnings.
 
     cfg (Cfg): The settings that are saved.
-    meta (dict[str, Any]): The meta of the pipeline, where people can read the promise.
+    meta (dict[str, Any]): The meta of the pipeline, where people can read the guarantee.
     annotation (Annotation): Where the annotation of the component is in docs.
-    calibration (CalibrationState): The promise, the scores and how calibration docs were read.
+    calibration (CalibrationState): The guarantee, the scores and how calibration docs were read.
     """
 
     cfg: Cfg
@@ -52,9 +52,9 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def guarantee(self) -> Promise | None:
-        """The promise about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key of
-        the confidence: its terms, its thresholds and its calibration docs. None: there is no
-        promise, or it doesn't hold for the current settings."""
+        """The guarantee about the spans in `doc.spans[KEY + "_guaranteed"]`, where KEY is the key
+        of the confidence: its terms, its thresholds and its calibration docs. None: there is no
+        guarantee, or it doesn't hold for the current settings."""
         if self.calibration.changed_setting(self.cfg, self._labels_if_not_all) is not None:
             return None
         return self.calibration.promise
@@ -80,26 +80,26 @@ class CalibratedPipe(TrainablePipe):
 
     @property
     def _labels_if_not_all(self) -> tuple[str, ...] | None:
-        """The labels of the entities that the component writes, as a setting on which promises
+        """The labels of the entities that the component writes, as a setting on which guarantees
         depend. None: all its labels, which are in `cfg["labels"]` already."""
         if self.annotation.own_labels is None:
             return None
         return self.own_labels
 
     def set_guarantee(self, promise: Promise) -> None:
-        """Keep a promise, which holds for the current settings of the component, and for docs that
-        are read as `reading` says. `nlp.meta["guarantee"]` shows it to people, under the name of
-        the component.
+        """Store a guarantee, which holds for the current settings of the component, and for docs
+        that are read as `reading` says. `nlp.meta["guarantee"]` shows it to people, under the name
+        of the component.
 
-        promise (Promise): The promise, as `guarantee` makes it.
+        promise (Promise): The guarantee, as `guarantee` makes it.
         """
         for_people = self.calibration.keep_promise(promise, self.cfg, self._labels_if_not_all)
         self.meta.setdefault("guarantee", {})[self.name] = for_people.to_dict()
 
     def drop_guarantee(self, reason: str, *, keep_shift: bool = False) -> None:
-        """Drop the scores of calibration docs and the promise. Warn if there was a promise.
+        """Drop the scores of calibration docs and the guarantee. Warn if there was a guarantee.
 
-        reason (str): The change after which the promise doesn't hold.
+        reason (str): The change after which the guarantee doesn't hold.
         keep_shift (bool): Whether the scores of calibration docs still hold, and are kept.
         """
         if not self.calibration.drop(keep_scores=keep_shift):
@@ -112,7 +112,7 @@ class CalibratedPipe(TrainablePipe):
         )
 
     def check_guarantee(self) -> None:
-        """Drop the promise, with a warning, if a setting that it depends on was edited. Drop the
+        """Drop the guarantee, with a warning, if a setting that it depends on was edited. Drop the
         scores of calibration docs, too, if they depend on an edited setting."""
         # `check` itself drops the scores, if they depend on it. Otherwise they are kept.
         changed_setting = self.calibration.check(self.cfg, self._labels_if_not_all)
@@ -201,7 +201,7 @@ class CalibratedPipe(TrainablePipe):
             warnings.warn(f"{self.name}: {difference}", stacklevel=3)
 
     def _warn_of_new_groups(self, promise: Promise, groups: Iterable[str | None]) -> None:
-        """Warn if docs are in groups without a promise, as no calibration docs were in the group,
+        """Warn if docs are in groups without a guarantee, as no calibration docs were in the group,
         or too few."""
         # Docs without a value for the key are in the group None. The message says "None".
         new_groups = {str(group) for group in groups} - promise.groups.keys()

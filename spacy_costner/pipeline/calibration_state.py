@@ -1,9 +1,9 @@
 """The results of calibration docs that a component keeps, and whether they still hold.
 
-A *promise* says, for example, that a set of spans misses at most 5 % of the entities. The test for
-a shift compares the *scores* of calibration docs with the scores of other docs. Both hold for the
-weights that the model had, and for some settings in `cfg`, which anybody may edit. So before each
-prediction, `CalibrationState.check` looks for edits.
+A *guarantee* says, for example, that a set of spans misses at most 5 % of the entities. The test
+for a shift compares the *scores* of calibration docs with the scores of other docs. Both hold for
+the weights that the model had, and for some settings in `cfg`, which anybody may edit. So before
+each prediction, `CalibrationState.check` looks for edits.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ SHIFT_SETTINGS = ("labels", "scheme", "outside", "temperature")
 labels, too."""
 
 PROMISE_SETTINGS = (*SHIFT_SETTINGS, "decoding")
-"""The keys of `cfg` on which a promise depends. It depends on the weights and on the own labels,
+"""The keys of `cfg` on which a guarantee depends. It depends on the weights and on the own labels,
 too."""
 
 
@@ -39,7 +39,7 @@ too."""
 class CalibrationState:
     """The results of calibration docs that a component keeps. The component gives the warnings.
 
-    promise (Promise | None): What is promised about the component's sets of spans. None: nothing.
+    promise (Promise | None): What is guaranteed about the component's sets of spans. None: nothing.
     scores (CalibrationScores | None): The scores of calibration docs. None: no calibration docs.
     reading (Reading | None): How the docs were read on which the component was measured. None:
         unknown.
@@ -53,18 +53,18 @@ class CalibrationState:
     _checked_settings: Cfg | None = field(default=None, init=False)
 
     def set_promise(self, promise: Promise | None) -> None:
-        """Replace the promise. The next `check` finds out whether it holds."""
+        """Replace the guarantee. The next `check` finds out whether it holds."""
         self.promise = promise
         self._checked_settings = None
 
     def keep_promise(self, promise: Promise, cfg: Cfg, own_labels: Sequence[str] | None) -> Promise:
-        """Keep a promise, which holds for the current settings of the component, and for docs that
-        are read as `reading` says.
+        """Store a guarantee, which holds for the current settings of the component, and for docs
+        that are read as `reading` says.
 
-        promise (Promise): The promise, as `guarantee` makes it.
+        promise (Promise): The guarantee, as `guarantee` makes it.
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-        RETURNS (Promise): The promise without the settings, for people to read. They find the
+        RETURNS (Promise): The guarantee without the settings, for people to read. They find the
             settings in the config and in `cfg`.
         """
         promise = replace(promise, reading=self.reading, holds_for=None)
@@ -73,9 +73,9 @@ class CalibrationState:
         return promise
 
     def drop(self, *, keep_scores: bool) -> bool:
-        """Drop the promise and, unless they are kept, the scores of calibration docs.
+        """Drop the guarantee and, unless they are kept, the scores of calibration docs.
 
-        RETURNS (bool): Whether there was a promise.
+        RETURNS (bool): Whether there was a guarantee.
         """
         if not keep_scores:
             self.scores = None
@@ -120,13 +120,13 @@ class CalibrationState:
 
         cfg (Cfg): The settings of the component.
         own_labels (Sequence[str] | None): The labels that it writes. None: all its labels.
-        RETURNS (str | None): The name of an edited setting on which the promise depends. None: the
-            promise holds, there is no promise, or nothing was edited after the last check, which
-            may have returned the name of a setting.
+        RETURNS (str | None): The name of an edited setting on which the guarantee depends. None:
+            the guarantee holds, there is no guarantee, or nothing was edited after the last check,
+            which may have returned the name of a setting.
         """
-        # This is done before each prediction, and comparing with the settings of a promise takes
+        # This is done before each prediction, and comparing with the settings of a guarantee takes
         # long. So the settings are first compared with the settings at the last check. They include
-        # the confidence, as a promise doesn't hold without one: see `changed_setting`.
+        # the confidence, as a guarantee doesn't hold without one: see `changed_setting`.
         settings = {name: cfg[name] for name in (*PROMISE_SETTINGS, "confidence")}
         settings["own_labels"] = own_labels
         if settings == self._checked_settings:
@@ -138,12 +138,12 @@ class CalibrationState:
         return self.changed_setting(cfg, own_labels)
 
     def changed_setting(self, cfg: Cfg, own_labels: Sequence[str] | None) -> str | None:
-        """Find the first setting on which the promise depends, and which has changed since the
-        promise was made. None: no such setting has changed, or there is no promise."""
+        """Find the first setting on which the guarantee depends, and which has changed since the
+        guarantee was given. None: no such setting has changed, or there is no guarantee."""
         if self.promise is None:
             return None
         settings = current_settings(cfg, own_labels, PROMISE_SETTINGS)
-        # A promise that was saved without settings doesn't hold for any.
+        # A guarantee that was saved without settings doesn't hold for any.
         settings_of_promise = self.promise.holds_for or {}
         changed_setting = find_changed_setting(settings_of_promise, settings)
         if changed_setting is None and cfg["confidence"] is None:
@@ -264,7 +264,7 @@ class CalibrationState:
 def current_settings(
     cfg: Cfg, own_labels: Sequence[str] | None, names: Iterable[str]
 ) -> CalibratedSettings:
-    """Collect settings on which a promise, or the test for a shift, depends: the keys `names` of
+    """Collect settings on which a guarantee, or the test for a shift, depends: the keys `names` of
     `cfg` and, unless the component writes all its labels, its own labels. Returns them in the form
     in which they are saved."""
     settings: CalibratedSettings = {name: cfg[name] for name in names}

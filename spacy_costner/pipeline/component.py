@@ -8,8 +8,8 @@ inherits from: see `calibrated_pipe`.
 The model scores the tags of tokens, and the scores of a batch are its *potentials*. The *posterior*
 is the probability distribution over tags and entities that follows from them, and *decoding*
 chooses entities from it. A *preset* entity is one that a doc has before the component runs. A
-*promise* (of the command `guarantee`) says, for example, that a set of spans misses at most 5 % of
-the entities.
+*guarantee* (of the command `guarantee`) says, for example, that a set of spans misses at most 5 %
+of the entities.
 """
 
 import warnings
@@ -361,7 +361,7 @@ class CostSensitiveNER(CalibratedPipe):
             cost_tables = self.objective.check_costs(new_tags)
             self.check_decoding(new_tags)
             self.cfg["cost_tables"] = cost_tables
-        # A promise and the scores of calibration docs hold for the previous labels.
+        # A guarantee and the scores of calibration docs hold for the previous labels.
         self.drop_guarantee(f"add_label({label!r})")
         self.cfg["labels"].append(label)
         self.vocab.strings.add(label)
@@ -706,7 +706,7 @@ class CostSensitiveNER(CalibratedPipe):
         tokens, posterior = self._posterior(docs, preset=True)
 
         promise = self.calibration.promise
-        groups: list[str | None] = []  # of each doc, if there is a promise
+        groups: list[str | None] = []  # of each doc, if there is a guarantee
         if promise is not None:
             groups = [group_of(doc, promise.by_group) for doc in docs]
             self._warn_of_new_groups(promise, groups)

@@ -1,8 +1,8 @@
-"""Guaranteed sets: the spans that a promise is about.
+"""Guaranteed sets: the spans that a guarantee is about.
 
-A *promise* says, for example, that the guaranteed set of a doc misses at most 5 % of its entities:
-see `promises`. A span of the set has a score of at least a threshold, which may differ between
-labels and between groups of docs.
+A *guarantee* says, for example, that the guaranteed set of a doc misses at most 5 % of its
+entities: see `promises`. A span of the set has a score of at least a threshold, which may differ
+between labels and between groups of docs.
 
 In shapes, B is the number of docs, E the number of predicted entities, S the number of spans in the
 sets, X the number of extents.
@@ -25,7 +25,7 @@ of guaranteed sets: see `guarantee_scores`."""
 
 
 def group_of(doc: Doc, key: str | None) -> str | None:
-    """The group of docs that a doc belongs to. A promise may have different thresholds for each
+    """The group of docs that a doc belongs to. A guarantee may have different thresholds for each
     group.
 
     doc (Doc): A doc with `user_data`.
@@ -50,13 +50,13 @@ def guaranteed_set(
     groups: Sequence[str | None],
 ) -> tuple[Entities, Floats1d]:
     """Choose the spans of the guaranteed sets. These are the spans whose score reaches the
-    threshold of their label in the group of their doc. If the promise limits misses, the predicted
-    entities are in the set, too. Spans of a set may overlap.
+    threshold of their label in the group of their doc. If the guarantee limits misses, the
+    predicted entities are in the set, too. Spans of a set may overlap.
 
     entities (Entities): The predicted entities of the batch.
     probs (Floats1d): The probabilities of these entities. Shape: (E,)
     posterior (Posterior): The probabilities of all entities of the batch.
-    promise (Promise): The promise, with the thresholds of each group.
+    promise (Promise): The guarantee, with the thresholds of each group.
     groups (Sequence[str | None]): The group of each doc. Length: B
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their
         probabilities. Shape: (S,)
@@ -64,8 +64,8 @@ def guaranteed_set(
     spans, scores = guarantee_scores(posterior, terms=promise)
     tags = posterior.tags
 
-    # The threshold of each label in each doc. It is infinite for docs of a group without a promise,
-    # so that their set is empty. Shape: (B, labels)
+    # The threshold of each label in each doc. It is infinite for docs of a group without a
+    # guarantee, so that their set is empty. Shape: (B, labels)
     thresholds_of_doc = numpy.full((len(groups), len(tags.labels)), numpy.inf)
     for group, thresholds in promise.groups.items():
         # `by_label` takes thresholds in the form of the settings of a decoding, and returns the
@@ -100,17 +100,17 @@ def guarantee_scores(posterior: Posterior, terms: Terms) -> tuple[Entities, Floa
         ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
         sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
 
-    The limit is by label if each label has a promise, or an entity counts as found only with its
+    The limit is by label if each label has a guarantee, or an entity counts as found only with its
     label. If it is of any label, only the most probable label l has this score. S is `SMOOTHING`: a
     model confuses labels more often than its probabilities say. n is the expected number of
-    entities in the doc, or of entities with label l if each label has a promise: if many entities
+    entities in the doc, or of entities with label l if each label has a guarantee: if many entities
     are expected, one of them is a small share. n is left out unless the miss rate is by doc.
 
-    The promise holds with any score. With these scores, fewer spans reach the threshold for the
+    The guarantee holds with any score. With these scores, fewer spans reach the threshold for the
     same miss rate than with p alone.
 
     posterior (Posterior): The probabilities of all entities of the batch.
-    terms (Terms): The terms of the promise.
+    terms (Terms): The terms of the guarantee.
     RETURNS (tuple[Entities, Floats1d]): The spans, ordered by begin and end, and their scores. The
         spans have a probability of at least `LEAST_PROB_OF_SETS`. If the limit is by label, the
         same tokens are there with other labels, too. Shape of the scores: (S,)

@@ -85,8 +85,8 @@ def make_prediction(
     posterior (Posterior): The probabilities of tags and entities.
     tokens (TokenAttrs): The tokens with their preset annotation.
     confidence (Confidence | None): Which probabilities are written. None: no probabilities.
-    promise (Promise | None): The promise of a guaranteed set, if there is one.
-    groups (Sequence[str | None]): If there is a promise, the group of each doc. Length: B
+    promise (Promise | None): The guarantee of a guaranteed set, if there is one.
+    groups (Sequence[str | None]): If there is a guarantee, the group of each doc. Length: B
     other_labels (Sequence[int]): The labels whose entities are left out, as indices.
     is_scored (bool): Whether entities get probabilities even without a confidence.
     is_measured (bool): Whether to compute what the test for a shift needs. It is written next to
@@ -113,7 +113,7 @@ def make_prediction(
             has_set=[True] * len(tokens.lengths),
         )
     if confidence is not None and promise is not None:
-        # Only docs of a group with a promise have a guaranteed set.
+        # Only docs of a group with a guarantee have a guaranteed set.
         spans, span_probs = guaranteed_set(entities, probs, posterior, promise, groups)
         is_writable_span = is_writable(spans, tokens, other_labels)
         sets[GUARANTEED] = SpanSet(

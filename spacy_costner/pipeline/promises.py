@@ -1,9 +1,10 @@
-"""Promises, and the scores of calibration docs. Both are saved with a component.
+"""Guarantees, and the scores of calibration docs. Both are saved with a component.
 
-A *promise* says, for example, that the sets of spans that the component writes miss at most 5 % of
-the entities. The test for a shift compares the *scores* of calibration docs with the scores of new
-docs. Both hold only for the settings that the component had at calibration. They are saved in its
-`cfg`, under "guarantee" and "shift".
+A *guarantee* says, for example, that the sets of spans that the component writes miss at most 5 %
+of the entities. Its class is called `Promise`, as the class `Guarantee` is the result of the
+function `workflows.guarantee`. The test for a shift compares the *scores* of calibration docs with
+the scores of new docs. Both hold only for the settings that the component had at calibration. They
+are saved in its `cfg`, under "guarantee" and "shift".
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,7 @@ ScoresByValue = dict[str, dict[str, list[float]]]
 {"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
 
 CalibratedSettings = dict[str, Any]
-"""The settings of a component on which a promise, or the test for a shift, depends, as JSON."""
+"""The settings of a component on which a guarantee, or the test for a shift, depends, as JSON."""
 
 FOUND = ("exact", "covered")
 """When an entity counts as found. "exact": its span is in the set. "covered": each of its tokens is
@@ -39,19 +40,19 @@ UNITS = ("doc", "any")
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The terms of a promise. They are arguments of `guarantee`, which explains them.
+    """The terms of a guarantee. They are arguments of `guarantee`, which explains them.
 
     miss (float | None): The highest share of entities that may be missing in the set. None: false
         alarms are limited.
     false_alarm (float | None): The highest share of the set that may be wrong. None: misses are
         limited.
-    confidence (float | None): The probability that the promise holds. None: it holds on
+    confidence (float | None): The probability that the guarantee holds. None: it holds on
         average over calibration docs.
     found (str): When an entity counts as found: one of `FOUND`.
     by (str): What is limited: one of `UNITS`; "doc" for false alarms.
-    per_label (bool): Whether there is a promise for each label.
-    by_group (str | None): A key of `doc.user_data`. There is a promise for each of its values.
-        None: there is one promise for all docs.
+    per_label (bool): Whether there is a guarantee for each label.
+    by_group (str | None): A key of `doc.user_data`. There is a guarantee for each of its values.
+        None: there is one guarantee for all docs.
     RAISES (ValueError): If a term is out of its range, or not exactly one of `miss` and
         `false_alarm` is given.
     """
@@ -86,7 +87,7 @@ class Terms:
 
     @property
     def limits_misses(self) -> bool:
-        """Whether the promise limits misses. Otherwise it limits false alarms."""
+        """Whether the guarantee limits misses. Otherwise it limits false alarms."""
         return self.miss is not None
 
     @property
@@ -106,7 +107,7 @@ class Thresholds:
     threshold (float): The threshold of labels that don't have their own.
     labels (dict[str, float]): The thresholds of labels that have their own.
     levels (Sequence[Sequence[float]]): Pairs of a limit and the threshold that keeps it, for the
-        limit of the promise and others. `report` shows them.
+        limit of the guarantee and others. `report` shows them.
     """
 
     threshold: float
@@ -116,10 +117,10 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise(Terms):
-    """A promise about the sets of spans of a component: its terms, the thresholds that keep them,
-    and the calibration docs.
+    """A guarantee about the sets of spans of a component: its terms, the thresholds that satisfy
+    them, and the calibration docs.
 
-    groups (dict[str, Thresholds]): The thresholds for each group of docs with a promise. Without
+    groups (dict[str, Thresholds]): The thresholds for each group of docs with a guarantee. Without
         `by_group`, the group "" has all docs.
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
@@ -128,8 +129,8 @@ class Promise(Terms):
     drawings (int | None): If the docs were drawn from texts with known probabilities, the number of
         drawings.
     reading (Reading | None): How the calibration docs were read, if that is known.
-    holds_for (CalibratedSettings | None): The settings for which the promise holds. None: no
-        component has the promise yet.
+    holds_for (CalibratedSettings | None): The settings for which the guarantee holds. None: no
+        component has the guarantee yet.
     """
 
     groups: dict[str, Thresholds]
@@ -143,10 +144,10 @@ class Promise(Terms):
 
     @classmethod
     def from_dict(cls, saved: Any) -> "Promise":
-        """Read a promise that `to_dict` has made.
+        """Read a guarantee that `to_dict` has made.
 
-        saved (Any): The promise, as it was read from a file.
-        RETURNS (Promise): The checked promise.
+        saved (Any): The guarantee, as it was read from a file.
+        RETURNS (Promise): The checked guarantee.
         RAISES (ValueError): If a key is missing or unknown, or a term is out of its range.
         """
         optional = ("drawings", "reading", "holds_for")  # saved only if they are known
@@ -161,8 +162,8 @@ class Promise(Terms):
         return cls(**{**saved, "groups": groups, "reading": reading})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the promise as JSON. The fields `drawings`, `reading` and `holds_for` are left out
-        if they are None."""
+        """Return the guarantee as JSON. The fields `drawings`, `reading` and `holds_for` are left
+        out if they are None."""
         return _without_none(asdict(self), ("drawings", "reading", "holds_for"))
 
 

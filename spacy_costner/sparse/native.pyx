@@ -210,7 +210,7 @@ def sum_rows(const int32_t[:, ::1] rows, const float[:, :] weights):
 
 def multiply_rows(const float[:, ::1] inputs, const float[:, ::1] weights):
     """Multiply matrices. A row of the product is the same, bit for bit, with any other rows, which BLAS
-    doesn't promise. Shapes: (U, D), (D, K) to (U, K)"""
+    doesn't guarantee. Shapes: (U, D), (D, K) to (U, K)"""
     _same("length of weights", weights.shape[0], inputs.shape[1])
     products = numpy.zeros((inputs.shape[0], weights.shape[1]), dtype="float32")
     cdef float[:, ::1] out = products

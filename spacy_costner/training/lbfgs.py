@@ -40,8 +40,8 @@ PERIOD = 10
 default."""
 
 LEAST_DECREASE = 1e-4
-"""The share of the decrease that the slope promises which a step has to make: Armijo's condition,
-equation 3.4 of Nocedal & Wright (2006)."""
+"""The share of the decrease that the slope predicts and which a step has to make: Armijo's
+condition, equation 3.4 of Nocedal & Wright (2006)."""
 
 MOST_STEP_SIZES = 20
 """How many step sizes are tried until one makes that decrease, each half of the previous one."""
@@ -509,7 +509,7 @@ def search_line(
     slope = float(point.gradient @ direction)
     for size in 0.5 ** numpy.arange(MOST_STEP_SIZES):  # 1, 1/2, 1/4, 1/8, ...
         new_point = evaluate(point.vector + size * direction)
-        # The slope is negative, and promises a decrease. A small share of that is enough.
+        # The slope is negative, and predicts a decrease. A small share of that is enough.
         if new_point.value <= point.value + LEAST_DECREASE * size * slope:
             return new_point
     return None

@@ -1,4 +1,4 @@
-"""The functions that people call from Python: to train pipelines, calibrate them, make promises
+"""The functions that people call from Python: to train pipelines, calibrate them, give guarantees
 about them and more. Most commands have a function of the same name here; the function of
 `vectors` is `learn_vectors`. Functions compute and return results. Printing and pages are left to
 the commands in `cli/`."""

@@ -261,7 +261,7 @@ def test_other_labels_keep_the_setting_of_the_pipeline(
         ({"decoding": "viterbi", "threshold": 0.5}, "expected threshold with a threshold"),
         ({"labels": {"town": 0.5}, "threshold": 0.5}, "labels: expected labels of the model"),
         ({"labels": {"city": 2}, "threshold": 0.5}, "labels.city: expected a finite number from"),
-        ({"guaranteed": True}, "guaranteed: expected a pipeline with a promise"),
+        ({"guaranteed": True}, "guaranteed: expected a pipeline with a guarantee"),
     ],
 )
 def test_refused_options(options: dict[str, Any], message: str, browser_of: Node) -> None:

@@ -62,7 +62,7 @@ def fit_on(folder: Path, texts: list[str], labels: dict[str, str], **settings: A
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline that knows people and towns, with a promise."""
+    """A pipeline that knows people and towns, with a guarantee."""
     folder = tmp_path_factory.mktemp("page")
     nlp = fit_on(folder, make_texts(64), LABELS, confidence=CONFIDENCE)
     nlp.meta["name"] = "people"
@@ -412,7 +412,7 @@ PROMISED = (
     "[...byId('promised-rows').children].map((row) => "
     "[row.children[0].textContent, row.children[1].textContent])"
 )
-"""The spans of the promised set on the page, in order, as text and label."""
+"""The spans of the guaranteed set on the page, in order, as text and label."""
 
 ENTITIES = [["Ana", "PER"], ["Rome", "LOC"]]
 """The entities of `TEXT`, the first example of the page."""

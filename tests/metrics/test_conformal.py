@@ -15,7 +15,8 @@ from ..support.strategies import seeds
 
 LIMITS = st.sampled_from([0.05, 0.1, 0.25, 0.4])
 BY = ("doc", "any")
-"""What is promised: the mean of the share of entities missed in a doc, or of docs that miss any."""
+"""What is guaranteed: the mean of the share of entities missed in a doc, or of docs that miss
+any."""
 
 SCORES = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.0)
 """The thresholds at which losses of `random_scores` may change, the lowest threshold that the tests
@@ -56,7 +57,7 @@ def p_value(mean: float, limit: float, n: int, *, binary: bool) -> float:
 
 
 def has_passed(mean: float, limit: float, n: int, delta: float | None, *, binary: bool) -> bool:
-    """Whether n docs with this mean loss are enough for the promise: of the mean over samples of
+    """Whether n docs with this mean loss are enough for the guarantee: of the mean over samples of
     docs where delta is None, else with the probability 1 - delta."""
     if delta is None:
         return (n * mean + 1) / (n + 1) <= limit + 1e-12
@@ -189,7 +190,7 @@ def risks_of_a_known_population(by: str, *, together: bool, delta: float | None)
         scores = rng.uniform(size=150)[doc] if together else rng.uniform(size=len(doc))
         losses = miss_losses(scores, doc, by=by)
         t = conformal.threshold(losses, limit=0.1, delta=delta, floor=1e-9)
-        if t is None:  # nothing is promised, and nothing missed
+        if t is None:  # nothing is guaranteed, and nothing missed
             t = 0.0
         if by == "any" and not together:
             risks.append(numpy.mean([1 - (1 - t) ** size for size in (1, 2, 3, 4)]))
@@ -204,8 +205,8 @@ def test_without_delta_the_mean_risk_keeps_the_limit_and_is_near_it(
     by: str, together: bool
 ) -> None:
     """The mean risk over calibrations with n docs is at most the limit, and not below it by more
-    than 1 / (n + 1), but for two standard errors. Single thresholds are not promised anything: more
-    than a fifth of them have a risk above the limit."""
+    than 1 / (n + 1), but for two standard errors. Single thresholds are not guaranteed anything:
+    more than a fifth of them have a risk above the limit."""
     limit = 0.1
     n_docs = 150
     risks = risks_of_a_known_population(by, together=together, delta=None)
@@ -308,7 +309,7 @@ def test_weighted_docs_keep_the_promise_in_the_mean_over_all_drawings(
 ) -> None:
     """There are four docs of one entity each. Docs that are drawn rarely have the lowest scores.
     The mean is over all samples of five draws, by their probability, of the risk of all four docs.
-    If there is no threshold, nothing is promised. Without weights the risk would be higher."""
+    If there is no threshold, nothing is guaranteed. Without weights the risk would be higher."""
     scores = numpy.asarray([0.1, 0.2, 0.8, 0.9])
     docs = numpy.arange(4)
     means = {}

@@ -22,7 +22,7 @@ FROM_FILE = Reading(file_tokens=True, tokenizer_tokens=False, sentence_starts=Tr
 
 
 def component_cfg(**edits: Any) -> dict[str, Any]:
-    """The keys of the `cfg` of a component that a promise depends on, with edits."""
+    """The keys of the `cfg` of a component that a guarantee depends on, with edits."""
     cfg = {
         "labels": ["LOC", "PER"],
         "scheme": "BILUO",
@@ -35,7 +35,7 @@ def component_cfg(**edits: Any) -> dict[str, Any]:
 
 
 def calibrated_state(own_labels: tuple[str, ...] | None = None) -> CalibrationState:
-    """A state with a promise, scores and a reading, made with the settings of `component_cfg`."""
+    """A state with a guarantee, scores and a reading, made with the settings of `component_cfg`."""
     promise = Promise(
         miss=0.1,
         groups={"": Thresholds(0.026, {}, levels=[[0.1, 0.026]])},
@@ -88,8 +88,8 @@ def test_an_empty_state_is_saved_as_nulls() -> None:
 def test_an_edit_ends_what_depends_on_it(
     edits: dict[str, Any], changed: str | None, keeps_scores: bool
 ) -> None:
-    """The promise depends on all of these settings. The scores, with which a shift of the texts is
-    found, depend on the posterior, and so not on the decoding or the confidence."""
+    """The guarantee depends on all of these settings. The scores, with which a shift of the texts
+    is found, depend on the posterior, and so not on the decoding or the confidence."""
     state = calibrated_state()
     assert state.check(component_cfg(**edits), None) == changed
     assert (state.scores is not None) == keeps_scores
@@ -110,7 +110,7 @@ def test_own_labels_that_change_after_a_check_end_a_promise_and_the_scores() -> 
 
 
 def test_an_edit_is_reported_once() -> None:
-    """The component drops the promise then, and is asked before each prediction."""
+    """The component drops the guarantee then, and is asked before each prediction."""
     state = calibrated_state()
     edited = component_cfg(scheme="IOB2")
     assert state.check(edited, None) == "scheme"

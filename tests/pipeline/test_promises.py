@@ -1,4 +1,4 @@
-"""Tests of promises and of the scores of calibration docs: how they are saved and read."""
+"""Tests of guarantees and of the scores of calibration docs: how they are saved and read."""
 
 import json
 from dataclasses import replace
@@ -65,7 +65,7 @@ def test_a_promise_is_read_as_it_was_saved() -> None:
 
 
 def test_a_promise_without_reading_and_settings_is_saved_without_them() -> None:
-    """The result of `guarantee` has neither a reading nor settings. Old promises have no
+    """The result of `guarantee` has neither a reading nor settings. Old guarantees have no
     reading."""
     saved = without(SAVED_PROMISE, "reading", "holds_for")
     assert as_saved(Promise.from_dict(saved).to_dict()) == saved

@@ -22,7 +22,7 @@ from ..support.pipelines import pipeline, train
 
 SAVED = json.loads(Path(__file__).with_name("saved_by_0_3_0.json").read_text("utf8"))
 """Two pipelines as 0.3.0 saved them, and what it predicted after it had loaded them: "linear" has
-two passes, label memory, clusters, a temperature, a promise and the scores of calibration docs;
+two passes, label memory, clusters, a temperature, a guarantee and the scores of calibration docs;
 "cnn" has a Tok2Vec. Both have the complete block of the confidence in their config."""
 
 

@@ -1,4 +1,4 @@
-"""Every name of our config language is found and builds what it promises: losses, costs and
+"""Every name of our config language is found and builds what it names: losses, costs and
 decodings in `project/test_registered.py`."""
 
 import re

@@ -1,4 +1,4 @@
-"""From texts to a pipeline with a promise, and the app of `serve`. `make test-lowest` runs this
+"""From texts to a pipeline with a guarantee, and the app of `serve`. `make test-lowest` runs this
 with the lowest versions that setup.cfg allows."""
 
 import os

@@ -45,7 +45,7 @@ TEXTS = [text for text, _ in TRAIN]
 
 
 def promise_of(groups: dict[str, Thresholds], *, miss: float) -> Promise:
-    """A promise without calibration docs."""
+    """A guarantee without calibration docs."""
     return Promise(miss=miss, groups=groups, source="", docs=0, entities=0, not_counted={})
 
 

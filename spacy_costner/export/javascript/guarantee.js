@@ -1,5 +1,5 @@
 /**
- * The guaranteed set: the spans that keep the pipeline's promise about misses or false alarms.
+ * The guaranteed set: the spans that fulfil the pipeline's guarantee about misses or false alarms.
  * See `guarantee_scores` and `guaranteed_set` in `pipeline/guaranteed_sets.py`.
  */
 
@@ -9,16 +9,16 @@ import { valuesOfLabels } from "./decoding.js";
 /** @typedef {import("./posterior.js").Posterior} Posterior */
 
 /**
- * What is promised: see `Terms` in pipeline/promises.py.
+ * What is guaranteed: see `Terms` in pipeline/promises.py.
  * @typedef {Object} Terms
  * @property {number | null} miss The highest share of entities that are not in the set.
  * @property {number | null} false_alarm Instead of it, the highest share of the set that is wrong.
- * @property {number | null} confidence The probability that the promise holds; null: on average.
+ * @property {number | null} confidence The probability that the guarantee holds; null: on average.
  * @property {string} found When an entity counts as found. "exact": it is in the set. "covered":
  *   each of its tokens is in a span of the set.
  * @property {string} by What the limit of misses is about. "doc": the mean share of the entities
  *   of a doc that are missed. "any": the share of docs in which any entity is missed.
- * @property {boolean} per_label Whether there is a promise for each label.
+ * @property {boolean} per_label Whether there is a guarantee for each label.
  * @property {number} threshold The least score of spans: see `scoreSpans`.
  * @property {Record<string, number>} labels The least score of labels that have their own.
  */
@@ -63,10 +63,10 @@ export function guaranteedSet(posterior, promise, predicted) {
  *     ((1 - S) p(b, e, l) + S mean_k p(b, e, k)) / sqrt(max(1, n))   if misses are, by label
  *     sum_k p(b, e, k) / sqrt(max(1, n))                             if misses are, of any label
  *
- * The limit is by label if each label has a promise, or an entity counts as found only with its
+ * The limit is by label if each label has a guarantee, or an entity counts as found only with its
  * label. In the last case only the most probable label l has this score. S is `SMOOTHING`. n is the
  * expected number of entities in the text, or of entities with the label if each label has a
- * promise. If the miss rate is not by doc, n is left out.
+ * guarantee. If the miss rate is not by doc, n is left out.
  *
  * @param {Posterior} posterior
  * @param {Terms} promise
@@ -80,7 +80,7 @@ function scoreSpans(posterior, promise) {
   const nLabels = posterior.tags.labels.length;
   const extents = joinLabels(spans, nLabels);
 
-  // n for each label. It is the same for all if there is one promise for all labels.
+  // n for each label. It is the same for all if there is one guarantee for all labels.
   const expected = new Float64Array(nLabels);
   for (const { probs, total } of extents) {
     for (let label = 0; label < nLabels; label++) {

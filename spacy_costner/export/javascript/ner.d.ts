@@ -162,11 +162,11 @@ export interface Info {
   /** The temperature of all labels. 1 if the pipeline isn't calibrated. */
   temperature: number;
 
-  /** null if the pipeline has no promise, or a promise for groups of docs. */
+  /** null if the pipeline has no guarantee, or a guarantee for groups of docs. */
   promise: Guarantee | null;
 }
 
-/** The promise about the guaranteed set: the arguments of `costner guarantee`, and its results. */
+/** The guarantee about the guaranteed set: the arguments of `costner guarantee`, and its results. */
 export interface Guarantee {
   /** The highest share of entities that are not in the set. null if false alarms are limited. */
   miss: number | null;
@@ -174,7 +174,7 @@ export interface Guarantee {
   /** The highest share of the set that is wrong. null if misses are limited. */
   false_alarm: number | null;
 
-  /** The probability that the promise holds. null if it holds on average over calibration docs. */
+  /** The probability that the guarantee holds. null if it holds on average over calibration docs. */
   confidence: number | null;
 
   /** When an entity counts as found: it is in the set, or spans of the set cover its tokens. */
@@ -186,7 +186,7 @@ export interface Guarantee {
    */
   by: "doc" | "any";
 
-  /** Whether there is a promise for each label. */
+  /** Whether there is a guarantee for each label. */
   per_label: boolean;
 
   /** The least score of spans in the set. */

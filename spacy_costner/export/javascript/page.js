@@ -16,7 +16,7 @@ import { probability, readTexts, toJsonLines } from "./page_texts.js";
 const MAX_SHOWN = 100_000;
 /** How many characters of a file are put into the field. */
 const MAX_EDITED = 300_000;
-/** How many spans of the promised set are shown. */
+/** How many spans of the guaranteed set are shown. */
 const MAX_PROMISED = 1000;
 /** How long the page waits after the last key before it predicts, in milliseconds. */
 const MILLISECONDS_OF_TYPING = 150;
@@ -36,7 +36,7 @@ let nextRequest = null;
 let isReady = false; // whether the worker has loaded the model
 let isBusy = false;
 let hasTexts = false; // whether the worker has the texts
-let isPromised = false; // whether the pipeline has a promise
+let isPromised = false; // whether the pipeline has a guarantee
 let timer = 0; // of the time after the last key
 
 /**
@@ -216,7 +216,7 @@ function chooseThreshold() {
 
 /**
  * Shows what was predicted: the texts with their entities, as far as `MAX_SHOWN`; and the numbers
- * of entities and the promised set of all texts.
+ * of entities and the guaranteed set of all texts.
  * @param {number} nTokens
  * @param {number} milliseconds How long it took.
  */
@@ -302,7 +302,7 @@ function showCounts(entities) {
 }
 
 /**
- * Shows the first spans of the promised set, in the order of the texts, and the number of all.
+ * Shows the first spans of the guaranteed set, in the order of the texts, and the number of all.
  * Without a set it is hidden.
  */
 function showPromised() {
@@ -358,7 +358,7 @@ function openText(text) {
   ask("texts");
 }
 
-/** Saves all texts with their entities and, if they are shown, the promised sets. */
+/** Saves all texts with their entities and, if they are shown, the guaranteed sets. */
 function save() {
   const url = URL.createObjectURL(new Blob([toJsonLines(texts, docs)], { type: "text/plain" }));
   make("a", { href: url, download: "entities.jsonl" }).click();

@@ -229,7 +229,7 @@ export class Recognizer {
    * @returns {Result}
    * @throws {TypeError} If the posterior is another object, or the options aren't an object.
    * @throws {Error} If an option is unknown or out of its range, doesn't fit the pipeline or
-   *   another option, or requests the guaranteed set of a pipeline without a promise.
+   *   another option, or requests the guaranteed set of a pipeline without a guarantee.
    */
   decode(posterior, options = {}) {
     if (posterior?.tags !== this.pass.tags) {
@@ -243,9 +243,9 @@ export class Recognizer {
     }
     if (options.guaranteed) {
       if (this.promise === null) {
-        throw new Error("guaranteed: expected a pipeline with a promise, this one has none");
+        throw new Error("guaranteed: expected a pipeline with a guarantee, got one without");
       }
-      // The promise is about the pipeline's own decoding, with any options.
+      // The guarantee is about the pipeline's own decoding, with any options.
       const predicted = this.predict(posterior, this.decoding);
       const labels = this.labelsOf(this.decoding);
       result.guaranteed = guaranteedSet(posterior, this.promise, predicted)

@@ -1,4 +1,4 @@
-"""Check calibration docs, and leave out docs that a promise can't be based on."""
+"""Check calibration docs, and leave out docs that a guarantee can't be based on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,7 +21,7 @@ training docs by chance."""
 
 
 def find_notes(nlp: Language, source: str) -> list[str]:
-    """Find out whether the calibration docs were used before, so that a promise may not hold: to
+    """Find out whether the calibration docs were used before, so that a guarantee may not hold: to
     choose the model, or to calibrate or tune it.
 
     nlp (Language): The pipeline, whose config and meta have the paths of the docs that were used.
@@ -95,7 +95,7 @@ def leave_out(
     *,
     keep_all: bool = False,
 ) -> tuple[list[Example], dict[str, int]]:
-    """Leave out docs that a promise can't be based on:
+    """Leave out docs that a guarantee can't be based on:
 
     - "training docs": docs with known text
     - "copies of other docs": docs with the text of an earlier doc, if the docs are copies of each
@@ -103,7 +103,7 @@ def leave_out(
     - "docs with missing tags": docs with unannotated tokens, or without tokens
     - "docs without KEY": docs without a value of the key `by_group`
 
-    ner (CostSensitiveNER): The component whose entities are promised.
+    ner (CostSensitiveNER): The component whose entities have the guarantee.
     known (KnownText): The text that the component was trained on.
     examples (Sequence[Example]): The annotated docs.
     by_group (str | None): The key of `doc.user_data` whose value is the group of a doc.

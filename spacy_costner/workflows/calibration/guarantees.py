@@ -1,14 +1,14 @@
 """Guarantee a miss rate, or a share of false alarms, of sets of spans. No retraining.
 
 The set of a doc has the spans whose score is at least a threshold. The thresholds are chosen on
-calibration docs by conformal methods (`metrics/conformal.py`), so that a promise holds on other
-docs from the same source. A promise has a limit: for example, the set misses at most 5 % of the
+calibration docs by conformal methods (`metrics/conformal.py`), so that a guarantee holds on other
+docs from the same source. A guarantee has a limit: for example, the set misses at most 5 % of the
 entities. It is made for all docs together, or for each part of them: for each label, for each group
 of docs, or both.
 
 The steps have files of their own: `calibration_docs` chooses the docs that count, `scored_spans`
-scores their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a promise
-with other docs.
+scores their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a
+guarantee with other docs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,12 +42,12 @@ from .set_thresholds import PartThreshold, find_parts
 class Guarantee(NamedTuple):
     """The result of `guarantee`.
 
-    promise (Promise): The promise, with its terms, thresholds and calibration docs.
-    parts (list[PartThreshold]): The threshold of each part, and other limits that can be promised
+    promise (Promise): The guarantee, with its terms, thresholds and calibration docs.
+    parts (list[PartThreshold]): The threshold of each part, and other limits that can be guaranteed
         of it, by group and label.
-    notes (list[str]): Reasons why the promise may not hold.
-    kept (KeptPromise | None): With drawn docs: the miss rate of the previous promise on them.
-    replaced (Promise | None): The promise that the pipeline had before.
+    notes (list[str]): Reasons why the guarantee may not hold.
+    kept (KeptPromise | None): With drawn docs: the miss rate of the previous guarantee on them.
+    replaced (Promise | None): The guarantee that the pipeline had before.
     """
 
     promise: Promise
@@ -74,7 +74,7 @@ def guarantee(
     source: str = "calibration docs",
 ) -> Guarantee:
     """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
-    promise on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
+    guarantee on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): Annotated calibration docs: neither training docs, nor docs used
@@ -82,26 +82,26 @@ def guarantee(
     name (str): Name of the component.
     miss (float | None): Highest share of entities that are missed.
     false_alarm (float | None): Instead of `miss`: highest share of the set that is wrong.
-    confidence (float | None): Probability that the promise holds, such as 0.95. Without it, the
-        promise holds on average over calibration docs; with `false_alarm` it is 0.95.
+    confidence (float | None): Probability that the guarantee holds, such as 0.95. Without it, the
+        guarantee holds on average over calibration docs; with `false_alarm` it is 0.95.
     found (str): When an entity is found: exact (a span has its tokens and label) or covered (spans
         cover its tokens; their label counts only with `per_label`). For false alarms, a span of the
         set is right by the same rule.
     by (str): Which share of misses is limited: doc (the share of missed entities in a doc) or any
         (the share of docs with a missed entity). Docs without entities don't count.
-    per_label (bool): Make a promise, with its own threshold, for each label.
-    by_group (str | None): Make a promise for each group of docs: a key of `doc.user_data`, whose
-        values are the groups. Docs of other groups get no set. With `confidence`, all promises hold
-        together.
-    drawn (bool): The docs are all docs that `draw` drew from new texts. The promise is for these
-        texts, on average over drawings, and replaces a promise that is broken there.
+    per_label (bool): Give a guarantee, with its own threshold, for each label.
+    by_group (str | None): Give a guarantee for each group of docs: a key of `doc.user_data`, whose
+        values are the groups. Docs of other groups get no set. With `confidence`, all guarantees
+        hold together.
+    drawn (bool): The docs are all docs that `draw` drew from new texts. The guarantee is for these
+        texts, on average over drawings, and replaces a guarantee that does not hold there.
     file_tokens (bool): Whether the docs were read with the tokens and sentence starts of their
         file. This is saved with the pipeline, so that `watch` reads docs in the same way.
-    source (str): The name of the docs in the promise.
-    RETURNS (Guarantee): The promise, its thresholds, and the other limits that can be promised.
+    source (str): The name of the docs in the guarantee.
+    RETURNS (Guarantee): The guarantee, its thresholds, and the other limits that can be guaranteed.
     RAISES (ValueError): If the component is missing, a term is out of its range, the docs are
         training docs or don't match `drawn`, no docs with entities are left, none of their labels
-        is known, or the limit can't be promised of any part.
+        is known, or the limit can't be guaranteed for any part.
     """
     # Only misses, whose share rises with the threshold, can be limited without a confidence.
     if miss is None and confidence is None:
@@ -115,7 +115,8 @@ def guarantee(
         per_label=per_label,
         by_group=by_group,
     )
-    # A promise with a confidence doesn't hold for docs that were drawn with unequal probabilities.
+    # A guarantee with a confidence doesn't hold for docs that were drawn with unequal
+    # probabilities.
     if drawn and terms.confidence is not None:
         raise ValueError(
             "drawn: expected a miss rate without a confidence, got a confidence of "
@@ -143,7 +144,7 @@ def guarantee(
         drawings = [Drawing.from_dict(eg.reference.user_data) for eg in used_examples]
         # Docs that were likely to be drawn have lower weights, as they stand for fewer texts.
         doc_weights = conformal_weights(drawings)
-        # The promise that the pipeline has now, before it is replaced
+        # The guarantee that the pipeline has now, before it is replaced
         kept_promise = measure_promise(nlp, ner, used_examples, drawings)
     scored_spans = score_spans(nlp, ner, used_examples, terms)
     parts = find_parts(ner, scored_spans, used_examples, terms, doc_weights)
@@ -165,7 +166,7 @@ def guarantee(
 
     turn_on_confidence(nlp, ner)
     ner.set_reading(find_reading(nlp, name, used_examples, file_tokens=file_tokens))
-    ner.meta = nlp.meta  # The component also writes its promise to this dictionary.
+    ner.meta = nlp.meta  # The component also writes its guarantee to this dictionary.
     earlier_promise = ner.guarantee
     ner.set_guarantee(promise)
     # The docs that new docs are compared with to detect a shift, as indices of `used_examples`
@@ -180,14 +181,14 @@ def guarantee(
 
 def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[str, Thresholds]:
     """Collect the thresholds of each group of docs, by its name. A group is left out if the limit
-    can't be promised of it or, if each label has its own threshold, of any of its labels."""
+    can't be guaranteed for it or, if each label has its own threshold, for any of its labels."""
     thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:
             continue
         if per_label:
-            # `Thresholds.threshold` is for labels of which the limit can't be promised. It is 1, so
-            # that as few of their spans as possible are in the set.
+            # `Thresholds.threshold` is for labels for which the limit can't be guaranteed. It is 1,
+            # so that as few of their spans as possible are in the set.
             if part.group not in thresholds_of_groups:
                 thresholds_of_groups[part.group] = Thresholds(threshold=1.0, labels={})
             thresholds_of_groups[part.group].labels[part.label] = part.threshold
@@ -199,11 +200,11 @@ def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[
 
 
 def unreachable_message(parts: Sequence[PartThreshold], terms: Terms) -> str:
-    """The error message if the limit can't be promised of any part: for each part the limit that
-    can be promised, and the number of docs that the limit of the terms takes."""
+    """The error message if the limit can't be guaranteed for any part: for each part the limit that
+    can be guaranteed, and the number of docs that the limit of the terms takes."""
     name = "miss" if terms.limits_misses else "false_alarm"
     limit = f"{terms.limit:g}"
-    sentences = [f"{name}: expected a limit that can be promised, got {limit}"]
+    sentences = [f"{name}: expected a limit that can be guaranteed, got {limit}"]
     for part in parts:
         sentence = ""
         if part.group:

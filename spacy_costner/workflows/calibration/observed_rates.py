@@ -1,4 +1,4 @@
-"""Compare the promised miss rate with the miss rate that is observed on other annotated docs."""
+"""Compare the guaranteed miss rate with the miss rate that is observed on other annotated docs."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -20,9 +20,9 @@ from .scored_spans import score_spans
 
 
 class KeptPromise(NamedTuple):
-    """The miss rate of an earlier promise on the texts that docs were drawn from.
+    """The miss rate of an earlier guarantee on the texts that docs were drawn from.
 
-    limit (float): The highest miss rate that was promised.
+    limit (float): The highest miss rate that was guaranteed.
     miss_rate (Interval): The estimate of the miss rate, with its 95 % interval.
     n_drawings_with_miss (int): The number of drawings of a doc with a missed entity.
     """
@@ -40,15 +40,15 @@ class KeptPromise(NamedTuple):
                 f"{self.n_drawings_with_miss} drawn docs with a miss, too few for an interval"
             )
         return (
-            f"The previous set was promised to miss at most {self.limit:g}, and misses "
+            f"The previous set was guaranteed to miss at most {self.limit:g}, and misses "
             f"{value:.3g} ({interval})"
         )
 
 
 class ObservedMissRate(NamedTuple):
-    """A limit that can be promised, and the miss rate that was observed with its thresholds.
+    """A limit that can be guaranteed, and the miss rate that was observed with its thresholds.
 
-    limit (float): The highest miss rate that can be promised.
+    limit (float): The highest miss rate that can be guaranteed.
     miss_rate (float): The miss rate that was observed.
     spans (float): The number of spans in the set per annotated entity.
     """
@@ -64,23 +64,23 @@ def measure_promise(
     drawn_examples: Sequence[Example],
     drawings: Sequence[Drawing],
 ) -> KeptPromise | None:
-    """Estimate the miss rate of a component's present promise on the texts that docs were drawn
+    """Estimate the miss rate of a component's present guarantee on the texts that docs were drawn
     from: the mean miss rate of the texts with entities.
 
     nlp (Language): The pipeline.
-    ner (CostSensitiveNER): The component of `nlp` with the promise.
+    ner (CostSensitiveNER): The component of `nlp` with the guarantee.
     drawn_examples (Sequence[Example]): The annotated docs that were drawn, each once.
     drawings (Sequence[Drawing]): How each of them was drawn, and how often.
-    RETURNS (KeptPromise | None): The promised and the estimated miss rate. None if the component
-        promises no miss rate, or one for each label or group.
+    RETURNS (KeptPromise | None): The guaranteed and the estimated miss rate. None if the component
+        guarantees no miss rate, or one for each label or group.
     """
     promise = ner.guarantee
     if promise is None or promise.miss is None or promise.per_label or promise.by_group:
         return None
     scored_spans = score_spans(nlp, ner, drawn_examples, terms=promise)
     # The set misses an entity if the highest threshold that finds the entity is lower than the
-    # threshold of the promise.
-    all_docs = ""  # the key of the only group, as the promise isn't by group
+    # threshold of the guarantee.
+    all_docs = ""  # the key of the only group, as the guarantee isn't by group
     is_missed = scored_spans.gold["score"] < promise.groups[all_docs].threshold
     n_docs = len(drawn_examples)
     n_entities = numpy.bincount(scored_spans.gold["doc"], minlength=n_docs)
@@ -106,14 +106,14 @@ def measure_promise(
 
 
 def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[ObservedMissRate]:
-    """Compare the promise of a component with the miss rate of its sets on other annotated docs.
+    """Compare the guarantee of a component with the miss rate of its sets on other annotated docs.
 
     nlp (Language): The pipeline.
     name (str): Name of the component.
     examples (Iterable[Example]): Annotated docs, not the calibration docs.
     RETURNS (list[ObservedMissRate]): The miss rate of the sets for each limit whose thresholds were
         saved for all groups, ascending. Docs of other groups don't count. Empty if the component
-        promises no miss rate, or one for each label, or if no docs with entities count: see
+        guarantees no miss rate, or one for each label, or if no docs with entities count: see
         `leave_out`.
     RAISES (ValueError): If the component is missing.
     """

@@ -57,7 +57,7 @@ def score_spans(
     ner (CostSensitiveNER): The component of `nlp` that has the set.
     examples (Sequence[Example]): Docs as `leave_out` returns them: not empty, with all tokens
         annotated.
-    terms (Terms): The terms of the promise. The score of a span, and whether an entity is found,
+    terms (Terms): The terms of the guarantee. The score of a span, and whether an entity is found,
         depend on them.
     RETURNS (ScoredSpans): The spans, the entities, and the scores of docs in the test for a shift.
     """
@@ -150,8 +150,8 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     """Number the units of each entity. A set of spans finds an entity if it has all of its units.
 
     With `terms.found = "exact"` the only unit of an entity is the entity itself, with its label.
-    With "covered" each of its tokens is a unit. In a promise for each label, a token is a different
-    unit for each label.
+    With "covered" each of its tokens is a unit. In a guarantee for each label, a token is a
+    different unit for each label.
 
     Returns, for each unit of each entity, the index of the entity (its owner), ascending, and the
     number of the unit. A unit that two entities share has one number. Shapes: (U,)"""

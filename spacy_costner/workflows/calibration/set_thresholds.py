@@ -25,8 +25,8 @@ MIN_THRESHOLD = 1e-6
 """The lowest threshold that is chosen. The set then has all spans with a score."""
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""The limits whose thresholds are saved with a promise, in addition to its own limit, unless it is
-a promise for each label. `report` plots them."""
+"""The limits whose thresholds are saved with a guarantee, in addition to its own limit, unless it
+is a guarantee for each label. `report` plots them."""
 
 ALARM_THRESHOLDS = numpy.append(
     1 - numpy.logspace(-3, -0.31, 40), numpy.linspace(0.5, 0.01, 50)
@@ -35,28 +35,28 @@ ALARM_THRESHOLDS = numpy.append(
 distance from 1 is on a logarithmic scale, as small changes matter near 1."""
 
 STEPS_OF_LIMITS = 10_000
-"""The lowest limit that can be promised is rounded up to a multiple of 1 / STEPS_OF_LIMITS."""
+"""The lowest limit that can be guaranteed is rounded up to a multiple of 1 / STEPS_OF_LIMITS."""
 
 FindThreshold = Callable[[float], float | None]
 """Maps a limit to the threshold that keeps it, or to None if no threshold does."""
 
 
 class PartThreshold(NamedTuple):
-    """The threshold of a part, and the limits that can be promised of it.
+    """The threshold of a part, and the limits that can be guaranteed for it.
 
-    group (str): The name of the group. Empty if the promise has no groups.
+    group (str): The name of the group. Empty if the guarantee has no groups.
     label (str): The label. Empty if the part has all labels.
     docs (int): The number of docs that count.
     entities (int): The number of annotated entities.
     threshold (float | None): The lowest score of a span in the set. None if the limit can't be
-        promised.
-    reachable (float | None): The lowest limit that can be promised with these docs. None if no
+        guaranteed.
+    reachable (float | None): The lowest limit that can be guaranteed with these docs. None if no
         limit below 1 can be.
-    docs_needed (int | None): The number of docs with which the limit could be promised. None if no
-        number is enough.
+    docs_needed (int | None): The number of docs with which the limit could be guaranteed. None if
+        no number is enough.
     spans (float): The number of spans in the set per annotated entity.
-    levels (list[list[float]]): [limit, threshold] of the limit of the promise and of `LEVELS`,
-        ascending, without limits that can't be promised.
+    levels (list[list[float]]): [limit, threshold] of the limit of the guarantee and of `LEVELS`,
+        ascending, without limits that can't be guaranteed.
     """
 
     group: str
@@ -98,14 +98,14 @@ def find_parts(
     """Choose a threshold for each part: for each group of docs and, if the terms are per label, for
     each label.
 
-    ner (CostSensitiveNER): The component whose labels are promised.
+    ner (CostSensitiveNER): The component whose labels have the guarantee.
     scored (ScoredSpans): The spans and the annotated entities of all docs: see `score_spans`.
     examples (Sequence[Example]): The D calibration docs.
-    terms (Terms): The terms of the promise.
+    terms (Terms): The terms of the guarantee.
     doc_weights (Floats1d | None): The weights of drawn docs: see `conformal_weights`. None: all
         docs have the same weight. Shape: (D,)
     RETURNS (list[PartThreshold]): The parts, by group and label. Parts of which the limit can't be
-        promised have no threshold.
+        guaranteed have no threshold.
     """
     group_of_doc = numpy.asarray([group_of(eg.reference, terms.by_group) for eg in examples])
     groups = numpy.unique(group_of_doc).tolist()
@@ -144,8 +144,8 @@ def find_part(
     """Choose the threshold of one of `n_parts` parts. Its group has `n_docs` docs; `spans` and
     `gold` have its rows of `ScoredSpans`. The names of group and label are left empty. Shape of the
     weights: (D,)"""
-    # The highest probability that the promise of this part fails. It is divided among the parts, so
-    # that all promises hold together with the confidence of the terms (Bonferroni).
+    # The highest probability that the guarantee of this part fails. It is divided among the parts,
+    # so that all guarantees hold together with the confidence of the terms (Bonferroni).
     delta: float | None = None
     if terms.confidence is not None:
         delta = (1 - terms.confidence) / n_parts
@@ -196,7 +196,7 @@ def miss_risk(
 ) -> Risk:
     """The share of annotated entities that sets miss, or of docs with a missed entity, depending on
     `terms.by`. Docs without entities don't count. `delta` is the highest probability that the
-    promise fails; without it the promise holds on average. Shape of the weights: (D,)"""
+    guarantee fails; without it the guarantee holds on average. Shape of the weights: (D,)"""
     losses = conformal.miss_losses(gold["score"], gold["doc"], by=terms.by, doc_weights=doc_weights)
     # The larger the set, the fewer entities it misses: the lowest threshold has the lowest risk.
     (lowest_risk,) = losses.mean(numpy.asarray([MIN_THRESHOLD])).tolist()
@@ -213,7 +213,7 @@ def miss_risk(
 
 def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
     """The share of spans in the sets of `n_docs` docs that are false alarms. `delta` is the highest
-    probability that the promise fails."""
+    probability that the guarantee fails."""
     is_wrong = ~spans["found"]
     risks = conformal.false_alarm_risk(
         spans["score"], is_wrong, spans["doc"], n_docs, ALARM_THRESHOLDS
@@ -233,7 +233,7 @@ def alarm_risk(spans: ArrayXd, n_docs: int, delta: float) -> Risk:
 def find_miss_threshold(
     losses: conformal.Losses, delta: float | None, limit: float
 ) -> float | None:
-    """Find the highest threshold with which a miss rate of at most the limit can be promised,
+    """Find the highest threshold with which a miss rate of at most the limit can be guaranteed,
     rounded down to four significant digits. Returns None if sets miss too much even with the lowest
     threshold. See `miss_risk` for `delta`."""
     threshold = conformal.threshold(losses, limit, delta=delta, floor=MIN_THRESHOLD)
@@ -251,9 +251,9 @@ def find_miss_threshold(
 
 def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: float) -> float | None:
     """Find the lowest threshold with which a share of false alarms of at most the limit can be
-    promised. `ALARM_THRESHOLDS` are tested from the highest down, and the last one before the first
-    failure is chosen (fixed sequence testing). Returns None if the highest one fails. Shape of the
-    risks: (thresholds,)"""
+    guaranteed. `ALARM_THRESHOLDS` are tested from the highest down, and the last one before the
+    first failure is chosen (fixed sequence testing). Returns None if the highest one fails. Shape
+    of the risks: (thresholds,)"""
     p_values = conformal.p_values(risks, limit, n_docs)
     n_passed = conformal.fixed_sequence(p_values, delta)
     if n_passed == 0:
@@ -262,11 +262,11 @@ def find_alarm_threshold(risks: Floats1d, n_docs: int, delta: float, limit: floa
 
 
 def find_reachable(find_threshold: FindThreshold) -> float | None:
-    """Find the lowest limit that can be promised, rounded up to a multiple of 1 /
-    `STEPS_OF_LIMITS`. Returns None if no limit below 1 can be promised. If a limit can be, so can
+    """Find the lowest limit that can be guaranteed, rounded up to a multiple of 1 /
+    `STEPS_OF_LIMITS`. Returns None if no limit below 1 can be guaranteed. If a limit can be, so can
     each higher one."""
-    # Bisection: the limit lies between `low`, which can't be promised, and `high`, which can be
-    # promised unless it is still 1.
+    # Bisection: the limit lies between `low`, which can't be guaranteed, and `high`, which can be
+    # guaranteed unless it is still 1.
     low = 0.0
     high = 1.0
     while high - low > 1 / STEPS_OF_LIMITS:

@@ -28,7 +28,7 @@ class InitOptions:
     lang (str): Code of the language.
     train_path (Path | None): Training corpus, to choose sizes; any format.
     dev_path (Path | None): Development corpus; any format.
-    aim (str | None): f (best F), cost (lowest cost), guarantee (a promised miss rate),
+    aim (str | None): f (best F), cost (lowest cost), guarantee (a guaranteed miss rate),
         precision=0.9 (best recall with at least this precision) or recall=0.9.
     miss (float | None): Cost of a missed entity, for each token.
     false_alarm (float | None): Cost of a false alarm, for each token.

@@ -73,8 +73,8 @@ class Report(NamedTuple):
         "bias". None if the decoding has neither.
     setting (OperatingPoint): The value of this parameter now, with precision and recall. The value
         is NaN if there is no parameter.
-    guarantee (list[ObservedMissRate]): Promised and observed miss rates: see `observe`.
-    promised (float | None): The miss rate that the pipeline promises. None: it promises none.
+    guarantee (list[ObservedMissRate]): Guaranteed and observed miss rates: see `observe`.
+    promised (float | None): The miss rate that the pipeline guarantees. None: it guarantees none.
     shift (str): The verdict whether the docs are like the calibration docs. Empty without
         calibration docs.
     cost (str): The registered name of the cost. Empty if the config has none: each wrong tag
@@ -221,7 +221,7 @@ def rare_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
     """Collect the facts that only some reports have, by name: entities that can't be predicted, a
-    promised miss rate, no label in common. `annotated_labels` are the labels in the annotation of
+    guaranteed miss rate, no label in common. `annotated_labels` are the labels in the annotation of
     the docs."""
     facts: dict[str, str] = {}
     # If docs are cut at sentences or lines, each piece is predicted by itself. So an entity with

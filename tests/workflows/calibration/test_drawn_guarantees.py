@@ -1,4 +1,4 @@
-"""Tests of `guarantee --drawn`: a promise for new texts, made with docs that were drawn from
+"""Tests of `guarantee --drawn`: a guarantee for new texts, made with docs that were drawn from
 them."""
 
 import json
@@ -52,7 +52,7 @@ def answer(nlp: Language, drawn: DrawnDoc) -> Example:
 
 @pytest.fixture
 def nlp(unsure: Path) -> Language:
-    """A pipeline without a promise."""
+    """A pipeline without a guarantee."""
     return load(unsure)
 
 
@@ -90,7 +90,7 @@ def test_the_threshold_is_that_of_the_weighted_docs(
     n_spans = weights[scored.spans["doc"][is_in_set]].sum()
     assert part.spans == pytest.approx(n_spans / weights[scored.gold["doc"]].sum())
     assert result.promise.drawings == 80
-    assert result.kept is None  # nothing was promised before
+    assert result.kept is None  # nothing was guaranteed before
 
 
 def test_docs_needed_are_enough(nlp: Language, answers: list[Example]) -> None:
@@ -140,7 +140,7 @@ def test_the_miss_rate_of_the_earlier_promise_is_estimated(
     assert kept.limit == 0.3
     assert kept.miss_rate.value == pytest.approx(numpy.average(losses, weights=weights))
     assert kept.miss_rate.low <= kept.miss_rate.value <= kept.miss_rate.high
-    assert "promised to miss at most 0.3, and misses" in kept.as_text()
+    assert "guaranteed to miss at most 0.3, and misses" in kept.as_text()
 
 
 def test_drawn_docs_are_refused_without_what_their_promise_needs(
@@ -215,8 +215,8 @@ def test_the_test_for_a_shift_has_docs_with_the_same_chance() -> None:
 def test_the_command_makes_a_promise_and_measures_the_one_before(
     unsure: Path, nlp: Language, answers: list[Example], tmp_path: Path
 ) -> None:
-    """The second promise can't be kept. The message then says how well the first one is. It names
-    options."""
+    """The second guarantee can't be given. The message then says how well the first one holds. It
+    names options."""
     path = tmp_path / "answers.jsonl"
     lines: list[str] = []
     for eg in answers:
@@ -227,12 +227,12 @@ def test_the_command_makes_a_promise_and_measures_the_one_before(
     output = tmp_path / "promised"
     result = run("guarantee", unsure, path, "--drawn", "--miss", LIMIT, "-o", output)
     assert result.exit_code == 0, result.output
-    assert f"Promised of the texts that {path} was drawn from: at most 0.2" in result.output
+    assert f"Guaranteed for the texts that {path} was drawn from: at most 0.2" in result.output
     assert "on average over drawings" in result.output
     again = run("guarantee", output, path, "--drawn", "--miss", 0.01, "-o", tmp_path / "again")
     assert again.exit_code == 1
     assert "0.01 takes about" in again.output
-    assert "The previous set was promised to miss at most 0.2, and misses" in again.output
+    assert "The previous set was guaranteed to miss at most 0.2, and misses" in again.output
     without = run("guarantee", unsure, path, "--miss", LIMIT, "-o", tmp_path / "without")
     assert without.exit_code == 1
     assert "got docs that `estimate --draw` drew" in without.output

@@ -1,5 +1,5 @@
-"""Tests of `guarantee`: what it promises, the sets that a pipeline then writes, and when the
-promise is dropped."""
+"""Tests of `guarantee`: what it guarantees, the sets that a pipeline then writes, and when the
+guarantee is dropped."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +61,7 @@ def calibration_docs(nlp: Language, n: int = 60) -> list[Example]:
 
 @pytest.fixture
 def guaranteed(unsure: Path) -> Language:
-    """A pipeline that promises to miss at most 0.1 of the entities of a doc."""
+    """A pipeline that guarantees to miss at most 0.1 of the entities of a doc."""
     nlp = load(unsure)
     nlp.get_pipe("ner").cfg["temperature"]["overall"] = 1.2239012345678912  # all digits are saved
     guarantee(nlp, calibration_docs(nlp), miss=0.1)
@@ -101,8 +101,8 @@ def is_found(ent: Any, spans: list[Any], found: str, by_label: bool) -> bool:
 def test_the_sets_keep_the_promise_on_the_calibration_docs(
     unsure: Path, found: str, per_label: bool, by_group: str | None
 ) -> None:
-    """Conformal risk control promises a limit if (n m + 1) / (n + 1) is at most the limit, where m
-    is the mean share of missed entities of the n docs that have entities. The sets that the
+    """Conformal risk control guarantees a limit if (n m + 1) / (n + 1) is at most the limit, where
+    m is the mean share of missed entities of the n docs that have entities. The sets that the
     pipeline writes to the docs keep that for each group and each label."""
     nlp = load(unsure)
     limit = 0.25 if by_group else 0.15  # groups have fewer docs
@@ -335,7 +335,7 @@ def test_a_promise_that_was_edited_on_disk_is_refused(guaranteed: Language, tmp_
 
 
 def test_processes_and_threads_keep_the_promise(guaranteed: Language) -> None:
-    """If the promise were dropped there would be a warning, and warnings are errors here."""
+    """If the guarantee were dropped there would be a warning, and warnings are errors here."""
     expected = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS)]
     in_processes = [guaranteed_places(doc) for doc in guaranteed.pipe(TEXTS, n_process=2)]
     with ThreadPoolExecutor(4) as threads:
@@ -368,7 +368,7 @@ GROUPED_TEXT = "Who like Khan the Sox lost and London is Berlin"
 
 
 class Grouped(NamedTuple):
-    """A saved pipeline that promises for each value of the key n of docs, and the set that
+    """A saved pipeline with a guarantee for each value of the key n of docs, and the set that
     GROUPED_TEXT should have in each group."""
 
     model: Path
@@ -377,8 +377,8 @@ class Grouped(NamedTuple):
 
 @pytest.fixture
 def grouped(unsure: Path, tmp_path: Path) -> Grouped:
-    """A pipeline with a promise for the groups 0 and 1. The threshold of group 1 is set to 0.9, so
-    that the two groups have different sets."""
+    """A pipeline with a guarantee for the groups 0 and 1. The threshold of group 1 is set to 0.9,
+    so that the two groups have different sets."""
     nlp = load(unsure)
     promise = guarantee(nlp, calibration_docs(nlp, 120), miss=0.2, by_group="n").promise
     promise.groups["1"] = replace(promise.groups["1"], threshold=0.9)
@@ -387,7 +387,7 @@ def grouped(unsure: Path, tmp_path: Path) -> Grouped:
 
     places_of_group = {}
     for group in ("0", "1"):
-        # The same promise to all docs.
+        # The same guarantee for all docs.
         ner: Any = nlp.get_pipe("ner")
         ner.set_guarantee(replace(promise, by_group=None, groups={"": promise.groups[group]}))
         places_of_group[group] = guaranteed_places(nlp(GROUPED_TEXT))
@@ -414,7 +414,7 @@ def test_groups_have_thresholds_of_their_own(unsure: Path) -> None:
 )
 def test_each_doc_has_the_set_of_its_group(grouped: Grouped, options: dict[str, int]) -> None:
     """A doc without the key has no set, and neither has a doc of a group (2) that nothing was
-    promised for."""
+    guaranteed for."""
     nlp = spacy.load(grouped.model)
     metadata: Any = [{"n": 0}, {"n": 1}, {"n": 2}, {}]
     docs = [with_metadata(nlp.make_doc(GROUPED_TEXT), keys) for keys in metadata]
@@ -433,7 +433,7 @@ def test_annotate_writes_the_sets_of_groups_and_warns_of_docs_without(
     lines: Any = [{"n": 0}, {"n": 1}, {"n": 2}, {}]
     srsly.write_jsonl(tmp_path / "in.jsonl", [{"text": GROUPED_TEXT, **line} for line in lines])
 
-    warning = "no guaranteed set for docs whose 'n' is 2, None: nothing is promised"
+    warning = "no guaranteed set for docs whose 'n' is 2, None: there is no guarantee"
     with pytest.warns(UserWarning, match=warning):
         annotate(grouped.model, [tmp_path / "in.jsonl"], tmp_path / "out")
 
@@ -494,14 +494,14 @@ def test_training_docs_are_refused() -> None:
         ({"false_alarm": 0.1, "by": "any"}, "by: expected doc, got 'any'"),
         ({"miss": 0.001}, r"got 0.001. 0\.0\d+ or more with these 5\d docs; "),
         ({"miss": 0.001, "confidence": 0.95}, r"0\.001 takes about [23],\d\d\d docs"),
-        ({"false_alarm": 0.001}, "false_alarm: expected a limit that can be promised"),
+        ({"false_alarm": 0.001}, "false_alarm: expected a limit that can be guaranteed"),
     ],
 )
 def test_terms_that_cannot_be_promised_are_refused(unsure: Path, terms: Any, message: str) -> None:
     """There are 60 docs, and between 50 and 59 of them have entities. On average over calibration
-    docs, even sets that miss nothing promise no less than 1 / (n + 1), about 0.017. With a
+    docs, even sets that miss nothing guarantee no less than 1 / (n + 1), about 0.017. With a
     confidence of 0.95, 0.001 takes n docs with 0.999^n < 0.05, which is about 3,000. After the
-    error, nothing is promised."""
+    error, nothing is guaranteed."""
     nlp = load(unsure)
     with pytest.raises(ValueError, match=message):
         guarantee(nlp, calibration_docs(nlp), **terms)
@@ -525,7 +525,7 @@ def test_too_few_docs_cannot_be_enough(unsure: Path) -> None:
 
 def test_two_groups_share_what_may_fail(unsure: Path) -> None:
     """A confidence of 0.7 for both groups is a confidence of 0.85 for each, as 1 - 0.3 / 2 = 0.85.
-    What is promised to a group only depends on its own docs."""
+    What is guaranteed for a group only depends on its own docs."""
     nlp = load(unsure)
     examples = calibration_docs(nlp, 120)
     expected = []
@@ -551,7 +551,7 @@ def test_three_labels_share_what_may_fail(unsure: Path) -> None:
     scored = score_spans(nlp, ner, examples, result.promise)
 
     def parts_with(confidence: float) -> list[Any]:
-        """What is promised of each label with this confidence, if it were the only label."""
+        """What is guaranteed for each label with this confidence, if it were the only label."""
         terms = replace(result.promise, confidence=confidence)
         parts = []
         for i, label in enumerate(ner.labels):
@@ -603,7 +603,7 @@ def test_an_entity_is_found_at_the_highest_threshold_that_leaves_spans_which_fin
 
 def test_a_limit_of_false_alarms_leaves_probable_spans_and_few_wrong_ones(unsure: Path) -> None:
     """The mean share of wrong spans in a set is below the limit of 0.3, but isn't 0. A limit of
-    false alarms is always promised with a confidence. If none is given, it is 0.95."""
+    false alarms is always guaranteed with a confidence. If none is given, it is 0.95."""
     nlp = load(unsure)
     examples = calibration_docs(nlp, 200)
 
@@ -631,7 +631,7 @@ def test_the_command_says_and_saves_what_is_promised(unsure: Path, tmp_path: Pat
 
 
 def test_the_command_says_that_it_replaces_a_promise(unsure: Path, tmp_path: Path) -> None:
-    """The output may be the pipeline itself: then the earlier promise is lost."""
+    """The output may be the pipeline itself: then the earlier guarantee is lost."""
     corpus = tmp_path / "docs.spacy"
     DocBin(docs=[eg.reference for eg in calibration_docs(load(unsure))]).to_disk(corpus)
     out = tmp_path / "out"
@@ -640,7 +640,7 @@ def test_the_command_says_that_it_replaces_a_promise(unsure: Path, tmp_path: Pat
     second = run("guarantee", out, corpus, "--miss", 0.2, "--output", out)
 
     assert "replaced" not in first.stdout
-    replaced = "note: an earlier promise is replaced: at most 0.1 of the entities of a doc are mis"
+    replaced = "note: an earlier guarantee is replaced: at most 0.1 of the entities of a doc are m"
     assert replaced in second.stdout
     assert spacy.load(out).meta["guarantee"]["ner"]["miss"] == 0.2
 
@@ -655,7 +655,7 @@ def test_the_report_compares_promised_and_observed(
 
     result = report(guaranteed, examples)
 
-    # The report has a row for each limit with a saved threshold. 0.1 is the promised one.
+    # The report has a row for each limit with a saved threshold. 0.1 is the guaranteed one.
     (observed,) = (row for row in result.guarantee if row.limit == 0.1)
     docs = guaranteed.pipe(eg.predicted.copy() for eg in examples)
     shares_missed = []
@@ -674,7 +674,7 @@ def test_the_report_compares_promised_and_observed(
 
 
 def test_the_report_observes_nothing_on_docs_that_do_not_count(guaranteed: Language) -> None:
-    """These docs have missing tags, or belong to no group of the promise."""
+    """These docs have missing tags, or belong to no group of the guarantee."""
     assert report(guaranteed, [example_with_missing_tag(guaranteed)]).guarantee == []
     guarantee(guaranteed, calibration_docs(guaranteed, 120), miss=0.2, by_group="n")
     without_group = calibration_docs(guaranteed, 5)

@@ -93,8 +93,8 @@ MISALIGNED.predicted = Doc(NLP.vocab, words=["Pa", "ris in", "\n", "France", "."
         (ENTITY_OF_PUNCTUATION, "warning: entities without a letter or digit", "'.' x"),
         (example_with("SÃ£o"), "(mojibake)", "'SÃ£o'"),
         (example_with("â€™s"), "(mojibake)", "'â€™s'"),
-        (example_with("i\u200bn"), "characters that can't be seen", r"'i\u200bn'"),
-        (example([None] * 5), "warning: docs without annotation", ""),
+        (example_with("i\u200bn"), "invisible characters", r"'i\u200bn'"),
+        (example([None] * 5), "warning: docs without entity annotation", ""),
     ],
 )
 def test_what_is_wrong_with_a_doc_is_found_at_its_place(

@@ -251,7 +251,7 @@ NEW_YORK: dict[str, Any] = {
     "sent_starts, message",
     [
         ([0, 4], "ner: docs have sentence starts, but .* give texts"),
-        ([], "ner: docs have tokens other than the tokenizer's .* `file_tokens`"),
+        ([], "ner: docs have tokens other than the tokenizer's.* `file_tokens`"),
     ],
     ids=["sentence starts", "tokens"],
 )
@@ -436,7 +436,7 @@ def test_the_reading_of_examples_made_elsewhere_is_found_from_their_docs(folder:
     assert find_reading(nlp, "ner", as_evaluated) == of_text
     assert find_reading(nlp, "ner", as_applied + as_evaluated) == of_either
     result = guarantee(nlp, as_applied, miss=0.3)
-    assert result.promise.reading is None  # it is that of the saved promise
+    assert result.promise.reading is None  # only the saved guarantee has the reading
     assert nlp.meta["guarantee"]["ner"]["reading"] == asdict(of_file)
 
 

@@ -844,7 +844,7 @@ def texts_30_times(nlp: Language) -> list[Example]:
 
 @pytest.fixture
 def copies_are_new(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have training docs and copies of docs count for a promise."""
+    """Have training docs and copies of docs count for a guarantee."""
     monkeypatch.setattr(
         "spacy_costner.workflows.evaluation.recurrence.find_copies", lambda docs: None
     )
