@@ -112,7 +112,7 @@ class Entities(NamedTuple):
     def trim(self, is_space: Array1d) -> "Entities":
         """Remove whitespace from both ends of entities, and drop entities that are only whitespace.
 
-        is_space (Array1d): True for tokens of whitespace. Shape: (N,)
+        is_space (Array1d): True for whitespace tokens. Shape: (N,)
         RETURNS (Entities): The remaining entities.
         """
         if not is_space.any():

@@ -49,7 +49,7 @@ def borders_of_tokens(
     boundaries (Boundaries): What begins a sequence: a sentence ("sentences"), a sentence or a line
         (True), or only a doc (False).
     begins_sentence (Array1d): True for tokens that begin a sentence. Shape: (N,)
-    is_space (Array1d): True for tokens of whitespace. Shape: (N,)
+    is_space (Array1d): True for whitespace tokens. Shape: (N,)
     orth (Array1d): The hash of each token's word. Shape: (N,)
     RETURNS (Array1d): True for the borders. Shape: (N,)
     """
@@ -58,7 +58,7 @@ def borders_of_tokens(
     is_border = begins_sentence.copy()
     space_tokens = is_space.nonzero()[0]
     if boundaries is True and len(space_tokens):
-        # A line begins after a token of whitespace that has a line break.
+        # A line begins after a whitespace token that has a line break.
         has_break = _have_break(docs, orth[space_tokens])
         line_starts = space_tokens[has_break] + 1
         is_in_batch = line_starts < len(orth)  # False after the last token

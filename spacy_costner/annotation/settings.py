@@ -44,7 +44,7 @@ class Annotation:
     sentence_boundaries: Boundaries = False
 
     def __post_init__(self) -> None:
-        """Check that the settings fit each other. Errors: see the class."""
+        """Check that the settings are consistent. Errors: see the class."""
         needs_key = self.own_labels is not None or self.filter_spans
         if needs_key and self.spans_key is None:
             raise ValueError(
@@ -56,7 +56,7 @@ class Annotation:
             )
 
     def has_other_labels(self, doc: Doc, labels: Collection[str]) -> bool:
-        """Whether an annotated doc has a span with another label than these, which may become an
+        """Whether an annotated doc has a span with a label other than these, which may become an
         entity: see `as_entities`."""
         spans = doc.ents if self.spans_key is None else doc.spans.get(self.spans_key, ())
         return any(span.label_ not in labels for span in spans)

@@ -29,7 +29,7 @@ class TokenAttrs:
     orth (Ints1d): The hash of each token's word. Shape: (N,)
     iob (Ints1d): spaCy's ENT_IOB of each token: see `ent_iob`. Shape: (N,)
     label (Ints1d): The hash of the label of each token's entity, 0 for none. Shape: (N,)
-    is_space (Array1d): True for tokens of whitespace. Shape: (N,)
+    is_space (Array1d): True for whitespace tokens. Shape: (N,)
     begins_sentence (Array1d): True for tokens that are known to begin a sentence. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     has_annotation (bool): Whether any token has entity annotation.
@@ -130,8 +130,8 @@ def read_presets(docs: Sequence[Doc]) -> TokenAttrs:
 
 def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenAttrs:
     """Read the gold annotation of examples for the tokens of their predicted docs. A predicted doc
-    may have other tokens than its reference: then tokens are aligned by their characters. The
-    annotation of a token is missing if the token, or its entity, can't be aligned.
+    may be tokenized differently from its reference: then tokens are aligned by their characters.
+    The annotation of a token is missing if the token, or its entity, can't be aligned.
 
     examples (Sequence[Example]): The examples, with annotated references.
     predicted (TokenAttrs): The tokens of their predicted docs.
@@ -142,7 +142,7 @@ def read_reference(examples: Sequence[Example], predicted: TokenAttrs) -> TokenA
     if has_same_lengths and numpy.array_equal(reference.orth, predicted.orth):
         return replace(predicted, iob=reference.iob, label=reference.label)
 
-    # Some predicted docs have other tokens than their references. Only these are aligned.
+    # Some predicted docs are tokenized differently from their references. Only these are aligned.
     iob = numpy.full_like(predicted.iob, MISSING)
     label = numpy.zeros_like(predicted.label)
     for i, eg in enumerate(examples):
@@ -215,7 +215,7 @@ def first_words(doc: Doc, n_words: int = 8) -> str:
     """The first words of a doc, which identify it in messages.
 
     doc (Doc): A doc with any tokens.
-    n_words (int): The largest number of words.
+    n_words (int): The maximum number of words.
     RETURNS (str): The words in quotes, with an ellipsis if the doc has more words.
     """
     text = doc[:n_words].text

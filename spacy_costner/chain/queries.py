@@ -156,8 +156,8 @@ class ForwardBackward:
 
         entities (Spans): The entities. They may overlap.
         entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for tokens of whitespace. None: no token is whitespace.
-            Shape: (N,)
+        is_space (Array1d | None): True for whitespace tokens. None: no token is whitespace. Shape:
+            (N,)
         RETURNS (Floats1d): The probabilities. Shape: (E,)
         """
         return self._messages.entity_probs(entities, entity_tags, is_space)
@@ -174,8 +174,8 @@ class ForwardBackward:
 
         floor (float): The least probability, above 0.
         entity_tags (EntityTags): Which tags and transitions make an entity.
-        is_space (Array1d | None): True for tokens of whitespace. None: no token is whitespace.
-            Shape: (N,)
+        is_space (Array1d | None): True for whitespace tokens. None: no token is whitespace. Shape:
+            (N,)
         RETURNS (tuple[Ints1d, Ints1d, Ints1d, Floats1d]): Begin, end, label and probability of each
             entity. They are ordered by begin, then by end, then by probability, the highest first.
             Shapes: (E,)
@@ -392,7 +392,7 @@ def k_best(potentials: Potentials, k: int) -> BestPath:
 
 
 def _is_number(argument: Any) -> bool:
-    """Whether an argument is a real number, of Python or NumPy."""
+    """Whether an argument is a real Python or NumPy number."""
     return isinstance(argument, (int, float, numpy.number))
 
 

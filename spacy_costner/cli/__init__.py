@@ -86,7 +86,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),
     ("suggest", suggest_cli, DATA, "Choose the docs to annotate next."),
     ("serve", serve_cli, DATA, "Annotate texts in the browser, with active learning."),
-    ("vectors", vectors_cli, DATA, "Learn vectors of words from raw text."),
+    ("vectors", vectors_cli, DATA, "Learn word vectors from raw text."),
     ("annotate", annotate_cli, SCALE, "Annotate many files, on all cores or a Ray cluster."),
     ("page", page_cli, SCALE, "Write a linear pipeline as a page that needs no Python."),
     ("distill", distill_cli, SCALE, "Train a small model on the answers of a large one."),

@@ -15,7 +15,7 @@ from .options import AddressOption, ModelArg
 from .output import JsonOption, errors_shown, print_result, ray_messages_to_stderr
 
 N_ERRORS = 5
-"""How many errors, and how many files with docs that failed, are printed."""
+"""The number of errors, and of files with failed docs, that are printed."""
 
 
 @command(

@@ -37,7 +37,7 @@ from .output import JsonOption, errors_shown, print_result, ray_messages_to_stde
 from .tables import text_table
 
 N_PRINTED = 10
-"""How many suspects are printed. The output file and the page have `--places` of them."""
+"""The number of suspects that are printed. The output file and the page have `--places` of them."""
 
 
 @command(
@@ -136,7 +136,7 @@ def audit_cli(
 
 
 def check_suspects_path(path: Path) -> None:
-    """Check that suspects can be written to a file. They are tasks of Prodigy, so that files with
+    """Check that suspects can be written to a file. They are Prodigy tasks, so that files with
     other suffixes are refused."""
     if path.suffix.lower() == ".html":
         raise ValueError(f"{path}: expected a .jsonl file, got a page: --html writes the page")

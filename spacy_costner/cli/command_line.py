@@ -3,7 +3,7 @@
 Each keyword-only parameter of the function becomes an option of the command. The signature of the
 function gives the name, the type and the default of the option, and the docstring gives its help
 text. The table `options` of the command has what they can't express, such as a short name, a range
-or that a file has to exist. It also has help texts that need other words than the docstring.
+or that a file has to exist. It also has help texts that are worded differently from the docstring.
 """
 
 import re

@@ -30,7 +30,7 @@ from .plots import draw_estimates, require_matplotlib, save_figure
 from .tables import text_table
 
 N_PRINTED = 10
-"""How many drawn docs are printed."""
+"""The number of drawn docs that are printed."""
 
 MEASURES = ("entities", "precision", "recall", "f")
 """The measures of a `LabelEstimate`, in the order of the table."""

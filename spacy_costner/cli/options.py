@@ -61,7 +61,7 @@ def read_overrides(ctx: typer.Context) -> dict[str, Any]:
     try:
         return parse_config_overrides([*ctx.args])
     except NoSuchOption as error:
-        # Typer may have another click than spaCy, and wouldn't know this error.
+        # Typer may use a different version of click than spaCy, and wouldn't know this error.
         ctx.fail(error.format_message())
 
 

@@ -98,7 +98,7 @@ def errors_shown(
         if text in printed_warnings:
             return
         printed_warnings.add(text)
-        # This removes a progress bar first, so that the warning has a line of its own.
+        # This removes a progress bar first, so that the warning has its own line.
         with tqdm.external_write_mode(file=sys.stderr):
             typer.secho(f"Warning: {text}", fg="yellow", err=True)
 

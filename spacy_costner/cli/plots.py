@@ -1,5 +1,5 @@
 """Plot results: heat maps, precision against recall, reliability diagrams and others. Each function
-that plots returns a figure of matplotlib, and raises an ImportError if that is not installed.
+that plots returns a matplotlib figure, and raises an ImportError if that is not installed.
 
 A figure is saved to a file, or embedded in a page as SVG: see `svg.as_svg`.
 """
@@ -60,8 +60,8 @@ SETTINGS: Any = {
     "text.color": INK,
     "text.parse_math": False,
 }
-"""The settings of matplotlib for all figures. Labels stay text (svg.fonttype), ids are the same
-each time (svg.hashsalt), and "$" in a label is a dollar sign (text.parse_math)."""
+"""The matplotlib settings for all figures. Labels stay text (svg.fonttype), ids are the same each
+time (svg.hashsalt), and "$" in a label is a dollar sign (text.parse_math)."""
 
 for _axis in ("xtick", "ytick"):
     SETTINGS[f"{_axis}.color"] = MUTED
@@ -97,7 +97,7 @@ MIN_DISTANCE = 0.04
 """No value is written next to a point that is nearer to the highlighted point."""
 
 N_VALUES = 5
-"""About how many values are written next to each curve."""
+"""The approximate number of values that are written next to each curve."""
 
 POINTS_BETWEEN = 20
 """The number of places between two points of a curve at which it is checked whether a text covers
@@ -131,7 +131,7 @@ def drawing() -> Iterator[Any]:
     from matplotlib.figure import Figure
 
     with rc_context(SETTINGS), catch_warnings():
-        # The font of matplotlib may not have all characters of a label. Browsers have other fonts.
+        # The matplotlib font may not have all characters of a label. Browsers have other fonts.
         filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield Figure
 
@@ -256,7 +256,7 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """The scale of colours of a heat map of these values, a ScalarMappable of matplotlib: see
+    """The scale of colours of a heat map of these values, a matplotlib ScalarMappable: see
     `heat_map`. The value 0 is transparent, and the opacity grows with the distance from 0, so that
     cells can be read in light and dark mode. Shape of the values: (rows, columns)"""
     from matplotlib.cm import ScalarMappable

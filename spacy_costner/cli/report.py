@@ -28,7 +28,7 @@ from .output import errors_shown
 from .svg import as_svg
 
 MAX_TAGS = 66
-"""The highest number of tags, including the start, for which the heat map of transitions is shown.
+"""The maximum number of tags, including the start, for which the heat map of transitions is shown.
 16 labels in the scheme BILUO have 66."""
 
 MIN_WHOLE_COST = 10
@@ -99,7 +99,7 @@ def report_page(report: Report) -> str:
     confusion = sum_others(report.confusion)
     if len(confusion.labels) > 1:
         figures["confusion"] = draw_confusion(confusion, has_cost=bool(report.cost))
-    # How many labels have a row of their own, if the others were summed; 0 if none were.
+    # How many labels have their own row, if the others were summed; 0 if none were.
     n_kept = 0
     if len(confusion.labels) < len(report.confusion.labels):
         n_kept = MAX_HEAT_MAP_LABELS

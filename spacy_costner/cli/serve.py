@@ -84,7 +84,7 @@ def serve_cli(
         bool,
         Option(
             "--label-studio",
-            help="Serve as the backend of Label Studio: texts and labels come from its project",
+            help="Serve as the backend for Label Studio: texts and labels come from its project",
         ),
     ] = False,
     use_gpu: GpuOption = -1,

@@ -21,7 +21,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_PRINTED = 10
-"""How many suggestions are printed."""
+"""The number of suggestions that are printed."""
 
 
 @command(

@@ -36,7 +36,7 @@ def as_svg(figure: Any, name: str) -> str:
         no_metadata = dict.fromkeys(["Creator", "Date", "Format", "Type"])
         figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     svg = ElementTree.fromstring(buffer.getvalue().translate(NOT_IN_XML))
-    # The style of matplotlib has a rule for "*", which would hold for all of the page.
+    # matplotlib's style has a rule for "*", which would hold for all of the page.
     _remove_elements(svg, "metadata", "style")
 
     titles = _titles_of_cells(figure)

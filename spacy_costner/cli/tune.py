@@ -27,7 +27,7 @@ from .output import JsonOption, errors_shown, print_result
 from .tables import text_table
 
 N_ROWS = 10
-"""How many values are shown without --all."""
+"""The number of values that are shown without --all."""
 
 
 @command(

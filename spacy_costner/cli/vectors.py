@@ -1,4 +1,4 @@
-"""Learn vectors of words from raw text, and print which words have similar vectors."""
+"""Learn word vectors from raw text, and print which words have similar vectors."""
 
 from functools import partial
 from pathlib import Path
@@ -44,10 +44,10 @@ def vectors_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Learn static vectors of words from text without annotation: words that occur next to the same
-    words get similar vectors. Use them with `fit --vectors FOLDER`, or in any spaCy config with
-    include_static_vectors. Entities of annotated corpora are not used.
-    Requires SciPy: pip install 'spacy-costner[vectors]'.
+    Learn static word vectors from text without annotation: words that occur next to the same words
+    get similar vectors. Use them with `fit --vectors FOLDER`, or in any spaCy config with
+    include_static_vectors. Entities of annotated corpora are not used. Requires SciPy: pip install
+    'spacy-costner[vectors]'.
     """
     with errors_shown():
         learned = run(raw_paths, output_path)

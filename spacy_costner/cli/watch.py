@@ -30,7 +30,7 @@ from .plots import draw_martingale, require_matplotlib, save_figure
 from .tables import text_table
 
 ROWS_OF_PART = 10_000
-"""How many texts of a file are read at once."""
+"""The number of texts of a file that are read at once."""
 
 
 @command(watch, without=("in_order",))

@@ -119,7 +119,7 @@ def make_precision_recall_cost(
 
     false_alarm (float): The cost of an entity where gold is O.
     miss (float): The cost of O where gold is an entity.
-    wrong_label (float): The cost of an entity with another label than gold.
+    wrong_label (float): The cost of an entity with a label other than gold.
     wrong_boundary (float): The cost of the correct label with another prefix.
     labels (dict[str, dict[str, float]]): The same settings for single labels. A false alarm has the
         cost of the predicted label, other mistakes have the cost of the gold label.

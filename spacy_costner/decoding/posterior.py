@@ -50,7 +50,7 @@ def temper(potentials: Potentials, tags: Tags, temperature: Temperature) -> Pote
 
         p(y) = exp(s(y) / temperature) / Z
 
-    The emissions of a label may have a temperature of their own: see `Temperature`.
+    The emissions of a label may have their own temperature: see `Temperature`.
 
     Guo et al., 2017, "On Calibration of Modern Neural Networks", eq 9.
     """
@@ -77,9 +77,9 @@ class Posterior:
     tags (Tags): The tags of the chain. It may have several tags for O; marginals and paths have the
         tags of `tags.collapsed`, with a single O.
     temperature (Temperature): The temperature that scores are divided by.
-    is_space (Array1d | None): True for tokens of whitespace. They can't end an entity: if the tags
-        of an entity go on into the whitespace after it, it is still the same entity. None: no token
-        is whitespace. Shape: (N,)
+    is_space (Array1d | None): True for whitespace tokens. They can't end an entity: if the tags of
+        an entity go on into the whitespace after it, it is still the same entity. None: no token is
+        whitespace. Shape: (N,)
     doc_of_sequence (Ints1d | None): The doc of each sequence, as its number in the batch. Each doc
         has at least one sequence. None: each sequence is a doc. Shape: (B,)
     """
@@ -324,7 +324,7 @@ class Posterior:
         self, entity_number: Ints1d, segments: Entities
     ) -> tuple[Ints1d, Entities]:
         """Find all segments of entities that whitespace follows. One segment ends with the entity.
-        Another one goes on through the first token of whitespace, another one through the first two
+        Another one goes on through the first whitespace token, another one through the first two
         tokens, and so on. `segments` has the first of these segments for each entity. Returns the
         number of the entity of each segment; and the segments, entity after entity. Shapes: (E,),
         (E,) to (S,), (S,)"""

@@ -202,8 +202,8 @@ def describe_document(column: DocumentColumn, arrays: dict[str, ArrayXd]) -> Des
 
 
 def refuse_vectors(column: VectorColumn, arrays: dict[str, ArrayXd]) -> Description:
-    """Refuse static vectors of words, which a page can't have."""
-    raise refusal("static vectors of words as inputs (include_static_vectors)")
+    """Refuse static word vectors, which a page can't have."""
+    raise refusal("static word vectors as inputs (include_static_vectors)")
 
 
 DESCRIBE_BY_CLASS: dict[Any, Callable[[Any, dict[str, ArrayXd]], Description]] = {

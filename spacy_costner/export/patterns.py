@@ -44,15 +44,15 @@ QUANTIFIERS = {
     (0, sre.MAXREPEAT): "*",
     (1, sre.MAXREPEAT): "+",
 }
-"""The source of how often something is repeated, by the least and the most times."""
+"""The source of each quantifier, keyed by the minimum and maximum number of repeats."""
 
 SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
 """Characters that are escaped within a set. Outside of a set `-` is not syntax."""
 
 
 def to_javascript(pattern: re.Pattern[str]) -> str:
-    """Write a regular expression as the source of one of JavaScript, which finds the same matches
-    with the flag `u`.
+    """Write a regular expression as the source of a JavaScript regular expression, which finds the
+    same matches with the flag `u`.
 
     pattern (re.Pattern[str]): The regular expression, with its flags.
     RETURNS (str): The source. It has no capturing groups.
@@ -183,7 +183,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 @lru_cache
 def _write_ranges(ranges: Ranges, *, is_negated: bool) -> str:
-    """Write ranges as a set of JavaScript: (97, 97), (104, 105), (120, 122) as [ahix-z]."""
+    """Write ranges as a JavaScript set: (97, 97), (104, 105), (120, 122) as [ahix-z]."""
     sources = ["[^" if is_negated else "["]
     for first, last in ranges:
         sources.append(_write_code(first))

@@ -24,8 +24,8 @@ def describe_tokenizer(nlp: Language) -> dict[str, Any]:
     """Describe spaCy's rule tokenizer in what JSON has, for JavaScript.
 
     nlp (Language): The pipeline.
-    RETURNS (dict[str, Any]): Each setting of `METHODS` as a regular expression of JavaScript, or
-        None; "infix_can_be_empty", whether an infix may be the empty text, for which JavaScript has
+    RETURNS (dict[str, Any]): Each setting of `METHODS` as a JavaScript regular expression, or None;
+        "infix_can_be_empty", whether an infix may be the empty text, for which JavaScript has
         another way; "rules", the special cases in the order in which spaCy saves them, each as the
         list of its tokens; "faster_heuristics", a setting of the tokenizer.
     RAISES (ValueError): If the tokenizer is of another kind, or has a pattern that JavaScript can't

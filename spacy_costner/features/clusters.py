@@ -37,7 +37,7 @@ N_ITER = 15
 """The number of steps of k-means. It stops then, even if words still change their cluster."""
 
 PER_CLUSTER = 50
-"""The largest number of words for each cluster from which k-means learns the centres."""
+"""The maximum number of words for each cluster from which k-means learns the centres."""
 
 FEW_CLUSTERS = 16
 """Words usually have at most this number of clusters. See `ClusterColumn.load`."""
@@ -149,7 +149,7 @@ class ClusterColumn(StringColumn, BatchColumn):
 
     @property
     def width(self) -> int:
-        """The largest number of clusters that a word has."""
+        """The maximum number of clusters that a word has."""
         return self._cluster_ids.shape[1]
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
@@ -316,8 +316,8 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
             rows.append(row)
     if not rows or not vocab.vectors.size:  # no rows, or rows of 0 numbers
         raise ValueError(
-            "spacy_costner.Features: vectors: expected static vectors of words in the pipeline, "
-            "as initialize.vectors sets them, found none"
+            "spacy_costner.Features: vectors: expected static word vectors in the pipeline, as "
+            "initialize.vectors sets them, found none"
         )
 
     # A point for each of D words, in the order of `clusters_of_word`. Shape: (D, W)

@@ -172,7 +172,7 @@ class Column(ABC):
 
     @property
     def width(self) -> int:
-        """The largest number of values that a token has."""
+        """The maximum number of values that a token has."""
         return 1
 
     def slot_name(self, offset: int) -> str:

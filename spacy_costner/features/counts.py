@@ -55,7 +55,7 @@ class TrainingCounts:
             counts = self.value_counts.setdefault(name, Counter())
             counts.update(count_hashes(value_keys))
 
-        # Vocabs are compared by identity, as they have no equality of their own.
+        # Vocabs are compared by identity, as they don't define equality.
         for vocab in tokens.vocabs:
             if not any(vocab is known_vocab for known_vocab in self.vocabs):
                 self.vocabs.append(vocab)

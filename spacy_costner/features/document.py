@@ -1,6 +1,6 @@
 """Features of the labels that a first pass predicts for the other occurrences of a word in its doc.
 
-A *first pass* is a model of its own, which predicts all docs before the model with these features
+A *first pass* is a separate model, which predicts all docs before the model with these features
 does: see `ml.first_pass`. Tokens of a doc that have the same value of an attribute, such as the
 word in lower case, are *occurrences* of this value, and form a *group*.
 """
@@ -18,7 +18,7 @@ from .shares import share_ids, share_names
 from .tokens import TokenBatch
 
 WIDTH = 8
-"""The largest number of these features that a token has: one for its most probable label, and one
+"""The maximum number of these features that a token has: one for its most probable label, and one
 for each of up to 7 labels, whether or not it is the most probable one."""
 
 
@@ -58,7 +58,7 @@ class DocumentColumn(LabelColumn):
 
     @property
     def width(self) -> int:
-        """The largest number of features that a token has."""
+        """The maximum number of features that a token has."""
         return WIDTH
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:

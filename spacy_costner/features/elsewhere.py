@@ -23,7 +23,7 @@ class ElsewhereColumn(BatchColumn):
     base (Column): The other column, of an attribute of tokens. It comes before this one. It also
         decides which tokens are occurrences of the same word: tokens with the same value.
     side (int): -1 for the tokens before other occurrences, 1 for the tokens after them.
-    n_nearest (int): The largest number of other occurrences that count for a token.
+    n_nearest (int): The maximum number of other occurrences that count for a token.
     """
 
     def __init__(self, base: Column, *, side: int, n_nearest: int) -> None:

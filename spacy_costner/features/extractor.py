@@ -43,7 +43,7 @@ class FeatureBatch(NamedTuple):
         sum of the weights of each word. `rows` is then without the slots that depend on the word
         alone.
     word_ids (Ints1d | None): The id of each token's word in `word_cache`. Shape: (N,)
-    vectors (StaticVectors | None): The static vectors of words, if they are inputs.
+    vectors (StaticVectors | None): The static word vectors, if they are inputs.
     vector_ids (Ints2d | None): For each of O offsets, the id in `vectors` of the static vector of
         the word there; -1 for none. None: there are no vectors, or `word_cache` has their ids.
         Shape: (N, O)
@@ -142,8 +142,8 @@ class Features(Shim):
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """How many words of the training docs have a static vector. None: vectors are no inputs, or
-        the model was loaded, and has not been trained since."""
+        """The number of words of the training docs with a static vector. None: vectors are no
+        inputs, or the model was loaded, and has not been trained since."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return None
         return self.lookup.vector_column.coverage

@@ -32,8 +32,8 @@ DIFFERENCES = b"d"
 """The first byte of packed numbers whose differences were compressed."""
 
 MOST_ALIKE = 1 << 20
-"""How many numbers are unpacked although nothing else says how many there are, even if they are all
-alike. More than these have to differ: see `most_numbers`."""
+"""The number of numbers that are unpacked although nothing else says how many there are, even if
+they are all alike. More than these have to differ: see `most_numbers`."""
 
 
 def id_map(keys: Array1d) -> sparse.IdMap:
@@ -87,7 +87,7 @@ def unpack(data: bytes, most: int | None = None) -> Ints1d:
 
 
 def most_numbers(data: bytes, n_alike: int) -> int:
-    """The largest number of numbers that compressed data is expected to have: `n_alike`, which may
+    """The maximum number of numbers that compressed data is expected to have: `n_alike`, which may
     be all alike. More than these take half a bit each, as the numbers of large corpora do. Zeros
     would take a thirtieth of a bit."""
     return max(n_alike, 16 * len(data))

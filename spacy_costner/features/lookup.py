@@ -36,7 +36,7 @@ MOST_CACHED_WORDS = 1 << 16
 are dropped, and keeping begins again."""
 
 MOST_ROWS = (1 << 31) - 1
-"""The largest number of features: rows are numbered in int32."""
+"""The maximum number of features: rows are numbered in int32."""
 
 MARKS = ("is_first_upper", "has_digit")
 """The flags that `WordCache` has for each word next to its values. Some columns look for other
@@ -304,7 +304,7 @@ class Lookup:
 
     def _cache_for(self, tokens: Tokens) -> WordCache:
         """The cache to find the words of tokens in. If static vectors are inputs, and the vocab of
-        the docs has other vectors than the cache, a new cache replaces it."""
+        the docs has different vectors from the cache, a new cache replaces it."""
         cache = self._word_cache
         if self.vector_column is None or not tokens.vocabs:  # no vectors, or no docs
             return cache

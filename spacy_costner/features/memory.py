@@ -108,7 +108,7 @@ class MemoryColumn(BatchColumn):
 
     @property
     def width(self) -> int:
-        """The largest number of features that a token has: see `LabelMemory`."""
+        """The maximum number of features that a token has: see `LabelMemory`."""
         return self._memory.width
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:
@@ -293,12 +293,12 @@ class LabelMemory:
 
     @classmethod
     def load(cls, saved: dict[str, Any], attribute: str) -> "LabelMemory":
-        """Load the memory of an attribute, and check that its parts fit each other.
+        """Load the memory of an attribute, and check that its parts are consistent.
 
         saved (dict[str, Any]): The part of a saved model that has the memories of all attributes.
         attribute (str): The name of the attribute.
         RETURNS (LabelMemory): The memory.
-        RAISES (ValueError): If its parts don't fit each other.
+        RAISES (ValueError): If its parts are inconsistent.
         """
         labels = saved["labels"]
         counts = load_counts(saved["counts"][attribute], len(labels))
@@ -318,10 +318,10 @@ class LabelMemory:
 
 
 def load_counts(saved: dict[str, bytes], n_labels: int) -> Counts:
-    """Load counts, and check that they fit each other. The sums over all units are not saved: they
+    """Load counts, and check that they are consistent. The sums over all units are not saved: they
     are computed again.
 
-    RAISES (ValueError): If the counts don't fit each other.
+    RAISES (ValueError): If the counts are inconsistent.
     """
     keys = unpack_hashes(saved["short_keys"]).astype("uint64")
     starts = unpack(saved["starts"])

@@ -1,4 +1,4 @@
-"""Static vectors of words, as inputs of the linear model next to its features.
+"""Static word vectors, as inputs of the linear model next to its features.
 
 A static vector is the vector of D numbers that a word has in the vocab of the pipeline. The words
 of tokens are looked up once, and after that a vector is known by its id (`StaticVectors`).
@@ -155,7 +155,7 @@ def scaled_vectors(source: BaseVectors, scale: float) -> StaticVectors:
 
 
 class VectorCoverage(NamedTuple):
-    """How many words of docs have a static vector. A word counts as often as it occurs.
+    """The number of words of docs with a static vector. A word counts as often as it occurs.
 
     n_words (int): The number of words.
     n_with_vector (int): The number of words that have a vector.
@@ -254,8 +254,8 @@ class VectorColumn(Column):
         rows = vectors.read(distinct_ids).astype("float64")
         if not len(rows):
             raise ValueError(
-                f"{WHERE}: expected static vectors of words of the training docs, got none for "
-                f"their {len(ids):,} words"
+                f"{WHERE}: expected static vectors for words of the training docs, got none for their "
+                f"{len(ids):,} words"
             )
         if not rows.std(axis=0).any():
             raise ValueError(
@@ -346,8 +346,8 @@ def check_vectors(source: BaseVectors) -> None:
     """
     if not dimension(source):
         raise ValueError(
-            f"{WHERE}: expected static vectors of words in the pipeline, as initialize.vectors "
-            "sets them, found none"
+            f"{WHERE}: expected static word vectors in the pipeline, as initialize.vectors sets "
+            "them, found none"
         )
     data = getattr(source, "data", None)  # vectors of other classes may have no table
     # If any number is NaN, the least and the largest number are NaN, too. No array is copied.

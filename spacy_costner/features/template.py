@@ -78,15 +78,14 @@ class Template:
     document (dict[str, int] | None): Attributes such as LOWER, or extension attributes, for
         features of the labels that a first pass predicts for the other occurrences of a word in
         its doc: words that are capitalised or have a digit, with the same value of the attribute.
-        And for each the number of tokens to either side. The first pass is a model of its own,
+        And for each the number of tokens to either side. The first pass is a separate model,
         without these features: see `FirstPass`.
     clusters (Sequence[str]): Files of the clusters of words: see `read_clusters`. Their kind in
         windows is "clusters", with 2 by default.
     vectors (Sequence[int]): The numbers of clusters into which the words with a static vector are
         divided. Their kind in windows is "vectors", with 2 by default.
-    include_static_vectors (bool): Whether the numbers of the static vectors of words are inputs,
-        each with a weight for each tag. Their kind in windows is "static_vectors", with 0 by
-        default.
+    include_static_vectors (bool): Whether the numbers of the static word vectors are inputs, each
+        with a weight for each tag. Their kind in windows is "static_vectors", with 0 by default.
     RAISES (ValueError): If a setting is wrong: if a kind or a flag is unknown, for example, or a
         number is out of its range.
     """
@@ -246,7 +245,7 @@ def make_static_vector_columns(template: Template, window: Window) -> list[Colum
     """Make the column of static vectors, if they are inputs."""
     if not template.include_static_vectors:
         return []
-    # A hidden layer has a window of its own.
+    # A hidden layer has its own window.
     hidden_offsets: tuple[int, ...] = ()
     if template.hidden_window is not None:
         hidden_offsets = offsets_around(template.hidden_window)

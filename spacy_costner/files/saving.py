@@ -28,7 +28,7 @@ FILES_OF_PIPELINES = frozenset(["config.cfg", "meta.json"])
 """A folder that has these files is a pipeline."""
 
 LONGEST_NAME = 200
-"""The largest number of bytes of a name to which a suffix can be added: most systems allow names of
+"""The maximum number of bytes of a name to which a suffix can be added: most systems allow names of
 at most 255 bytes."""
 
 LEFTOVER = re.compile(r"(?P<hidden_name>\..+)\.[0-9a-f]{8}\.(saving|old)", re.DOTALL)
@@ -298,7 +298,7 @@ def save_text(path: Path, text: str) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """Convert a result to values of JSON. Named tuples and objects with a method `to_dict` become
+    """Convert a result to JSON values. Named tuples and objects with a method `to_dict` become
     dictionaries, arrays become lists, paths become strings, NaN and infinity become None."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()

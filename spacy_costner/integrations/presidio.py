@@ -1,7 +1,7 @@
 """Use our pipelines in Presidio (https://microsoft.github.io/presidio), which redacts personal
 data: with the probabilities of their entities as scores, and with their guaranteed sets.
 
-This needs the extra `presidio`; nothing else imports this module. An entity of Presidio, such as
+This needs the extra `presidio`; nothing else imports this module. A Presidio entity, such as
 "PERSON", is a kind of entity, like our labels. A mapping has Presidio's entity for each of our
 labels.
 """
@@ -39,8 +39,8 @@ DEFAULT_SCORE = 0.85
 
 
 class CostnerNlpEngine(SpacyNlpEngine):
-    """An NLP engine of Presidio that runs our pipelines, one for each language. See
-    `find_scored_spans` for the entities that it finds.
+    """A Presidio NLP engine that runs our pipelines, one for each language. See `find_scored_spans`
+    for the entities that it finds.
 
     A label that `model_to_presidio_entity_mapping` doesn't have keeps its name. Nothing is
     downloaded.
@@ -82,7 +82,7 @@ class CostnerNlpEngine(SpacyNlpEngine):
 
 
 class CostnerRecognizer(LocalRecognizer):
-    """A recognizer of Presidio that runs one of our pipelines, next to any NLP engine."""
+    """A Presidio recognizer that runs one of our pipelines, next to any NLP engine."""
 
     def __init__(
         self,

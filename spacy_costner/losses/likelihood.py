@@ -41,7 +41,7 @@ def make_mixed(
     k (float | None): Sets lam to k / (k + 1). The loss is then a multiple of the k-th order Markov
         loss. It is at least 0, and may be a fraction.
     cost (Cost | None): What each mistake costs. It is added to the scores.
-    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    multiplier (float): The amount added to a score per unit of cost, 0 or more.
     RAISES (ValueError): If both or none of lam and k are set, or a number is out of its range.
     """
     is_exactly_one_given = (lam is None) != (k is None)

@@ -30,7 +30,7 @@ def make_softmax_margin(*, cost: Cost | None = None, multiplier: float = 1.0) ->
     """Build the softmax-margin: see `softmax_margin`.
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    multiplier (float): The amount added to a score per unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "SoftmaxMargin", "multiplier", multiplier)
@@ -43,7 +43,7 @@ def make_max_margin(*, cost: Cost | None = None, multiplier: float = 1.0) -> Los
     """Build the max-margin: see `max_margin`.
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    multiplier (float): The amount added to a score per unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "MaxMargin", "multiplier", multiplier)
@@ -65,7 +65,7 @@ def make_jensen_risk_bound(*, cost: Cost | None = None, multiplier: float = 1.0)
     """Build the Jensen risk bound: see `jensen_risk_bound`.
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    multiplier (float): The amount added to a score per unit of cost, 0 or more.
     RAISES (ValueError): If the multiplier is negative or not finite.
     """
     multiplier = at_least(0, "JensenRiskBound", "multiplier", multiplier)

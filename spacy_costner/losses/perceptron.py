@@ -35,7 +35,7 @@ def make_perceptron(*, cost: Cost | None = None, alpha: float = 0.0) -> Loss:
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost, unless alpha is
         0.
-    alpha (float): How much is added to a score for each unit of cost, 0 or more. With 0 it is the
+    alpha (float): The amount added to a score per unit of cost, 0 or more. With 0 it is the
         structured perceptron of Collins (2002).
     RAISES (ValueError): If alpha is negative, not finite in float32, or 0 with a cost.
     """
@@ -58,7 +58,7 @@ def make_mira(
     """Build 1-best MIRA: see `mira`.
 
     cost (Cost | None): What each mistake costs. Defaults to the Hamming cost.
-    multiplier (float): How much is added to a score for each unit of cost, 0 or more.
+    multiplier (float): The amount added to a score per unit of cost, 0 or more.
     aggressiveness (float): The maximum size of an update, above 0.
     RAISES (ValueError): If a number is out of its range.
     """

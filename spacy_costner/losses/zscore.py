@@ -22,7 +22,7 @@ def make_zscore(*, cost: Cost | None = None, multiplier: float = 1.0) -> Loss:
 
     cost (Cost | None): What each mistake costs. The Hamming cost makes the paper's "Hamming
         loss". With a cost, use weight decay: otherwise training has no finite optimum.
-    multiplier (float): How much is added to a score for each unit of cost. It has to be above 0.
+    multiplier (float): The amount added to a score per unit of cost. It has to be above 0.
     RAISES (ValueError): If the multiplier is not above 0, or not finite.
     """
     # `above` returns the number, or raises an error that names the loss and the parameter.

@@ -21,10 +21,10 @@ import numpy
 from thinc.types import Array1d, Array2d, Floats1d, Ints1d
 
 MOST_DOCS = 2**22
-"""The largest number of docs that `docs_needed` tries."""
+"""The maximum number of docs that `docs_needed` tries."""
 
 MOST_EXACT = 50_000
-"""The largest number of docs for which `docs_needed` is exact."""
+"""The maximum number of docs for which `docs_needed` is exact."""
 
 ROUNDING_OF_RISK = 1e-12
 """A risk that is above its limit by less than this is so because of rounding."""

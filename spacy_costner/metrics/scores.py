@@ -13,7 +13,7 @@ import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
 MOST_DRAWN = 2**22
-"""The most docs that are drawn at a time. It bounds the memory."""
+"""The maximum number of docs that are drawn at a time. It bounds the memory."""
 
 
 def f_score(tp: FloatsXd, fp: FloatsXd, fn: FloatsXd, beta: float = 1.0) -> FloatsXd:

@@ -33,11 +33,11 @@ BETS = numpy.arange(1, 20) / 20
 """The exponents b of the bets, .05 to .95: see `log_products`."""
 
 ENOUGH = 50
-"""The least number of calibration docs with the same value of a key (such as a source), so that
+"""The minimum number of calibration docs with the same value of a key (such as a source), so that
 there is a test for docs with this value."""
 
 MOST_TESTED = 100_000
-"""The most docs that are tested in random order."""
+"""The maximum number of docs that are tested in random order."""
 
 MOST_LOG = 700.0
 """The logarithm of the highest martingale that is shown. (Python's `exp` overflows above 709.)"""

@@ -23,7 +23,7 @@ rows by how often they occur or by their squared gradients (LeCun, Denker & Soll
 brain damage) was no better."""
 
 NOISE_SHARE = 0.01
-"""The most noise that rounding adds: its mean square, as a share of the mean square of the
+"""The maximum noise that rounding adds: its mean square, as a share of the mean square of the
 weights."""
 
 N_BITS = 15

@@ -59,7 +59,7 @@ def build_sparse_crf(
     keep_all (bool): Whether all weights and all values of features are kept. Otherwise weights and
         values that hardly matter are left out after training, and saved models take a tenth of the
         bytes.
-    hidden (int): The number of units of a hidden layer over the static vectors of words, which the
+    hidden (int): The number of units of a hidden layer over the static word vectors, which the
         features have to include. It is trained by the optimizer of the config. 0: no such layer.
     hidden_window (int): The inputs of the layer are the vectors of words up to this number of
         tokens to either side.

@@ -1,5 +1,5 @@
-"""The static vectors of words as inputs of a batch: the scores that they add, and the gradient of
-their weights.
+"""The static word vectors as inputs of a batch: the scores that they add, and the gradient of their
+weights.
 
 In shapes, D is the number of dimensions of a vector, U of different vectors in a batch, O of
 offsets from a token at which vectors are inputs, N of tokens, and K of tags.

@@ -3,8 +3,8 @@
 The weights are one table with a column for each of the K tags. Its rows are, from top to bottom:
 
 - V rows, one for each feature.
-- M rows for the static vectors of words: one for each offset from a token and each number of a
-  vector. M is 0 if vectors are no inputs.
+- M rows for the static word vectors: one for each offset from a token and each number of a vector.
+  M is 0 if vectors are no inputs.
 - K + 2 rows of the chain: the transitions from each tag, the first tag (start) and the last (end).
 
 In shapes, N is the number of tokens, and S the number of features that a token can have.
@@ -645,7 +645,7 @@ class SparseWeights(Shim):
         return self
 
     def _load(self, saved: dict[str, Any], expected: TableSize | None) -> None:
-        """Load the saved parts, and check that they fit each other and the expected size."""
+        """Load the saved parts, and check that they are consistent, and of the expected size."""
         n_features = saved["n_features"]
         n_tags = saved["n_tags"]
         n_vector_rows = saved["n_vector_rows"]

@@ -19,8 +19,8 @@ from ..features import WordCache, WordSlots
 from .vector_inputs import VectorInputs, side_by_side
 
 MOST_BYTES = 1 << 27  # 128 MB
-"""The most bytes that sums may take. Words that come up when this memory is full have no sums. (The
-sums of 60,000 words take 25 MB for 4 labels, but 2 GB for 300 labels.)"""
+"""The maximum number of bytes that sums may take. Words that come up when this memory is full have
+no sums. (The sums of 60,000 words take 25 MB for 4 labels, but 2 GB for 300 labels.)"""
 
 
 class WordSums(NamedTuple):
@@ -108,7 +108,7 @@ class WordSums(NamedTuple):
         cache = self.cache
         _, n_offsets, n_tags = self.sums.shape
         sums = numpy.empty((len(words), n_offsets, n_tags), dtype="float32")
-        # `gather` expects tokens of sequences. The slots here read no other token than their own,
+        # `gather` expects tokens of sequences. The slots here read no token other than their own,
         # so that all words may be one sequence.
         one_sequence = numpy.asarray([len(words)], dtype="int32")
         for i, slots in enumerate(self.slots.by_offset.values()):

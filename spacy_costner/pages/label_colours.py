@@ -7,13 +7,13 @@ from spacy.displacy.render import DEFAULT_LABEL_COLORS
 from spacy.util import registry
 
 SYNONYMS = {"PER": "PERSON", "LOCATION": "LOC", "ORGANIZATION": "ORG"}
-"""Labels that get the colour of another label of displaCy."""
+"""Labels that get the displaCy colour of another label."""
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, str]:
-    """Choose a colour for each label: the colour of displaCy, or the colour that a package has
-    registered. Labels without such a colour get the unused colours of displaCy, which repeat if
-    there are too few.
+    """Choose a colour for each label: displaCy's colour, or the colour that a package has
+    registered. Labels without such a colour get the unused displaCy colours, which repeat if there
+    are too few.
 
     labels (Iterable[str]): The labels of a pipeline or of a session.
     RETURNS (dict[str, str]): The colours in CSS, by label.

@@ -266,7 +266,7 @@ class CostSensitiveNER(CalibratedPipe):
         "ner_confidence" instead of "confidence".
 
         If you save the pipeline, change the block in `nlp.get_pipe_config(name)`, too. When the
-        pipeline is loaded, the config counts if it has other settings than these.
+        pipeline is loaded, the config takes precedence if its settings differ from these.
 
         confidence (Confidence | None): The settings. None: probabilities are not written, and the
             next prediction drops a guarantee, as its spans need the settings, too.
@@ -910,8 +910,8 @@ class CostSensitiveNER(CalibratedPipe):
         return self
 
     def _load_parts(self, saved: dict[str, Any], folder: str) -> None:
-        """Load the contents of the files: see `_load`. If they don't fit each other or the config,
-        this is a ValueError."""
+        """Load the contents of the files: see `_load`. If they are inconsistent with each other or
+        with the config, this is a ValueError."""
         if "cfg" in saved and "model" in saved:
             check_digest(saved["cfg"], saved["model"], where=f"{self.name}: {folder}model")
         # An error within `reading_part` becomes one that names the part and its file.

@@ -25,7 +25,7 @@ from .promises import Promise
 
 ALTERNATIVES = "alternatives"
 GUARANTEED = "guaranteed"
-"""The attribute "set" of span groups with other spans than the predicted entities."""
+"""The attribute "set" of span groups with spans other than the predicted entities."""
 
 
 class SpanSet(NamedTuple):

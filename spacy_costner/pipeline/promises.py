@@ -42,9 +42,9 @@ UNITS = ("doc", "any")
 class Terms:
     """The terms of a guarantee. They are arguments of `guarantee`, which explains them.
 
-    miss (float | None): The highest share of entities that may be missing in the set. None: false
+    miss (float | None): The maximum share of entities that may be missing in the set. None: false
         alarms are limited.
-    false_alarm (float | None): The highest share of the set that may be wrong. None: misses are
+    false_alarm (float | None): The maximum share of the set that may be wrong. None: misses are
         limited.
     confidence (float | None): The probability that the guarantee holds. None: it holds on
         average over calibration docs.
@@ -92,7 +92,7 @@ class Terms:
 
     @property
     def limit(self) -> float:
-        """The highest share of misses or false alarms."""
+        """The maximum share of misses or false alarms."""
         if self.miss is not None:
             return self.miss
         assert self.false_alarm is not None  # one of the two is given

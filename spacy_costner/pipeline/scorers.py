@@ -1,8 +1,9 @@
 """Scorers: F, the cost of mistakes, and calibration.
 
 A scorer compares the predicted entities of examples with the gold entities of their references, the
-annotated docs. A predicted doc may have other tokens than its reference. Entities are compared in
-tokens of the reference. Tags, which have costs, are compared in tokens of the predicted doc.
+annotated docs. A predicted doc may be tokenized differently from its reference. Entities are
+compared in tokens of the reference. Tags, which have costs, are compared in tokens of the predicted
+doc.
 """
 
 from collections import defaultdict

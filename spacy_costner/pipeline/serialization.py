@@ -55,7 +55,7 @@ OPTIONAL: Cfg = {"n_recurring": 0, "n_passages": 0}
 
 def new_cfg(scheme: str, outside: str) -> Cfg:
     """Make the `cfg` of a component that isn't trained. It is saved as JSON, so all values have to
-    be values of JSON. The component adds "decoding" and "confidence".
+    be JSON values. The component adds "decoding" and "confidence".
 
     scheme (str): The tag scheme, "BILUO" or "IOB2".
     outside (str): Whether O is split: see `Tags`.

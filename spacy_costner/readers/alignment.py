@@ -16,10 +16,10 @@ MIN_MISALIGNED = 5
 """A corpus is refused if it has at least this many misaligned spans, as fewer may be chance."""
 
 MAX_EXAMINED = 200
-"""The largest number of misaligned spans that are examined to find out what their offsets count."""
+"""The maximum number of misaligned spans that are examined to find out what their offsets count."""
 
 EXPLAINED_SHARE = 0.8
-"""The smallest share of the misaligned spans that another way to count has to align, so that an
+"""The minimum share of the misaligned spans that another way to count has to align, so that an
 error names it."""
 
 Convert = Callable[[str, int, int], tuple[int, int]]

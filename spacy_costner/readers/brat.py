@@ -95,8 +95,9 @@ def _read_task(path: Path, info: CorpusInfo) -> Task:
             missing += fragments
             continue
         start, end = fragments[0]
-        # Fragments that overlap have another text than the joined fragment, which isn't a mistake.
-        # A wrong text is kept, and `tasks_to_docs` looks for it in the doc: see `has_its_text`.
+        # Fragments that overlap have a different text from the joined fragment, which isn't a
+        # mistake. A wrong text is kept, and `tasks_to_docs` looks for it in the doc: see
+        # `has_its_text`.
         extra = {} if _has_its_text(entity, text) else {"text": entity.text}
         spans.append(TaskSpan(start, end, entity.label, extra))
     return Task(text, spans, missing=tuple(missing))

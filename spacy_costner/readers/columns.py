@@ -45,7 +45,7 @@ ODD_LABEL = re.compile(r"[\t\n\r\0]| $|^[-_]+$")
 COLUMN_NAMES = re.compile(r"# *global\.columns *= *(\S.*)")
 """The line with the names of columns with which a file of CoNLL-U Plus begins."""
 
-NO_TOKENS = "multiword tokens and empty nodes are left out: their words have lines of their own"
+NO_TOKENS = "multiword tokens and empty nodes are left out: their words have their own lines"
 
 
 class Layout(NamedTuple):
@@ -296,7 +296,7 @@ def _remove_comments(
 def write_columns(path: Path, docs: Sequence[Doc]) -> int:
     """Write docs in two columns with a TAB between them: the tokens, and their tags in the scheme
     IOB2, or "-" where annotation is missing. If any doc has several sentences, each doc begins with
-    a -DOCSTART- line. Tokens of whitespace are left out, as columns can't have them.
+    a -DOCSTART- line. Whitespace tokens are left out, as columns can't have them.
 
     path (Path): The output file.
     docs (Sequence[Doc]): The docs to write.
@@ -333,9 +333,9 @@ def _has_several_sentences(doc: Doc) -> bool:
 
 
 def _to_lines(sent: Iterable[Token]) -> Iterator[str]:
-    """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2. Tokens
-    of whitespace are left out. A token or label that would not be read back as it is written raises
-    a ValueError."""
+    """Yield the line of each token of a sentence: the token and its tag in the scheme IOB2.
+    Whitespace tokens are left out. A token or label that would not be read back as it is written
+    raises a ValueError."""
     begins_entity = False
     for token in sent:
         # If the first token of an entity is whitespace, which is left out, the next token gets the

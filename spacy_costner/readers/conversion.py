@@ -143,7 +143,7 @@ def write_corpus(path: Path, docs: Sequence[Doc], spans_key: str | None = None) 
     docs (Sequence[Doc]): The docs to write.
     spans_key (str | None): The key of `doc.spans` whose spans are written to JSONL. None: the spans
         of `doc.ents` are written.
-    RETURNS (int): The number of tokens that are left out: columns can't have tokens of whitespace.
+    RETURNS (int): The number of tokens that are left out: columns can't have whitespace tokens.
     RAISES (ValueError): If columns can't have a token or a label.
     """
     n_left_out = 0

@@ -51,8 +51,8 @@ JSON_FORMATS = {
     "spaCy 2's TRAIN_DATA": (is_train_data, read_train_data),
     "Rasa's training data": (is_rasa, read_rasa),
 }
-"""Formats of JSON by their names, each with a function that recognizes it by the first record of a
-file, and a function that reads its records as tasks."""
+"""JSON formats by name, each with a function that recognizes it by the first record of a file, and
+a function that reads its records as tasks."""
 
 DATASET = "Hugging Face dataset"
 
@@ -217,9 +217,9 @@ def _read_records(
     context: Context,
 ) -> Iterator[Doc]:
     """Make docs of the records of a JSON file or a dataset. The first record shows the format:
-    tokens and tags, tasks of Label Studio, or texts and spans. `find_names` takes the key of the
-    tags, and returns the names of tags that are numbers, if it finds them. Without records, the
-    error names the place `begin`."""
+    tokens and tags, Label Studio tasks, or texts and spans. `find_names` takes the key of the tags,
+    and returns the names of tags that are numbers, if it finds them. Without records, the error
+    names the place `begin`."""
     first_item = next(records, None)
     if first_item is None:
         raise begin.refuse("expected texts, got nothing in it")

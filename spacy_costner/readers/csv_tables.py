@@ -86,8 +86,8 @@ def read_csv(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def _read_rows(path: Path, text: str, delimiter: str) -> Iterator[Row]:
-    """Read the rows of a table. A row with another number of fields than the first row is
-    refused, unless it is empty. Quotes that aren't closed are refused, too."""
+    """Read the rows of a table. A row whose number of fields differs from the first row is refused,
+    unless it is empty. Quotes that aren't closed are refused, too."""
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     n_fields = 0
     while True:

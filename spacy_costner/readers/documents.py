@@ -1,7 +1,7 @@
 """The metadata of docs, in `doc.user_data`, and documents whose sentences are separate docs.
 
 Many corpora have a doc for each sentence, with the id of the document that it is from. By this id
-`join_documents` makes one doc of each document. A *record* is the object of JSON, or the row of a
+`join_documents` makes one doc of each document. A *record* is the JSON object, or the row of a
 dataset, that a doc is made of.
 """
 
@@ -15,7 +15,7 @@ from .context import Context
 from .files import SURROGATE, FilePlace
 
 MAX_VALUE_LENGTH = 100
-"""The largest number of characters of a value that docs can be grouped by."""
+"""The maximum number of characters of a value that docs can be grouped by."""
 
 
 def extension_key(name: str) -> Any:
@@ -29,7 +29,7 @@ def with_metadata(doc: Doc, record: Mapping[Any, Any], id_key: str | None = None
     are the short values of the record and of its "meta": see `short_values`.
 
     doc (Doc): The doc, which is changed.
-    record (Mapping[Any, Any]): A line of JSON, or the `user_data` of another doc.
+    record (Mapping[Any, Any]): A JSON line, or the `user_data` of another doc.
     id_key (str | None): The key of the id of the document. The id is also written to the extension
         attribute of that name.
     RETURNS (Doc): The same doc.

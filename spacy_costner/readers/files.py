@@ -39,7 +39,7 @@ JSONL_SUFFIXES = frozenset([".jsonl", ".ndjson"])
 """Suffixes of files with a JSON value on each line."""
 
 SPACE = re.compile(r"[ \t\n\r]*")
-"""Whitespace between values of JSON."""
+"""Whitespace between JSON values."""
 
 JSON_BEGIN = re.compile(r'\s*(\{\s*"|\[\s*(\[|\{|"))')
 """The beginning of an object, or of an array of arrays, objects or strings."""
@@ -88,7 +88,7 @@ class FilePlace(NamedTuple):
 
 
 Values = Iterator[tuple[FilePlace, Any]]
-"""The values of a file of JSON, or the rows of a dataset, each with its place."""
+"""The values of a JSON file, or the rows of a dataset, each with its place."""
 
 
 def shown(value: Any) -> str:
@@ -293,8 +293,8 @@ def _read_items(text: str, path: Path) -> Values:
 
 
 class JsonScanner:
-    """Reads the values in a text of JSON, and the brackets and commas between them, from the
-    beginning to the end. It counts lines, for error messages."""
+    """Reads the values in a JSON text, and the brackets and commas between them, from the beginning
+    to the end. It counts lines, for error messages."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.text = text

@@ -25,7 +25,7 @@ BLOCK_NAMES = """
     tr ul
 """
 BLOCKS = frozenset(BLOCK_NAMES.split())
-"""The elements that a browser shows on lines or in cells of their own."""
+"""The elements that a browser shows on lines or in separate cells."""
 
 HEAD = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "title"])
 """The elements that may precede the body of a page. Their text is not part of the body."""

@@ -292,7 +292,7 @@ def _guess_field(
 
 
 def _elements_of_others(field: Field, fields: Iterable[Field]) -> frozenset[str | None]:
-    """The elements that show other fields than this one. An element without a name may show any."""
+    """The elements that show fields other than this one. An element without a name may show any."""
     elements: set[str | None] = set()
     for other_field in fields:
         if other_field != field:

@@ -1,4 +1,4 @@
-"""Read the training data of Rasa: examples of intents, with their entities.
+"""Read Rasa's training data: examples of intents, with their entities.
 
     {"rasa_nlu_data": {"common_examples": [
         {"text": "to Oslo", "entities": [{"start": 3, "end": 7, "entity": "city"}]}]}}
@@ -71,8 +71,8 @@ def read_rasa(records: Values) -> Iterator[AnnotatedTask]:
 
 
 def _read_example(example: Any, place: FilePlace) -> Task:
-    """Read an example of JSON. The value of an entity may be a synonym, so it isn't compared with
-    its text."""
+    """Read a JSON example. The value of an entity may be a synonym, so it isn't compared with its
+    text."""
     if not isinstance(example, dict) or not isinstance(example.get("text"), str):
         raise place.refuse(f"expected an example with a text, got {shown(example)}")
     entities = example.get("entities", [])

@@ -31,7 +31,7 @@ STANDARD_INPUT_NAME = Path("standard input")
 """The name of standard input in error messages."""
 
 MAX_LENGTH = 50_000
-"""The largest number of characters that become one doc. spaCy refuses texts of more than a
+"""The maximum number of characters that become one doc. spaCy refuses texts of more than a
 million."""
 
 MAX_STRINGS = 1_000_000

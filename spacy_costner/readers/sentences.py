@@ -78,7 +78,7 @@ def make_docs(
     RAISES (CorpusError): If something isn't a tag, or the tags belong to several schemes.
     """
 
-    # Rows of JSON don't have the scheme of columns, even in the same folder.
+    # JSON rows don't have the scheme of columns, even in the same folder.
     scheme = context.scheme if columns else None
     if scheme is None:
         scheme = find_scheme(count_tags(tokens, place_of), context.options.scheme)
@@ -219,7 +219,7 @@ def find_tag_key(record: Any) -> str | None:
 def read_tagged(
     rows: Values, key: str, format_name: str, names: Sequence[str] | None, context: Context
 ) -> Iterator[Doc]:
-    """Make docs of rows of tokens and tags, as datasets of Hugging Face have them. A row is a
+    """Make docs of rows of tokens and tags, as Hugging Face datasets have them. A row is a
     sentence.
 
     rows (Values): The rows, at least one.

@@ -1,4 +1,4 @@
-"""The regions of Label Studio: parts of a text that a person has marked.
+"""The regions in Label Studio: parts of a text that a person has marked.
 
 A *result* is what JSON has for a region, or for another answer of a person to a task. The kind of a
 text decides what the offsets of its regions count:

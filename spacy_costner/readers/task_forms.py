@@ -70,8 +70,8 @@ def _task_to_doccano(task: Task) -> dict[str, Any]:
 
         {"text": "…", "label": [[start, end, label], …], "scores": […], …}
 
-    A span of doccano has no place for a score, so the scores are a list of their own. doccano shows
-    other keys as metadata of the text.
+    A doccano span has no place for a score, so the scores are a separate list. doccano shows other
+    keys as metadata of the text.
     """
     labels = []
     scores = []

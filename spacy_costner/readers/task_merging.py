@@ -27,7 +27,7 @@ ONE_BY_ONE = "all spans have an answer: all other tokens are missing annotation"
 
 
 def answer_to(annotated: Task | TaskSpan) -> str:
-    """The answer to a task of Prodigy, or to one of its spans. It is "accept" if the answer is
+    """The answer to a Prodigy task, or to one of its spans. It is "accept" if the answer is
     missing."""
     answer: str = annotated.extra.get("answer", "accept")
     return answer
@@ -77,9 +77,9 @@ def merge_tasks(
 
 
 def _make_explicit(task: Task) -> Task:
-    """Add to a task of Prodigy what its export only implies. A yes-no question is about some spans,
-    so the annotation of the rest of the text is missing. If a person has marked all spans of a
-    text, and the task has no list of spans, the text has none."""
+    """Add to a Prodigy task what its export only implies. A yes-no question is about some spans, so
+    the annotation of the rest of the text is missing. If a person has marked all spans of a text,
+    and the task has no list of spans, the text has none."""
     if view_of(task) in NO_SPANS_VIEWS:
         return task._replace(spans=None)
     if _is_binary(task):
@@ -90,7 +90,7 @@ def _make_explicit(task: Task) -> Task:
 
 
 def view_of(task: Task) -> Any:
-    """The interface of Prodigy in which a task was annotated. None: it is unknown."""
+    """The Prodigy interface in which a task was annotated. None: it is unknown."""
     view = task.extra.get("_view_id")
     if view == "review":  # the interface that shows the annotations of several people
         return task.extra.get("view_id")
@@ -98,7 +98,7 @@ def view_of(task: Task) -> Any:
 
 
 def _is_manual(task: Task) -> bool:
-    """Whether a person was asked for all spans of a text of Prodigy. An interface of several blocks
+    """Whether a person was asked for all spans of a Prodigy text. An interface of several blocks
     shows tokens only if one of the blocks asks for spans. A task with options is a choice."""
     view = view_of(task)
     if view == "blocks":

@@ -20,7 +20,7 @@ SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 START_KEYS = ("start", "start_offset")
 END_KEYS = ("end", "end_offset")
 LABEL_KEYS = ("label", "labels", "type", "entity_group")
-"""The keys under which a span may have its label: "entity_group" by pipelines of Hugging Face."""
+"""The keys under which a span may have its label: "entity_group" by Hugging Face pipelines."""
 
 USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "token_end"])
 """The keys of a span that aren't in `TaskSpan.extra`."""
@@ -29,8 +29,8 @@ ANSWERS = ("accept", "reject", "ignore")
 """What an annotator can answer to a task in Prodigy."""
 
 NO_SPANS_VIEWS = ("choice", "classification", "compare", "diff", "html", "text")
-"""The interfaces of Prodigy that don't ask for spans. Their tasks may have spans, such as matches
-of patterns, but nobody has annotated these."""
+"""The Prodigy interfaces that don't ask for spans. Their tasks may have spans, such as matches of
+patterns, but nobody has annotated these."""
 
 LOCATION = re.compile(
     r"\s*([a-z][a-z0-9+.-]*://\S+|/?data/(upload|local-files)/\S+|\S+\."
@@ -123,7 +123,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         ["…", {"entities": […]}]                      spaCy 2, also ["…", […]]
         {"text": "…", "ents": […], "tokens": […]}     spaCy, Doc.to_json
 
-    record (Any): The value of a line of JSON.
+    record (Any): The value of a JSON line.
     place (FilePlace): The line, for error messages.
     RETURNS (Task): The text, with its spans and its other values.
     RAISES (CorpusError): If it isn't a task.
@@ -139,7 +139,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
         raise place.refuse(f"expected a text and its spans, got {shown(record)}")
 
     text = record["text"]
-    if "annotation_id" in record and LOCATION.fullmatch(text):  # JSON-MIN of Label Studio
+    if "annotation_id" in record and LOCATION.fullmatch(text):  # Label Studio's JSON-MIN
         raise place.refuse(f"text: expected a text, got a URL or a file name, {shown(text)}")
     span_key = _find_span_key(record, place)
     missing = _missing_from_json(record, place)
@@ -160,7 +160,7 @@ def task_from_json(record: Any, place: FilePlace) -> Task:
 
 
 def _check_answer(record: Mapping[str, Any], key: str, place: FilePlace) -> None:
-    """Check that the answer to a task or a span of Prodigy, if it has one, is one of `ANSWERS`. The
+    """Check that the answer to a Prodigy task or span, if it has one, is one of `ANSWERS`. The
     answer itself goes into `extra`: `task_docs` decides what it means. `key` is the name of the
     answer in the error message."""
     if record.get("answer", "accept") not in ANSWERS:
@@ -253,7 +253,7 @@ def _read_span(json_span: Any, limit: int, key: str, place: FilePlace) -> list[T
         expected = "entities with an aggregation_strategy, such as 'simple', of a pipeline"
         raise place.refuse(f"{key}: expected {expected}, got tags of tokens: {shown(json_span)}")
     start, end = _range_from_json([start, end], limit, key, place)
-    # A span of Label Studio has a list of labels.
+    # A Label Studio span has a list of labels.
     labels: list[Any] = label if isinstance(label, list) else [label]
     if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
         raise place.refuse(f"{key}: expected the label of a span, got {shown(json_span)}")

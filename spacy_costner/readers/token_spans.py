@@ -172,7 +172,7 @@ def without_overlap(
     YIELDS (TokenSpan): The spans without overlaps.
     """
     # A group is a chain of spans: each overlaps with one before it in the group. A span that
-    # overlaps with no other is a group of its own.
+    # overlaps with no other is a separate group.
     groups: list[list[TokenSpan]] = []
     group_end = 0  # the token after the last one of the current group
     for token_span in sorted(token_spans, key=lambda span: (span.start, span.end)):

@@ -56,7 +56,7 @@ N_BEFORE_FEATURES = 3
 """The first three columns have the number of a token, its offsets and its text."""
 
 MOST_BETWEEN = 1_000_000
-"""The largest number of code units between two sentences. Each becomes a blank, so that without a
+"""The maximum number of code units between two sentences. Each becomes a blank, so that without a
 limit a wrong offset could make a text of any size."""
 
 TOKEN = re.compile(r"\d+-\d+(\.\d+)?\t(\d{1,15})-(\d{1,15})\t.*")

@@ -1,4 +1,4 @@
-"""A file of answers to texts, in Prodigy's form, with a line of JSON for each answer.
+"""A file of answers to texts, in Prodigy's form, with a JSON line for each answer.
 
     {"text": "…", "spans": […], "answer": "accept", "meta": {"key": "text-7"}}
 
@@ -160,7 +160,7 @@ def remove_cut_line(path: Path) -> None:
 
 
 def is_cut_off(line: bytes) -> bool:
-    """Whether a line is only the beginning of a line of JSON."""
+    """Whether a line is only the beginning of a JSON line."""
     # A line that is cut off may end within a character. An incremental decoder accepts that.
     decoder = codecs.getincrementaldecoder("utf8")()
     try:

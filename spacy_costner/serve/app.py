@@ -83,7 +83,7 @@ def make_app(session: AnnotationSession, *, token: str | None = None) -> ASGIApp
         Route("/status", answered(handlers.status)),
         Route("/answer", answered(handlers.answer), methods=["POST"]),
         Route("/remove", answered(handlers.remove), methods=["POST"]),
-        # The requests of Label Studio to a backend
+        # Label Studio's requests to a backend
         Route("/health", answered(handlers.health)),
         Route("/setup", answered(handlers.call_backend), methods=["POST"]),
         Route("/predict", answered(handlers.call_backend), methods=["POST"]),
@@ -368,8 +368,8 @@ class Handlers:
         return AsciiJSONResponse({"status": "UP", "model_class": "spacy_costner"})
 
     async def call_backend(self, request: Request) -> Response:
-        """Answer a request of Label Studio. The last part of its path is the name of the method of
-        the backend."""
+        """Answer a request from Label Studio. The last part of its path is the name of the method
+        of the backend."""
         _, _, name = request.url.path.rpartition("/")
         most_bytes = MAX_BODY_WITH_TASKS if name == "predict" else MAX_BODY
         record = await read_json(request, most_bytes)

@@ -1,4 +1,4 @@
-"""An annotation session as a machine learning backend of Label Studio.
+"""An annotation session as a machine learning backend for Label Studio.
 
 Label Studio requests predictions for its tasks, and sends annotations (webhooks). Values have the
 form of its JSON. A fixed share of the texts are evaluation texts, and are not trained on: see
@@ -50,7 +50,7 @@ answer."""
 
 
 class LabelStudioBackend:
-    """Answers the requests of Label Studio for a session.
+    """Answers Label Studio's requests for a session.
 
     session (AnnotationSession): The session.
     """

@@ -38,7 +38,7 @@ class LabelingInterface(NamedTuple):
     def text_of(self, task: Any) -> str:
         """Get the text of a task.
 
-        task (Any): The task of Label Studio's JSON.
+        task (Any): The task in Label Studio's JSON.
         RETURNS (str): The text.
         RAISES (SessionError): If the task has no text.
         """
@@ -64,7 +64,7 @@ class LabelingInterface(NamedTuple):
         """Get the results of an annotation that are spans of the text. Results of other elements,
         such as choices or the labels of another text, are left out.
 
-        annotation (Mapping[str, Any]): The annotation of Label Studio's JSON.
+        annotation (Mapping[str, Any]): The annotation in Label Studio's JSON.
         RETURNS (list[Any]): The results.
         RAISES (SessionError): If the annotation has no list of results, a span without labels, or
             labels of an element that isn't in the labeling config, because it was renamed.

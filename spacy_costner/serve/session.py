@@ -4,8 +4,8 @@ background.
 The next training text is chosen by its words or, once a model was trained on 50 texts, by the
 model. Evaluation texts come in between, without proposals, because people tend to accept what they
 see. Whenever there are new answers, a thread trains a linear model from scratch on all answers to
-training texts, while the previous model proposes. The inputs of the model include vectors of words
-that were learned from the texts. F is measured on the evaluation texts alone.
+training texts, while the previous model proposes. The inputs of the model include word vectors that
+were learned from the texts. F is measured on the evaluation texts alone.
 """
 
 from __future__ import annotations

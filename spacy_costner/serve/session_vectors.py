@@ -1,4 +1,4 @@
-"""Static vectors of words for the models of an annotation session, learned from its texts.
+"""Static word vectors for the models of an annotation session, learned from its texts.
 
 They improve models that are trained on 50 to 300 annotated texts: see docs/serve.md. Evaluation
 texts are left out, so that a model knows nothing of them before it is evaluated.

@@ -36,7 +36,7 @@ MEASURING_SHARE = 10
 """One in this number of texts is an evaluation text."""
 
 MIN_MEASURING = 30
-"""The lowest number of evaluation texts, if it is at most half of all texts."""
+"""The minimum number of evaluation texts, if it is at most half of all texts."""
 
 TRAIN_FILE = Path("annotated", "train.jsonl")
 MEASURE_FILE = Path("annotated", "measure.jsonl")

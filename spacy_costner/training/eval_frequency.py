@@ -75,7 +75,7 @@ class Evaluations(NamedTuple):
         if self.are_enough:
             return self
         # The most steps that may lie between two evaluations: at least 1, also without examples. In
-        # another order of the examples an epoch may have fewer steps than were counted.
+        # a different order of the examples, an epoch may have fewer steps than were counted.
         shortest_epoch = self.steps_per_epoch - self.steps_per_epoch // UNCERTAIN
         highest_frequency = max(min(shortest_epoch, self.frequency), 1)
         if self.n_steps is None:

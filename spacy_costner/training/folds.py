@@ -40,21 +40,21 @@ from .segmentations import Segmentations, concatenate
 from .targets import Targets
 
 WORDS_OF_STEP = 500
-"""About how many words a step has. A step with a long doc has more."""
+"""The approximate number of words in a step. A step with a long doc has more."""
 
 N_FIRST_PASS_FOLDS = 2
 """The number of folds for the first pass."""
 
 LEAST_FIRST_PASS_STEPS = 8
-"""About how many steps an epoch of the first pass has at least. In a small corpus they have fewer
-words than `WORDS_OF_STEP`."""
+"""The approximate minimum number of steps in an epoch of the first pass. In a small corpus they
+have fewer words than `WORDS_OF_STEP`."""
 
 N_LINEAR_FOLDS = 4
 """The number of folds for the linear part of a hybrid model."""
 
 LEAST_LINEAR_STEPS = 100
-"""About how many steps an epoch of the linear part has at least, as in the configs that `init`
-makes. In a small corpus they have fewer words than `WORDS_OF_STEP`."""
+"""The approximate minimum number of steps in an epoch of the linear part, as in the configs that
+`init` makes. In a small corpus they have fewer words than `WORDS_OF_STEP`."""
 
 GetExamples = Callable[[], Iterable[Example]]
 """Returns the training examples, as the argument of `nlp.initialize` does."""
@@ -178,8 +178,8 @@ def select_first(examples: Iterable[Example]) -> list[Example]:
 
 
 def find_batch_size(examples: Iterable[Example]) -> int:
-    """How many words a batch of the first pass has at least. In a small corpus batches are smaller,
-    so that there are enough of them."""
+    """The minimum number of words in a batch of the first pass. In a small corpus batches are
+    smaller, so that there are enough of them."""
     n_words = sum(len(eg.predicted) for eg in examples)
     return min(WORDS_OF_STEP, n_words // LEAST_FIRST_PASS_STEPS)
 

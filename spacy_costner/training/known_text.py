@@ -25,7 +25,7 @@ from ..annotation.equal_texts import letters_and_digits
 from ..features.ids import pack_hashes, unpack_hashes
 
 LONG = 8
-"""The least number of tokens of a long sentence."""
+"""The minimum number of tokens of a long sentence."""
 
 END_OF_SENTENCE = frozenset(Sentencizer.default_punct_chars)
 """The punctuation that ends a sentence."""
@@ -71,7 +71,7 @@ def _hash(text: str) -> int:
 
 
 class Recurring(NamedTuple):
-    """How many passages of a corpus recur in it.
+    """The number of passages of a corpus that recur in it.
 
     n_recurring (int): The number of passages that are in the corpus elsewhere, too.
     n_passages (int): The number of all passages.

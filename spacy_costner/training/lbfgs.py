@@ -44,7 +44,8 @@ LEAST_DECREASE = 1e-4
 condition, equation 3.4 of Nocedal & Wright (2006)."""
 
 MOST_STEP_SIZES = 20
-"""How many step sizes are tried until one makes that decrease, each half of the previous one."""
+"""The maximum number of step sizes that are tried until one makes that decrease. Each is half of
+the previous one."""
 
 LEAST_CURVATURE = 1e-10
 """A step is remembered if s y is above this share of y y: see `Step`. Otherwise the estimate of the
@@ -58,7 +59,7 @@ TOLERANCE = 1e-3
 better: see docs/linear.md."""
 
 MOST_ITERATIONS = 60
-"""The most iterations of `train_at_once`. More iterations make no model better."""
+"""The maximum number of iterations of `train_at_once`. More iterations make no model better."""
 
 AT_ONCE = "trained on all docs at once, as they are few"
 """`TrainingResult.reason` after `train_at_once`, unless it was interrupted."""

@@ -41,10 +41,11 @@ from ..tags import Tags, has_token_before
 from ..types import Potentials
 
 N_ADDED = 5.0
-"""How many counts are added to each row of a table, distributed as the rows of all labels are."""
+"""The number of pseudo-counts that are added to each row of a table, distributed like the rows of
+all labels."""
 
 N_START = 1.0
-"""How many counts of an annotator who mostly agrees with the truth are added to these."""
+"""The number of pseudo-counts of an annotator who mostly agrees with the truth, added to these."""
 
 AGREES_AT_START = 0.8
 """The share of these counts that agrees."""
@@ -256,7 +257,7 @@ def estimate_tables(
     batches (Sequence[Batch]): Texts with answers whose true tags aren't known.
     known_counts (Sequence[Floats3d]): For each annotator the counts of texts whose true tags are
         known: see `count`. They are 0 if there are none. Shape: (S, C, C)
-    n_iterations (int): The greatest number of iterations, first for the tables that are alike for
+    n_iterations (int): The maximum number of iterations, first for the tables that are alike for
         all labels, and then for the others.
     RETURNS (Estimate): The tables.
     """

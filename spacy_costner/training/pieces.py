@@ -1,8 +1,8 @@
 """Pieces of docs, so that each step of training has about as many words, however long docs are.
 
-A piece is a doc or a part of a doc. The chain takes it as a sequence of its own. But its tokens
-have the features that they have in the whole doc, so features can come from the tokens just before
-and after the piece. The piece together with these tokens is its window. Soft targets are the
+A piece is a doc or a part of a doc. The chain takes it as a separate sequence. But its tokens have
+the features that they have in the whole doc, so features can come from the tokens just before and
+after the piece. The piece together with these tokens is its window. Soft targets are the
 probabilities of another model instead of gold tags: see `soft_targets`.
 
 The tokens of the corpus are numbered from 0. The data of each token is stored once, in memory or in

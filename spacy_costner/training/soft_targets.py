@@ -8,8 +8,8 @@ The student's distribution is q. Its loss is the Kullback-Leibler divergence, a 
 The score s_q(y) is a sum over the tags and transitions of y. So the student only has to know how
 often, in expectation, a path of the teacher has each tag and transition, and the entropy H(p).
 These numbers are saved with the doc. They are saved for the tags of `Tags.finest`, from which the
-tag of a token in any other scheme follows, so that a student may have another tag scheme than its
-teacher.
+tag of a token in any other scheme follows, so that a student may have a different tag scheme from
+its teacher.
 
 Hinton et al. (2015): Distilling the knowledge in a neural network, for paths instead of classes.
 

@@ -134,7 +134,7 @@ class Weights:
 
     @property
     def weighs_tokens(self) -> bool:
-        """Whether tokens have other weights than 1."""
+        """Whether any token has a weight other than 1."""
         return bool(self.labels) or self.boundary != 1 or self.token is not None
 
     def of_tokens(
@@ -352,7 +352,7 @@ def _warn_of_entities(
     begins_with_word = numpy.isin(annotated.begin, trimmed.begin)
     ends_with_word = numpy.isin(annotated.end, trimmed.end)
     is_trimmed = ~(begins_with_word & ends_with_word)
-    other_labels = f"entities of other labels than {batch.tags.labels}"
+    other_labels = f"entities with labels other than {batch.tags.labels}"
     if labels_are_given:
         unknown_message = f"{other_labels} count as O"
     else:

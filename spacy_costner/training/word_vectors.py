@@ -1,4 +1,4 @@
-"""Learn vectors of words from text: words that occur next to the same words get similar vectors.
+"""Learn word vectors from text: words that occur next to the same words get similar vectors.
 
 A form is a word as it is written, such as "Bank" or "bank". Forms that are the same in lower case
 are one word. A context of a word is another word at an offset from it, such as "river, directly
@@ -67,7 +67,7 @@ class WordVectors(NamedTuple):
 def learn_word_vectors(
     sentences: Iterable[Sequence[str]], *, dim: int = 100, min_count: int = 3, seed: int = 0
 ) -> WordVectors:
-    """Learn vectors of words from text.
+    """Learn word vectors from text.
 
     Let n(w, c) be how often word w has context c, and n(w) and n(c) the sums over contexts and over
     words. The matrix M says how much more often a word has a context than by chance:

@@ -22,11 +22,11 @@ MakeExecutor = Callable[[], Executor]
 """Makes an executor. Its workers need access to the same files as this process."""
 
 TRIES_TOGETHER = 2
-"""How many times a run is tried with others. If workers die then, it may be because of another
-run."""
+"""The number of times that a run is tried together with others. If workers die then, it may be
+because of another run."""
 
 TRIES_ALONE = 2
-"""How many times a run is tried alone after that."""
+"""The number of times that a run is tried alone after that."""
 
 MAX_LOST_RUNS = 3
 """If this number of runs have failed because their workers died, and no run has ended, the other

@@ -1,4 +1,4 @@
-"""`vectors`: learn static vectors of words from raw text, and save a pipeline that has them.
+"""`vectors`: learn static word vectors from raw text, and save a pipeline that has them.
 
 Raw text is text without annotation. Words that occur in similar contexts get similar vectors: see
 `training/word_vectors.py`.
@@ -27,10 +27,11 @@ from ..training.raw_sentences import are_learned_vectors, save_raw_sentences
 from ..training.word_vectors import WordVectors, learn_word_vectors, require_scipy
 
 N_EXAMPLES = 6
-"""How many words are shown with their neighbours: the words whose vectors are most similar."""
+"""The number of words that are shown with their neighbours: the words whose vectors are most
+similar."""
 
 N_NEIGHBOURS = 5
-"""How many neighbours of a word are shown."""
+"""The number of neighbours of a word that are shown."""
 
 FIRST_EXAMPLE = 100
 """The rank of the most frequent word that is shown. More frequent ones are words such as "the"."""
@@ -39,7 +40,7 @@ DIR_VECTORS = "vectors"
 """The folder of the vectors that `fit` and `init` learn. It is next to the config."""
 
 N_SKIPPED = 5
-"""How many skipped files are named."""
+"""The number of skipped files that are named."""
 
 
 class LearnedVectors(NamedTuple):
@@ -99,7 +100,7 @@ def learn_vectors(
     seed: int = 0,
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
-    """Learn static vectors of words from raw text, and save a pipeline that has them: see
+    """Learn static word vectors from raw text, and save a pipeline that has them: see
     `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
     same vector.
 

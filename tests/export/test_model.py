@@ -423,7 +423,7 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "no component": (lambda: spacy.blank("xx"), "with a component of factory 'cost_sensitive_ner'"),
     "two components": (with_two_components, "several components, ner, other"),
     "no training": (without_training, "expected a trained pipeline"),
-    "static vectors": (with_vectors(hidden=0), "static vectors of words as inputs"),
+    "static vectors": (with_vectors(hidden=0), "static word vectors as inputs"),
     "a hidden layer": (
         with_vectors(hidden=3),
         "got a hidden layer over static vectors in ner, hidden = 3",

@@ -316,5 +316,5 @@ def test_k_means_of_a_seed_is_always_the_same() -> None:
 
 def test_clusters_of_vectors_need_a_vocab_with_vectors() -> None:
     features = Features(Template(vectors=[64]))
-    with pytest.raises(ValueError, match="vectors: expected static vectors of words in the pipe"):
+    with pytest.raises(ValueError, match="vectors: expected static word vectors in the pipeline"):
         features.build_vocab([Doc(VOCAB, words=["Rome"])])

@@ -743,7 +743,7 @@ EQUAL_VECTORS = {"a": [1, 1, 1], "b": [1, 1, 1]}
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        ({}, "expected static vectors of words in the pipeline, .* found none"),
+        ({}, "expected static word vectors in the pipeline, .* found none"),
         ({"a": [1, numpy.nan, 0]}, "expected finite vectors, got NaN or infinity"),
         ({"zzz": [1, 2, numpy.inf]}, "expected finite vectors, got NaN or infinity"),
         # The different words of TEXTS: a, b, c, A, Rome and ROME.

@@ -255,7 +255,7 @@ def test_an_added_label_is_learned_with_the_others(outside: str) -> None:
     assert ents(loaded("Mordor burns")) == [(0, 6, "GPE")]
 
 
-LATER = "entities of other labels than .*PERSON.* {}"
+LATER = "entities with labels other than .*PERSON.* {}"
 """The warning for a label that the examples of `initialize` didn't have."""
 
 

@@ -413,7 +413,7 @@ def test_an_impossible_preset_leaves_a_doc_out(
         expected = getattr(first_gradient, field) + getattr(last_gradient, field)
         assert_allclose(getattr(result.gradient, field), expected, atol=CLOSE)
     reason = "no path of its teacher has its preset entities"
-    assert messages == {f"ner: skipped in training, because {reason}: 'Rome saw Rome saw'"}
+    assert messages == {f"ner: left out of training, because {reason}: 'Rome saw Rome saw'"}
 
 
 def test_gold_across_a_border_of_the_teacher_does_not_count(recwarn: Any) -> None:

@@ -1,7 +1,7 @@
 """Annotate files of texts, in parts, so that a run goes on where an earlier one ended.
 
-A part is some lines or rows of an input file. It has an output file of its own. Parts that an
-earlier run has annotated are kept: see `manifest`. Workers annotate several parts at a time.
+A part is some lines or rows of an input file. It has its own output file. Parts that an earlier run
+has annotated are kept: see `manifest`. Workers annotate several parts at a time.
 """
 
 import warnings

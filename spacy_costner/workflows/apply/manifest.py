@@ -21,7 +21,7 @@ OUTPUT = re.compile(r"(.+)-\d{5,}\.(jsonl|parquet|spacy)", re.DOTALL)
 """The name of an output file: the name of its input, and the number of the part."""
 
 N_COUNTS = 3
-"""How many numbers a label has in `EntityCounts`: see there."""
+"""The number of values per label in `EntityCounts`: see there."""
 
 
 class PartMeasures(NamedTuple):
@@ -45,7 +45,7 @@ class ManifestEntry(NamedTuple):
     first_error: str  # the id and the error of the first doc that failed; empty if none did
 
     def to_line(self) -> str:
-        """The entry as a line of JSON."""
+        """The entry as a JSON line."""
         shift = {name: measures._asdict() for name, measures in self.shift.items()}
         return json.dumps({**self._asdict(), "shift": shift}) + "\n"
 
@@ -107,7 +107,7 @@ def parse_entry(line: bytes) -> ManifestEntry | None:
 
 
 def are_measures(value: Any) -> bool:
-    """Whether a value of JSON has the fields of `PartMeasures`: the scores of docs, and the counts,
+    """Whether a JSON value has the fields of `PartMeasures`: the scores of docs, and the counts,
     which are lists of `N_COUNTS` numbers by label."""
     if not isinstance(value, dict) or not is_list_of(value.get("scores"), int, float):
         return False
@@ -121,7 +121,7 @@ def are_measures(value: Any) -> bool:
 
 
 def is_list_of(value: Any, *types: type) -> bool:
-    """Whether a value of JSON is a list, and each of its items is of one of these types."""
+    """Whether a JSON value is a list, and each of its items is of one of these types."""
     return isinstance(value, list) and all(type(item) in types for item in value)
 
 

@@ -17,7 +17,7 @@ from .records import AnnotatedRow, Record, SpanLists, describe_error, to_record
 
 
 def to_line(answer: AnnotatedRow, span_lists: SpanLists, with_text: bool) -> str:
-    """Encode an answer as a line of JSON."""
+    """Encode an answer as a JSON line."""
     return JSON.encode(to_record(answer, span_lists, with_text)) + "\n"
 
 

@@ -34,7 +34,7 @@ BYTES_OF_GROUP = 1 << 16
 """Parts of fewer bytes are annotated together, in groups of at most this size."""
 
 MIN_GROUPS = 16
-"""The least number of groups, if there are as many parts."""
+"""The minimum number of groups, if there are as many parts."""
 
 
 class PartSettings(NamedTuple):

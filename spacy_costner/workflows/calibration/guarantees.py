@@ -6,9 +6,9 @@ docs from the same source. A guarantee has a limit: for example, the set misses 
 entities. It is made for all docs together, or for each part of them: for each label, for each group
 of docs, or both.
 
-The steps have files of their own: `calibration_docs` chooses the docs that count, `scored_spans`
-scores their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a
-guarantee with other docs.
+Each step has its own file: `calibration_docs` chooses the docs that count, `scored_spans` scores
+their spans, and `set_thresholds` chooses the thresholds. `observed_rates` compares a guarantee with
+other docs.
 """
 
 from collections.abc import Iterable, Sequence

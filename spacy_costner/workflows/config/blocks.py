@@ -27,7 +27,7 @@ def find_name(
     RAISES (ValueError): If there is no such loss or cost. The message has all names.
     """
     # The patterns capture the short name. They leave out what can't be named here: a schedule,
-    # which is given as several losses, and costs with files, which have parameters of their own.
+    # which is given as several losses, and costs with files, which have their own parameters.
     if kind == "Loss":
         group = "thinc_losses"
         pattern = r"spacy_costner\.(?!Schedule)(\w+)\.v1"

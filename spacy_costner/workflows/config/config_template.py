@@ -31,7 +31,7 @@ MIN_SENTENCES_OF_LONG_DOCS = 3
 """Docs with at least this number of sentences on average are long: words occur several times."""
 
 LINE_LENGTH_OF_COMMENTS = 98
-"""The most characters of a comment in the config, without its "# "."""
+"""The maximum number of characters of a comment in the config, without its "# "."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def read_comments(block: Mapping[str, Any]) -> dict[str, list[str]]:
     if "@losses" not in block:
         return {}
     comments = parameter_texts(registry.losses.get(block["@losses"]))
-    comments.pop("cost", None)  # The block of the cost has comments of its own.
+    comments.pop("cost", None)  # The block of the cost has its own comments.
 
     # A loss is described by the docstring of the function that computes it. A schedule has none:
     # its losses are sections below it, under "*".

@@ -1,4 +1,4 @@
-"""The options of `init`, and whether they go together."""
+"""The options of `init`, and whether they can be combined."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path

@@ -51,7 +51,7 @@ def init(options: InitOptions) -> str:
     the vectors of `raw_paths` are.
 
     RETURNS (str): The config.
-    RAISES (ValueError): If a loss, cost or aim is unknown, if arguments don't go together, or if a
+    RAISES (ValueError): If a loss, cost or aim is unknown, if arguments can't be combined, or if a
         file can't be read, lacks a label of the corpus, or exists.
     RAISES (ImportError): If spaCy has no such language, or vectors can't be learned without SciPy.
     """

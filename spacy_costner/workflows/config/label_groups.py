@@ -107,8 +107,8 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
 
 
 def are_groups(groups: Any) -> bool:
-    """Whether a value of JSON is {component: [labels]}: a dictionary from the names of components,
-    of letters, digits and underscores, to lists of at least one label."""
+    """Whether a JSON value is {component: [labels]}: a dictionary from the names of components, of
+    letters, digits and underscores, to lists of at least one label."""
     if not isinstance(groups, dict) or not groups:
         return False
     for name, labels in groups.items():

@@ -15,13 +15,14 @@ from .cost_blocks import find_highest_cost
 from .sizes import Sizes
 
 RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"multiplier": 20.0}}
-"""The settings of losses for which another value than the default is recommended."""
+"""The settings of losses for which a value other than the default is recommended."""
 
 LATER_EPOCHS = 2
-"""How many epochs each loss of a schedule has, except the first."""
+"""The number of epochs of each loss of a schedule, except the first."""
 
 FIRST_STEPS = 500
-"""About how many steps the first loss of a schedule has, if training has no last epoch."""
+"""The approximate number of steps of the first loss of a schedule, if training has no last
+epoch."""
 
 HIGHEST_SCORE = 5
 """Some losses turn costs into scores by a factor. It is chosen so that no mistake has a higher

@@ -40,7 +40,7 @@ def make_plan(options: InitOptions, corpus: CorpusStatistics) -> Plan:
 
     options (InitOptions): The options, completed.
     corpus (CorpusStatistics): The statistics of the training corpus.
-    RAISES (ValueError): If a loss or cost isn't registered, if options don't go together, or if the
+    RAISES (ValueError): If a loss or cost isn't registered, if options can't be combined, or if the
         file of groups can't be read or lacks a label of the corpus.
     """
     groups: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from .corpus_statistics import SPACY_EMBED_ROWS, CorpusStatistics
 from .init_options import Model
 
 MIN_EMBED_ROWS = 1000
-"""The least number of these rows, however small the corpus is."""
+"""The minimum number of these rows, however small the corpus."""
 
 
 @dataclass(frozen=True)

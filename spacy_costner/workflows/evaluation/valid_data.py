@@ -14,7 +14,7 @@ from ...pipeline.component import CostSensitiveNER
 from .recurrence import KnownText, note_recurrence
 
 MAX_NAMED_LABELS = 10
-"""The highest number of labels in a note."""
+"""The maximum number of labels in a note."""
 
 
 def find_faults(

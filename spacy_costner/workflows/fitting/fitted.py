@@ -17,7 +17,8 @@ from ..calibration.tuning import Tuning
 from ..vectors import LearnedVectors
 
 N_HELD_OUT_FOLDS = 4
-"""Into how many folds the training docs are divided, if there is no development corpus."""
+"""The number of folds into which the training docs are divided if there is no development
+corpus."""
 
 HELD_OUT_FOLDS = f"{N_HELD_OUT_FOLDS} held-out folds of the training corpus"
 """What the held-out docs are called where scores name the docs that they were measured on."""
@@ -85,8 +86,8 @@ class Fitted:
 
     @property
     def vector_coverage(self) -> VectorCoverage | None:
-        """How many words of the training docs have a static vector. None if the model has no static
-        vectors as inputs."""
+        """The number of words of the training docs with a static vector. None if the model has no
+        static vectors as inputs."""
         # All components were trained on the same docs, so the first one stands for all.
         features, _ = linear_part(self.ners[0].model)
         return features.vector_coverage

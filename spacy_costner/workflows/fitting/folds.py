@@ -172,7 +172,7 @@ def hold_out(
         if isinstance(ended, Failed):
             raise ValueError(f"fold {run.name}: {ended.reason}")
         fold_of_run[run.name] = ended.value
-    # Runs may end in another order than they were begun.
+    # Runs may end in a different order from the one they were started in.
     return [fold_of_run[run.name] for run in runs]
 
 

@@ -34,7 +34,7 @@ MAX_WEIGHTS = 2 * 10**7
 memory for each weight."""
 
 ANNOTATION_BATCH_SIZE = 256
-"""How many docs are annotated together, if the corpus isn't in memory."""
+"""The number of docs that are annotated together, if the corpus isn't in memory."""
 
 
 class LinearPipeline(NamedTuple):

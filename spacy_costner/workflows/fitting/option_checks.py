@@ -1,4 +1,4 @@
-"""Whether the options of `fit` go together and fit the config."""
+"""Whether the options of `fit` can be combined, and fit the config."""
 
 from typing import Any
 
@@ -21,7 +21,8 @@ def check_fit_options(
     has_cache: bool,
     n_seeds: int,
 ) -> None:
-    """Check, before anything is trained, that the options of `fit` go together and fit the config.
+    """Check, before anything is trained, that the options of `fit` can be combined, and fit the
+    config.
 
     linear (LinearPipeline): The pipeline.
     is_improved (bool): Whether the pipeline is to be calibrated or tuned.

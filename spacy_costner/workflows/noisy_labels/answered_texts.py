@@ -81,7 +81,7 @@ class AnsweredTexts:
         raw (Iterable[Doc]): Texts that only pipelines annotate.
         reading (ReadOptions): How to read the corpora.
         RAISES (ValueError): If no doc is checked, no text has an answer, or an annotator's labels
-            have other names than those of the checked docs.
+            have different names in the checked docs.
         """
         self.annotators = list(annotators)
         self.checked = [AnsweredText(doc, is_checked=True) for doc in gold]

@@ -76,7 +76,7 @@ def make_channel_corpus(
     gold_weight (float): Weight of each of them; an unchecked text has 1.
     reading (ReadOptions): How to read the corpora.
     RETURNS (ChannelCorpus): What the corpus has, and what was learned of the annotators.
-    RAISES (ValueError): If the texts and answers don't go together: see `AnsweredTexts`.
+    RAISES (ValueError): If the texts and answers don't match: see `AnsweredTexts`.
     """
     gold = list(read_docs(blank, gold_path, reading))
     raw = chain.from_iterable(read_texts(blank, path, reading) for path in raw_paths)

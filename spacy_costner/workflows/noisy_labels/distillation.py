@@ -91,7 +91,7 @@ def distill(
     n_seeds (int): Train a linear student N times, and average the weights.
     reading (ReadOptions): How to read the text and the annotated corpus.
     RETURNS (Distilled): Where the student is, and scores.
-    RAISES (ValueError): If arguments, teachers and the student's config don't go together; if
+    RAISES (ValueError): If arguments, teachers and the student's config can't be combined; if
         something in the output folder must not be replaced; if a text or an answer can't be read.
     """
     # Check all that can be checked before teachers are run
@@ -184,13 +184,13 @@ def check_teachers(
     incomplete: bool,
     min_confidence: float,
 ) -> bool:
-    """Check that teachers, text and options go together.
+    """Check that teachers, text and options can be combined.
 
     teachers (Sequence[str]): The names of pipelines, or a file of answers.
     raw_paths (Sequence[Path]): The files of text.
     soft (bool), incomplete (bool), min_confidence (float): The options: see `distill`.
     RETURNS (bool): Whether the teacher is a file of answers.
-    RAISES (ValueError): If they don't go together.
+    RAISES (ValueError): If they can't be combined.
     """
     has_file = any(Path(name).suffix in JSONL for name in teachers)
     if has_file and (len(teachers) > 1 or raw_paths):
@@ -212,7 +212,7 @@ def check_teachers(
 def check_noise(
     noise: str, gold_path: Path | None, *, soft: bool, incomplete: bool, confidence: float
 ) -> None:
-    """Check that options go together with `noise`.
+    """Check that options can be combined with `noise`.
 
     RAISES (ValueError): If there are no checked texts, or an option has no meaning with it.
     """

@@ -12,7 +12,7 @@ MAX_TOKENS = 60
 """An excerpt has the sentence of a mistake, or a part of it if it has more tokens."""
 
 MIN_TOKENS_AROUND = 10
-"""The lowest number of tokens around a mistake, even if the mistake alone has `MAX_TOKENS`."""
+"""The minimum number of tokens around a mistake, even if the mistake alone has `MAX_TOKENS`."""
 
 
 class Mark(NamedTuple):

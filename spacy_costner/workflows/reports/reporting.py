@@ -38,7 +38,7 @@ from .scores import (
 )
 
 MAX_HEAT_MAP_LABELS = 15
-"""The highest number of labels with a row in a heat map. Other labels are summed in one row."""
+"""The maximum number of labels with a row in a heat map. Other labels are summed in one row."""
 
 MISS_COSTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 """The costs of a miss, in false alarms, that readers of the page can choose."""

@@ -17,7 +17,7 @@ from ..calibration.tuning import TUNABLE, OperatingPoint, decode_at_all, find_po
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
-"""The lowest number of docs for which scores have intervals."""
+"""The minimum number of docs for which scores have intervals."""
 
 
 class ScoreCounts(NamedTuple):

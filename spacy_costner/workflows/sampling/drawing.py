@@ -138,7 +138,7 @@ class SessionDrawing:
     drawn_by (str): `SERVE`.
     addition (int): The number of the addition with the text, from 0. `OF_LABEL_STUDIO` for texts of
         Label Studio.
-    added (int): The number of texts in this addition. It is 0 for texts of Label Studio, as it is
+    added (int): The number of texts in this addition. It is 0 for texts from Label Studio, as it is
         unknown.
     """
 

@@ -45,14 +45,14 @@ from .estimators import (
 from .suggestions import text_without_space
 
 MIN_DRAWINGS = 30
-"""The lowest number of drawings. Intervals of fewer drawings would contain the true number too
+"""The minimum number of drawings. Intervals of fewer drawings would contain the true number too
 rarely: `benchmarks/estimate.py` simulates that."""
 
 MIN_ENTITIES = 20
-"""The lowest number of entities of a label in the drawn docs for an estimate of their number."""
+"""The minimum number of entities of a label in the drawn docs for an estimate of their number."""
 
 MIN_OF_EACH = 10
-"""The lowest number of correct entities, and of wrong or missed entities, in the drawn docs for an
+"""The minimum number of correct entities, and of wrong or missed entities, in the drawn docs for an
 estimate of a score."""
 
 ALL_LABELS = "all"

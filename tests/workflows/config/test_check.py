@@ -196,7 +196,7 @@ def test_tags_shifted_by_a_token_are_found(shift: int, directions: list[str]) ->
     assert re.findall(r"one token (\w+)$", text, flags=re.MULTILINE) == directions
 
 
-LOST_ANNOTATION = "but words that are"
+LOST_ANNOTATION = "but have words that are"
 """In the message about docs without entities whose words are entities in other docs."""
 
 

@@ -313,7 +313,7 @@ def test_a_loss_that_needs_a_start_follows_sequential() -> None:
 
 
 def test_parameters_of_losses_have_comments() -> None:
-    assert "\n# How much is added to a score for each unit of cost" in init(loss="MIRA")
+    assert "\n# The amount added to a score per unit of cost" in init(loss="MIRA")
 
 
 def test_costs_are_found_by_any_spelling_of_their_names() -> None:

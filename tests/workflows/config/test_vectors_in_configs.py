@@ -194,7 +194,7 @@ def test_check_warns_of_few_vectors(folder: Path) -> None:
 def test_check_names_vectors_that_are_missing(folder: Path) -> None:
     (finding,) = findings_about_vectors(folder, None)
     assert finding.startswith("error: config: ")
-    assert "expected static vectors of words in the pipeline" in finding
+    assert "expected static word vectors in the pipeline" in finding
     (finding,) = findings_about_vectors(folder, folder / "nowhere")
     assert finding.startswith("error: config: initialize.vectors: ")
 

@@ -419,7 +419,7 @@ def test_each_component_writes_confidences_to_a_key_of_its_own() -> None:
 def test_confidences_need_another_key_than_the_spans() -> None:
     ner: Any = train(pipeline_of_groups(confidence=CONFIDENCE), steps=0).get_pipe("places")
 
-    with pytest.raises(ValueError, match=r"places: confidence\.spans_key: expected another key"):
+    with pytest.raises(ValueError, match=r"places: confidence\.spans_key: expected a key other"):
         ner.set_confidence(Confidence("sc"))
     ner.set_confidence(Confidence("mine"))
     assert ner.confidence == Confidence("mine")

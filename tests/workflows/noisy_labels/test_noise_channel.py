@@ -287,7 +287,7 @@ def test_without_texts_to_learn_from_an_error_says_so(folder: Path, tmp_path: Pa
     with pytest.raises(ValueError, match="gold_path: expected the texts that a person has checked"):
         distill([name], config, [], tmp_path, noise="channel")
     gold_path = folder / "gold.spacy"
-    with pytest.raises(ValueError, match="noise: expected neither `soft`"):
+    with pytest.raises(ValueError, match="noise: expected no `soft`"):
         distill([name], config, [], tmp_path, noise="channel", gold_path=gold_path, incomplete=True)
 
 

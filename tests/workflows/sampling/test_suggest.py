@@ -253,7 +253,10 @@ def test_first_texts_are_tasks_without_annotation() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "n", "message"),
-    [(POOL, 0, "n: expected at least 1, got 0"), ([" "], 5, "expected docs with words")],
+    [
+        (POOL, 0, "n: expected at least 1, got 0"),
+        ([" "], 5, "expected unannotated docs with words"),
+    ],
 )
 def test_first_texts_need_words_and_a_number(texts: list[str], n: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -280,7 +283,7 @@ def test_options_that_cannot_be_are_refused(
 @pytest.mark.parametrize("texts", [[], ["", " "]], ids=["none", "empty"])
 def test_docs_without_words_are_refused(unsure: Path, texts: list[str]) -> None:
     nlp = load(unsure)
-    with pytest.raises(ValueError, match="docs with words that are not annotated, got none"):
+    with pytest.raises(ValueError, match="unannotated docs with words, got none"):
         suggest(nlp, make_docs(nlp, texts))
 
 
@@ -467,7 +470,7 @@ def test_the_command_names_a_pool_with_nothing_to_annotate(
     output = tmp_path / "out.jsonl"
     result = run("suggest", unsure, pool_path, "-o", output, "--annotated", pool_path)
     assert result.exit_code == 1
-    assert f"{pool_path}: expected docs with words that are not annotated" in result.stderr
+    assert f"{pool_path}: expected unannotated docs with words" in result.stderr
     assert not output.exists()
 
 
