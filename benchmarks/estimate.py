@@ -1,4 +1,4 @@
-"""Do intervals of `estimate` contain the truth as often as promised, and how wide are they?
+"""Do intervals of `estimate` contain the truth as often as guaranteed, and how wide are they?
 
     python benchmarks/estimate.py MODEL DOCS [MODEL DOCS ...] [--sentences 20] [--drawings 2000]
 

@@ -1,16 +1,16 @@
-"""Are promises kept? Random halves of annotated docs: one to choose thresholds, one to test them.
+"""Do guarantees hold? Random halves of annotated docs: one to choose thresholds, one to test them.
 
     python benchmarks/guarantee.py MODEL DOCS [DOCS ...] [--splits 200] [--shifted DOCS]
         [--by-group KEY] [--found exact ...] [--by doc] [--per-label]
 
 Docs on which the model was neither trained nor calibrated, all of their tokens annotated. The last
-three options are options of `costner guarantee`. `mean` is the promise of the expected miss rate,
-`sure` the promise with confidence 0.95, `naive` the largest threshold that keeps the limit on the
+three options are options of `costner guarantee`. `mean` is the guarantee of the expected miss rate,
+`sure` the guarantee with confidence 0.95, `naive` the largest threshold that keeps the limit on the
 first half. `miss` is the mean miss rate on the second half, marked if it is above the limit by more
-than two standard errors; `over` the share of splits in which it is promised and above the limit;
+than two standard errors; `over` the share of splits in which it is guaranteed and above the limit;
 `spans` the size of the set for each annotated entity. In brackets: splits in which nothing could be
-promised. `p` is the size at the same promise with the probability as score. By group, `own` is the
-promise with a threshold for each value of the key, `one` with the same for all.
+guaranteed. `p` is the size at the same guarantee with the probability as score. By group, `own` is
+the guarantee with a threshold for each value of the key, `one` with the same for all.
 
 At the end it prints in how many splits `watch` alarms on the second half, with the first one as
 calibration docs. Both are from the same source, so each alarm is a false one.
@@ -56,7 +56,7 @@ class Tally:
     def __init__(self) -> None:
         self.miss_rates: list[float] = []
         self.spans_per_entity: list[float] = []
-        self.n_refused = 0  # splits in which nothing could be promised
+        self.n_refused = 0  # splits in which nothing could be guaranteed
 
     def add(self, threshold: float | None, half: Half, by: str) -> None:
         """Count what a threshold misses of the second half of a split."""
@@ -70,7 +70,7 @@ class Tally:
         self.spans_per_entity.append(n_in_set / len(gold))
 
     def cells(self, limit: float) -> list[str]:
-        """The cells of COLUMNS for a promised limit."""
+        """The cells of COLUMNS for a guaranteed limit."""
         if not self.miss_rates:
             return ["-", "-", f"- ({self.n_refused})"]
         miss_rates = numpy.asarray(self.miss_rates)
@@ -166,7 +166,7 @@ def run_groups(by: str, all_docs: Half, groups: Any, splits: int) -> list[list[s
 
 
 def shift(by: str, calibration: Half, shifted: Half) -> list[list[str]]:
-    """A promise on all docs, and the miss rate of docs of another kind."""
+    """A guarantee on all docs, and the miss rate of docs of another kind."""
     _, gold = calibration
     rows = []
     for limit in LIMITS:
@@ -187,7 +187,7 @@ def rows_of(
     found: str, ner: CostSensitiveNER, all_docs: Half, plain: Half, n_docs: int, options: Any
 ) -> list[list[str]]:
     """The rows of the table in which an entity is found as `found` says: one for each limit and, if
-    promises are by label, for each label. See `run` for the other arguments."""
+    guarantees are by label, for each label. See `run` for the other arguments."""
     halves_of_labels = [("", all_docs, plain)]
     if options.per_label:
         halves_of_labels = []
@@ -232,7 +232,7 @@ def read_options() -> Any:
 
 
 def main() -> None:
-    """Split the docs into halves repeatedly, and print whether promises are kept."""
+    """Split the docs into halves repeatedly, and print whether guarantees hold."""
     options = read_options()
     nlp = spacy.load(options.model)
     ner = get_component(nlp, "ner")
@@ -245,7 +245,7 @@ def main() -> None:
         header += [f"{way} {column}" for column in COLUMNS]
     rows: list[list[str]] = [[*header, "p spans"]]
     for found in options.found:
-        # The numbers of the promise don't matter: only its scores are needed. If
+        # The numbers of the guarantee don't matter: only its scores are needed. If
         # false alarms are limited, the score is the probability: see `guarantee_scores`.
         terms = Terms(miss=0.5, found=found, by=options.by, per_label=options.per_label)
         plain_terms = Terms(false_alarm=0.5, found=found, per_label=options.per_label)

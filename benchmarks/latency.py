@@ -142,7 +142,7 @@ def load_compared(folder: Path, ner_path: Path, dev_path: str) -> dict[str, Lang
         "one pass": one_pass,
         "one pass, without probabilities": without,
         "two passes": two_passes,
-        "one pass, with a promise": promising,
+        "one pass, with a guarantee": promising,
         "spaCy's `ner`": spacy.load(ner_path),
     }
 

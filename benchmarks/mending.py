@@ -1,14 +1,14 @@
-"""Are broken promises mended? A promise on one corpus, and the miss rate of texts that are unlike
-it, before and after `guarantee --drawn`.
+"""Does `guarantee --drawn` restore guarantees that no longer hold? A guarantee on one corpus, and
+the miss rate of texts that are unlike it, before and after.
 
     python benchmarks/mending.py MODEL CALIBRATION TEXTS [--sentences 20] [--drawings 200]
 
 Both corpora are annotated and new to the model. TEXTS are taken unchanged, in lower case, in
-capitals, and with 5 % of their characters garbled. `broken` is the promise of CALIBRATION. The
-others are mended with 50, 100 and 200 docs that `estimate --draw` would draw from the texts,
+capitals, and with 5 % of their characters garbled. `broken` is the guarantee of CALIBRATION. The
+others are restored with 50, 100 and 200 docs that `estimate --draw` would draw from the texts,
 repeatedly: the mean miss rate of the docs that were not drawn, marked if it is above the limit by
-more than two standard errors; in brackets the share of drawings with which nothing can be promised,
-whose miss rate is missing; `spans` is the size of the set for each annotated entity.
+more than two standard errors; in brackets the share of drawings with which nothing can be
+guaranteed, whose miss rate is missing; `spans` is the size of the set for each annotated entity.
 """
 
 import argparse

@@ -102,18 +102,18 @@ def area(scores: numpy.ndarray, is_right: numpy.ndarray) -> float:
 
 def run_once(output: Path, *arguments: object) -> Path:
     """Run a command of spaCy, unless its output exists. The command gets the path of the output as
-    an option. Returns this path. It doesn't exist if a promise can't be made."""
+    an option. Returns this path. It doesn't exist if a guarantee can't be made."""
     if output.exists():
         return output
     words = [str(argument) for argument in arguments]
     command = [sys.executable, "-W", "ignore", "-m", "spacy", *words, "--output", str(output)]
-    is_promise = "--miss" in words  # not every promise can be made
+    is_promise = "--miss" in words  # not every guarantee can be made
     subprocess.run(command, check=not is_promise, stdout=sys.stderr)
     return output
 
 
 def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str) -> dict[str, Path]:
-    """Train, calibrate, and make promises. Returns the pipelines by title. They are in the folder
+    """Train, calibrate, and give guarantees. Returns the pipelines by title. They are in the folder
     `work`. `linear` is the config of the linear model, `steps` the number of steps of the CNNs."""
     paths = ["--nlp.lang", lang, "--paths.train", corpus / "train.spacy"]
     paths += ["--paths.dev", corpus / "dev.spacy"]
@@ -138,7 +138,7 @@ def make_pipelines(corpus: Path, work: Path, lang: str, linear: str, steps: str)
             terms = ["--found", "covered", "--miss", limit]
             promised = run_once(folder / f"miss_{limit}", *guarantee, *terms)
             if promised.exists():
-                pipelines[f"{title}, {100 * limit:g} % promised"] = promised
+                pipelines[f"{title}, {100 * limit:g} % guaranteed"] = promised
     return pipelines
 
 

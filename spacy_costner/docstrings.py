@@ -16,8 +16,8 @@ def first_paragraph(function: Callable[..., Any]) -> str:
 
 
 def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """The texts of the parameters in the docstring of a function, by the name of the parameter.
-    Each text is on one line."""
+    """The texts of the parameters in the docstring of a function, keyed by parameter name. Each
+    text is on one line."""
     docstring = getdoc(function) or ""
     # A parameter is a line `name (Type): text`. Its text continues in the indented lines below.
     names_and_texts = re.findall(r"^(\w+) \(.*?\): (.*(?:\n +.*)*)", docstring, re.MULTILINE)

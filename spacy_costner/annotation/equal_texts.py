@@ -39,13 +39,13 @@ def number_texts(docs: Iterable[Doc]) -> Ints1d:
 
 def assign_folds(text_of_doc: Ints1d, n_folds: int, seed: int | None = None) -> Ints1d:
     """Assign docs to folds. Docs with equal texts are in the same fold. The folds differ by at most
-    one in the number of their different texts.
+    one in the number of their distinct texts.
 
-    text_of_doc (Ints1d): The number of the text of each doc: see `number_texts`. Shape: (docs,)
+    text_of_doc (Ints1d): The index of the text of each doc: see `number_texts`. Shape: (docs,)
     n_folds (int): The number of folds.
     seed (int | None): The random seed to assign texts to folds. None: neighbouring texts are in the
         same fold.
-    RETURNS (Ints1d): The number of the fold of each doc, from 0. Shape: (docs,)
+    RETURNS (Ints1d): The index of the fold of each doc. Shape: (docs,)
     RAISES (ValueError): If there are fewer folds than 2, or fewer different texts than folds.
     """
     if n_folds < 2:

@@ -57,7 +57,7 @@ class Segments(NamedTuple):
 
 Spans: TypeAlias = tuple[Ints1d, Ints1d, Ints1d]
 """Spans of tokens with a label: the first token of each, the token after its last one, and the
-number of its label. Shapes: (E,)"""
+index of its label. Shapes: (E,)"""
 
 
 class BestPath(NamedTuple):

@@ -1,7 +1,7 @@
 """Calibrate a pipeline, and show its temperature and how reliable its confidences are.
 
-The decorator `command` makes options of the keyword-only parameters of `calibrate`, except those in
-`without`. The first argument, `run`, is `calibrate` with the values of these options."""
+The decorator `command` makes options from the keyword-only parameters of `calibrate`, except those
+in `without`. The first argument, `run`, is `calibrate` with the values of these options."""
 
 from functools import partial
 from typing import Any

@@ -42,8 +42,8 @@ def command(
     function with the values of these options, as a `partial`.
 
     function (Callable): The function. Its docstring has a text for each parameter.
-    options (Mapping[str, OptionInfo]): What the signature can't express, by the name of
-        its parameter. A help text replaces the text of the docstring.
+    options (Mapping[str, OptionInfo]): What the signature can't express, keyed by the name of its
+        parameter. A help text replaces the text of the docstring.
     without (Collection[str]): The keyword-only parameters that don't become options, as the command
         sets them itself.
     RETURNS (Callable): The decorator.
@@ -214,8 +214,8 @@ def names_options(body: Command) -> Command:
 
 
 def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
-    """The options of a command by the names of the parameters that they set, such as "train_path":
-    "--train". Arguments are left out.
+    """The options of a command, keyed by the names of the parameters that they set, such as
+    "train_path": "--train". Arguments are left out.
 
     The command may read the value of an option before it calls a function of `workflows`. Then the
     command and the function can have different parameters, such as `annotated_path` and `annotated`

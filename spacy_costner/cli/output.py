@@ -38,8 +38,8 @@ LANGUAGE_OF_PIPELINE = "nlp.lang"
 OPTION_OF_PARAMETER: ContextVar[Mapping[str, str]] = ContextVar(
     "spacy_costner_options", default=MappingProxyType({})
 )
-"""The options of the command that is running, by the names of the parameters that they set, such as
-"train_path": "--train"."""
+"""The options of the command that is running, keyed by the names of the parameters that they set,
+such as "train_path": "--train"."""
 
 COMMAND_OF_FUNCTION = {
     "draw": "`estimate --draw`",
@@ -56,8 +56,8 @@ def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
     expected at least 1".
 
     text (str): The error, or the text of a parameter in a docstring.
-    options (Mapping[str, str] | None): The options by the names of their parameters. None: the
-        options of the command that is running.
+    options (Mapping[str, str] | None): The options, keyed by the names of their parameters. None:
+        the options of the command that is running.
     """
     if options is None:
         options = OPTION_OF_PARAMETER.get()

@@ -290,8 +290,8 @@ def precision_recall(
     """Plot precision against recall, with lines of equal F and a highlighted point. Points that are
     not good (see `GOOD_SHARE`) may be outside of the plot.
 
-    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two curves, by the name of a
-        parameter. A point is a value of the parameter, with its precision and its recall.
+    curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two curves, keyed by the
+        name of a parameter. A point is a value of the parameter, with its precision and its recall.
     chosen (tuple[float, float]): Precision and recall of the highlighted point.
     chosen_name (str): The name of the highlighted point in the legend.
     title (str): The title of the figure.

@@ -87,7 +87,7 @@ def report_page(report: Report) -> str:
         chosen_name=f"current setting: {p_and_r}",
     )
 
-    # The figures by their names in the template. The figure of the guarantee is optional. If
+    # The figures, keyed by their names in the template. The figure of the guarantee is optional. If
     # another figure is missing, the page says why.
     figures = {"precision-recall": curves_figure}
     if len(report.transitions.origins) <= MAX_TAGS:

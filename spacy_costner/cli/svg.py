@@ -76,8 +76,8 @@ def _remove_elements(svg: ElementTree.Element, *names: str) -> None:
 
 
 def _titles_of_cells(figure: Any) -> dict[str, str]:
-    """The texts that the cells of a heat map show on hover, by the ids of the cells. Other figures
-    have no cells."""
+    """The texts that the cells of a heat map show on hover, keyed by the ids of the cells. Other
+    figures have no cells."""
     titles: dict[str, str] = {}
     for artist in figure.findobj():
         artist_id = artist.get_gid()

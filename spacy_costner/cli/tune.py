@@ -1,6 +1,6 @@
 """Tune a pipeline, and show the scores of the values around the chosen one.
 
-The decorator `command` makes options of the keyword-only parameters of `tune`, except those in
+The decorator `command` makes options from the keyword-only parameters of `tune`, except those in
 `without`. The first argument, `run`, is `tune` with the values of these options."""
 
 from functools import partial

@@ -141,8 +141,8 @@ def make_precision_recall_cost(
 
 
 def _check_kinds(costs: Mapping[str, float], where: str) -> None:
-    """Check the cost of each kind of mistake, by the name of the kind. `where` is the beginning of
-    error messages.
+    """Check the cost of each kind of mistake, keyed by the kind. `where` is the beginning of error
+    messages.
 
     RAISES (ValueError): If a name is not in `MISTAKE_KINDS`, or a cost is wrong: see `check_cost`.
     """
@@ -238,8 +238,8 @@ def make_sum_cost(*, costs: dict[str, Any], weights: dict[str, float] = EMPTY_BL
 
     costs (dict[str, Cost]): The costs, a block for each, under names of your choice. (The type is
         Any, as confection accepts no blocks as values of a dict[str, Cost].)
-    weights (dict[str, float]): The weights of costs, by their names, 0 or more. A cost without one
-        has the weight 1.
+    weights (dict[str, float]): The weights of costs by name, 0 or more. A cost without one has the
+        weight 1.
     RAISES (ValueError): If there is no cost, if a value is not a cost, if a weight is negative, not
         finite or too large for float32, or if it has the name of no cost.
     """

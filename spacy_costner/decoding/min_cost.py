@@ -242,8 +242,8 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
 
 def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]) -> Array2d:
     """Add columns for the tags of nodes to a table with a column for each tag of the chain.
-    `reduce`, such as `numpy.sum`, makes one column of the columns that a tag of a node stands for:
-    see `node_masks`. Shapes: (N, K) to (N, A)"""
+    `reduce`, such as `numpy.sum`, merges the columns that a tag of a node stands for: see
+    `node_masks`. Shapes: (N, K) to (N, A)"""
     node_columns = [reduce(table[:, mask], axis=1) for mask in masks]
     return numpy.column_stack([table, *node_columns])
 

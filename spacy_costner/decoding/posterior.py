@@ -326,7 +326,7 @@ class Posterior:
         """Find all segments of entities that whitespace follows. One segment ends with the entity.
         Another one goes on through the first whitespace token, another one through the first two
         tokens, and so on. `segments` has the first of these segments for each entity. Returns the
-        number of the entity of each segment; and the segments, entity after entity. Shapes: (E,),
+        index of the entity of each segment; and the segments, entity after entity. Shapes: (E,),
         (E,) to (S,), (S,)"""
         # A segment ends before the next word or with the sequence, whichever comes first. The end
         # of the batch counts as a word.
@@ -364,7 +364,7 @@ class Posterior:
 class StretchPieces(NamedTuple):
     """Pieces of stretches of tokens. Each piece is within one sequence. P is their number.
 
-    stretch (Ints1d): The number of the stretch that each piece is cut from. Shape: (P,)
+    stretch (Ints1d): The index of the stretch that each piece is cut from. Shape: (P,)
     begin (Ints1d): The first token of each piece, counted over the batch. Shape: (P,)
     end (Ints1d): The token after the last one of each piece. Shape: (P,)
     """

@@ -105,8 +105,8 @@ def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
 
 
 def symbols_of_spacy() -> dict[str, int]:
-    """Find the lowest 32 bits of the hashes of spaCy's symbols, by the names of the symbols. The
-    hash of such a string, for example "ORTH", is the number of the symbol."""
+    """Find the lowest 32 bits of the hashes of spaCy's symbols, keyed by symbol name. The hash of
+    such a string, for example "ORTH", is the number of the symbol."""
     return {name: number & int(LOWEST_32_BITS) for name, number in SYMBOLS.items() if name}
 
 

@@ -257,7 +257,7 @@ def _describe_pass(
 
     Weights become whole numbers, which are small in the file: a weight is number * 2 ** exponent.
     Rows in which all numbers are 0 are left out. Many of the other features have the same row. So
-    the file has each distinct row once, and for each of these features the number of its row. The
+    the file has each distinct row once, and for each of these features the index of its row. The
     weights of features are `emissions`, with the shape (V, K). Of `weights` only the weights of
     transitions, start and end are used. They are all in the file."""
     # Shape: (K + 2, K)

@@ -1,4 +1,4 @@
-"""Features of clusters of words. Clusters are read from a file, or made of static vectors by
+"""Features of clusters of words. Clusters are read from a file, or made from static vectors by
 k-means.
 
 A column gives each token its values, which become features: see `column.py`. Here they are the
@@ -71,8 +71,8 @@ class ClusterColumn(StringColumn, BatchColumn):
         """Get the words that have clusters.
 
         counts (TrainingCounts): The counts of the training docs.
-        RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the
-            word.
+        RETURNS (dict[int, list[str]]): The names of the clusters of each word, keyed by the hash of
+            the word.
         RAISES (ValueError): If the file can't be read, or there are no vectors.
         """
 
@@ -166,7 +166,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         return self._word_ids.find(hashes & LOWEST_32_BITS)
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """The first few words of each cluster, by the id of the cluster. The column knows only the
+        """The first few words of each cluster, keyed by cluster id. The column knows only the
         hashes of words, so the words come from a string store, such as the string store of the
         pipeline."""
         words_of_cluster: dict[int, list[str]] = defaultdict(list)
@@ -208,7 +208,7 @@ class FileClusterColumn(ClusterColumn):
 
 
 class VectorClusterColumn(ClusterColumn):
-    """The column of clusters that k-means makes of the words with a static vector.
+    """The column of clusters that k-means makes from the words with a static vector.
 
     sizes (Sequence[int]): The numbers of clusters. The words are divided once for each number, so a
         word has one cluster for each.
@@ -304,8 +304,8 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
     vocab (Vocab): The vocab with the vectors.
     sizes (Sequence[int]): The numbers of clusters.
     seed (int): The seed of k-means.
-    RETURNS (dict[int, list[str]]): The names of the clusters of each word, by the hash of the word:
-        "64:12" is cluster 12 of 64.
+    RETURNS (dict[int, list[str]]): The names of the clusters of each word, keyed by the hash of the
+        word: "64:12" is cluster 12 of 64.
     RAISES (ValueError): If there are no vectors.
     """
     clusters_of_word: dict[int, list[str]] = {}
@@ -332,7 +332,7 @@ def cluster_vectors(vocab: Vocab, sizes: Sequence[int], seed: int = 0) -> dict[i
 def k_means(points: Floats2d, n_clusters: int, *, seed: int = 0) -> Ints1d:
     """Divide points into clusters by the angles between them (spherical k-means). The first centres
     are random points. Points have unit length. `seed` is the seed of these random points. Returns
-    the number of the cluster of each point. Shapes: (D, W) to (D,)
+    the index of the cluster of each point. Shapes: (D, W) to (D,)
 
     Dhillon & Modha (2001), Concept decompositions for large sparse text data using clustering.
     """

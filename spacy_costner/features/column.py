@@ -27,7 +27,8 @@ A part is a dictionary, from the names of columns to the data that they saved in
 
 
 class Selection(NamedTuple):
-    """Which values a pruned model keeps. Every field has an entry for each column, by its name.
+    """Which values a pruned model keeps. Every field has an entry for each column, keyed by its
+    name.
 
     is_needed (dict[str, Array1d]): Whether each value is needed: it has a weight, or a needed value
         of another column is made of it. Shapes: (n_values,)
@@ -125,8 +126,8 @@ class Column(ABC):
         made of the values of another one: a pair is made of two. If such a value is needed, so are
         the values that it is made of. Other columns do nothing here.
 
-        is_needed (dict[str, Array1d]): Whether each value of a column is needed, by the name of the
-            column. The entry of the other column is changed. Shapes: (n_values,)
+        is_needed (dict[str, Array1d]): Whether each value of a column is needed, keyed by the name
+            of the column. The entry of the other column is changed. Shapes: (n_values,)
         """
 
     def needed_ids(self, is_needed: dict[str, Array1d]) -> Ints1d:
@@ -183,8 +184,8 @@ class Column(ABC):
         return f"{self.name}[{offset:+d}]"
 
     def examples_of_values(self, strings: StringStore) -> dict[int, str]:
-        """Examples of what values stand for, such as some words of a cluster, by the ids of the
-        values. Most columns have none, as the names of their values say enough.
+        """Examples of what values stand for, such as some words of a cluster, keyed by the ids of
+        the values. Most columns have none, as the names of their values say enough.
 
         strings (StringStore): Has the strings of words that the column knows by their hashes.
         """
@@ -265,7 +266,7 @@ class LabelColumn(Column):
         the other tokens of its group.
 
         batch (TokenBatch): The tokens, with the values of all columns but label columns.
-        RETURNS (Ints1d): The number of each token's group; -1 for a token that sees no labels.
+        RETURNS (Ints1d): The index of each token's group; -1 for a token that sees no labels.
             Shape: (N,)
         """
 

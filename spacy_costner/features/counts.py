@@ -25,10 +25,10 @@ class TrainingCounts:
     labels (LabelCounts): How often values had each label, if a column wants labels.
     strings (StringStore): The strings of values that the vocabs of docs may not have.
     vocabs (list[Vocab]): The vocabs of the docs. Usually they share one.
-    word_counts (Counter[int]): How often each word occurs, by its word key: see `Tokens`.
+    word_counts (Counter[int]): How often each word occurs, keyed by its word key: see `Tokens`.
     lexemes (dict[int, Lexeme]): The lexeme of each word, by its word key.
-    value_counts (dict[str, Counter[int]]): How often each value occurs, by its value key: for each
-        attribute or column in `Tokens.keys`.
+    value_counts (dict[str, Counter[int]]): How often each value occurs, keyed by its value key: for
+        each attribute or column in `Tokens.keys`.
     tokens (Tokens | None): All training tokens, if a column wants them.
     """
 
@@ -61,7 +61,7 @@ class TrainingCounts:
                 self.vocabs.append(vocab)
 
     def count_strings(self, name: str) -> Counter[str]:
-        """How often each value of an attribute or column occurs, by the text of the value.
+        """How often each value of an attribute or column occurs, keyed by the text of the value.
 
         name (str): The name of the attribute or column in `Tokens.keys`.
         RETURNS (Counter[str]): The counts. Tokens without a value, whose key is 0, don't count.

@@ -63,7 +63,7 @@ class DocumentColumn(LabelColumn):
 
     def group_tokens(self, batch: TokenBatch) -> Ints1d:
         """Group the tokens of each doc by the value of the attribute. Only capitalised words and
-        words with a digit that occur again in the doc are in a group. Returns the number of each
+        words with a digit that occur again in the doc are in a group. Returns the index of each
         token's group, -1 for none. Shape: (N,)"""
         keys = batch.tokens.keys[self.attribute]
         has_value = keys != 0
@@ -87,8 +87,8 @@ class DocumentColumn(LabelColumn):
 
 def number_groups(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> Ints1d:
     """Number the groups of tokens that have the same value in a doc: see `group_occurrences`.
-    Returns the number of each token's group, -1 for a token without a group.
-    Shapes: (N,), (N,), (B,) to (N,)"""
+    Returns the index of each token's group, -1 for a token without a group. Shapes: (N,), (N,),
+    (B,) to (N,)"""
     group_of_token = numpy.full(len(keys), -1, dtype="int32")
     tokens, groups = group_occurrences(keys, takes_part, lengths)
     group_of_token[tokens] = groups

@@ -104,7 +104,7 @@ def group_occurrences(keys: Array1d, takes_part: Array1d, lengths: Ints1d) -> tu
     takes_part (Array1d): False for tokens that are left out of all groups. Shape: (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     RETURNS (tuple[Ints1d, Ints1d]): The tokens that are in a group, group after group, and within a
-        group from left to right; and the number of the group of each. Shapes: (M,)
+        group from left to right; and the index of the group of each. Shapes: (M,)
     """
     tokens = numpy.flatnonzero(takes_part)
     key_of_token = keys[tokens]

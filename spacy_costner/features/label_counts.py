@@ -122,7 +122,7 @@ class LabelCounts:
     def __init__(self, attributes: Sequence[str], unit: int | str) -> None:
         self.unit = unit
         self.n_docs = 0
-        # The names of labels by their hashes. The hash of O, which is no entity type, is 0.
+        # The names of labels, keyed by hash. The hash of O, which is no entity type, is 0.
         self._label_names = {0: OUTSIDE}
         # For each batch of docs: the hashes of their texts, by which label memory finds the unit of
         # a training doc; the keys of their units; and a table of counts for each attribute. The
@@ -294,10 +294,9 @@ def unit_key(doc: Doc, index: int, unit: int | str) -> int:
 def count_rows(counts: UnitCounts) -> UnitCounts:
     """Merge the rows that have the same unit, value and label to one row, with the sum of their
     `n_times`. The rows that are returned are ordered by unit, value and label."""
-    # Make one number of the unit, value and label of each row: equal rows have equal numbers, and
-    # the numbers have the order of the rows. Each column is replaced by ranks, and the number is
-    # (rank of unit * number of values + rank of value) * number of labels + rank of label.
-    # Shape: (E,)
+    # Combine the unit, value and label of each row: equal rows have equal numbers, and the numbers
+    # have the order of the rows. Each column is replaced by ranks, and the number is (rank of unit
+    # * number of values + rank of value) * number of labels + rank of label. Shape: (E,)
     row_numbers = numpy.zeros(len(counts.n_times), dtype="int64")
     for column in (counts.unit, counts.value, counts.label):
         distinct, rank_in_column = numpy.unique(column, return_inverse=True)

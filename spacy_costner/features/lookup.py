@@ -6,7 +6,7 @@ slot and a value are one feature, such as "LOWER[-1]=of", which has a row of wei
 
 The values of a token in all columns are a row of C ids, whose indices from 0 to C - 1 are called
 *places*. `Lookup` finds these ids. `Slots` then reads the ids in the window of each token, and
-makes rows of weights of them.
+turns them into rows of weights.
 
 Some values depend on the word alone, not on its doc. `WordCache` keeps them for each word. A
 *word key* is the hash of a word. A *mark* is a flag of a word, such as whether it has a digit, that
@@ -101,11 +101,11 @@ class WordSlots:
         """The slots that gather the kept sums for the words in the window of a token.
 
         They are for a table in which each word has O rows, one for each of the O offsets in
-        `by_offset`. `gather` takes, for each token, the number of the first row of its word,
-        (N, 1). It returns (N, O). Column i belongs to the i-th offset. For a token it has the first
-        row of the word at this offset from the token, plus i: the row that keeps the sum of this
-        word for this offset. For example, with the offsets -1, 0 and 1 the word with the id 5 has
-        the rows 15, 16 and 17. A token before this word has the row 17 in column 2.
+        `by_offset`. `gather` takes, for each token, the index of the first row of its word, (N, 1).
+        It returns (N, O). Column i belongs to the i-th offset. For a token it has the first row of
+        the word at this offset from the token, plus i: the row that keeps the sum of this word for
+        this offset. For example, with the offsets -1, 0 and 1 the word with the id 5 has the rows
+        15, 16 and 17. A token before this word has the row 17 in column 2.
         """
         offsets = to_int32([*self.by_offset])
         return Slots(
@@ -204,7 +204,7 @@ class Lookup:
 
         The places of a word come first, so that they can be copied from `WordCache` at once: the
         places of the word columns, then the place of the id of the static vector, if vectors are
-        inputs, then the place of the number of the word's type, if there is a hidden layer. The
+        inputs, then the place of the index of the word's type, if there is a hidden layer. The
         places of other columns follow.
         """
         self.places: dict[str, slice] = {}
@@ -324,7 +324,7 @@ class Lookup:
         """Find the static vectors for a new cache of words. None if the model has none.
 
         In training they are always the same object. Training keeps the features of docs, and these
-        have the ids of vectors. So the ids have to stay valid when the cache is made anew.
+        have the ids of vectors. So the ids have to stay valid when the cache is rebuilt.
         """
         if self.vector_column is None:
             return None
@@ -343,7 +343,7 @@ class Lookup:
 
         - the ids of the word's values, -1 for none;
         - the id of its static vector, if there are vectors;
-        - the number of its type, if there is a hidden layer;
+        - the index of its type, if there is a hidden layer;
         - for each of `MARKS` whether the word has it, as 0 or 1.
 
         Shape: (W, width)
@@ -363,7 +363,7 @@ class Lookup:
 
     def _row_of_word(self, lexeme: Lexeme) -> list[int]:
         """The ids of the values of a word, and its marks: its row of `WordCache.table` without the
-        id of its vector and the number of its type."""
+        id of its vector and the index of its type."""
         word = lexeme.orth_
         row = []
         for column in self.word_columns:
@@ -417,7 +417,7 @@ def slots_of_vectors(place: int, offsets: Sequence[int]) -> Slots:
 
 
 def slots_of_types(place: int, offsets: Ints1d) -> Slots:
-    """Make slots that read the number of a word's type, one for each of O offsets, (O,). `place` is
+    """Make slots that read the index of a word's type, one for each of O offsets, (O,). `place` is
     the place of this number. Each of `CHARACTER_TYPES` has a row of weights at each offset."""
     return Slots(
         places=numpy.full(len(offsets), place, dtype="int32"),

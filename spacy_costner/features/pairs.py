@@ -126,9 +126,9 @@ def pair_up(value_ids: Ints1d, lengths: Ints1d) -> Array1d:
 
 
 def join_pairs(left: Array1d, right: Array1d) -> Array1d:
-    """Make one number of the two ids of each pair, in int64: the upper 32 bits are the id of the
-    left value, the lower 32 bits the id of the right value. `split_pairs` undoes it.
-    Shapes: (P,)"""
+    """Combine the two ids of each pair into one number, in int64: the upper 32 bits are the id of
+    the left value, the lower 32 bits the id of the right value. `split_pairs` undoes it. Shapes:
+    (P,)"""
     return (left.astype("int64") << 32) | right
 
 

@@ -101,7 +101,7 @@ class KeyedVectors(StaticVectors):
 class ComputedVectors(StaticVectors):
     """Vectors that are computed from the text of a word, such as floret's. Every word has one,
     which is computed once. Words are numbered in the order in which they come, and the id of a
-    vector is the number of its word.
+    vector is the index of its word.
 
     A vector is kept before `find_ids` returns its id, and is never changed. So threads can read
     vectors without waiting.
@@ -254,8 +254,8 @@ class VectorColumn(Column):
         rows = vectors.read(distinct_ids).astype("float64")
         if not len(rows):
             raise ValueError(
-                f"{WHERE}: expected static vectors for words of the training docs, got none for their "
-                f"{len(ids):,} words"
+                f"{WHERE}: expected static vectors for words of the training docs, got none "
+                f"for their {len(ids):,} words"
             )
         if not rows.std(axis=0).any():
             raise ValueError(

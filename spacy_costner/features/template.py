@@ -172,7 +172,7 @@ class Template:
 
     @property
     def cluster_files(self) -> dict[str, str]:
-        """The files of clusters by the names of their columns. The name of the column for
+        """The files of clusters, keyed by the names of their columns. The name of the column for
         "corpus/brown.txt" is "clusters:brown"."""
         return {f"{CLUSTERS}:{Path(path).stem}": path for path in self.clusters}
 

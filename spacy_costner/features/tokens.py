@@ -42,9 +42,9 @@ class Tokens(NamedTuple):
     orth (Array1d): The hash of each token's word. Shape: (N,)
     word_keys (Array1d): The key of each token's word. If two tokens have the same key, all features
         of their words are the same: see `TokenReader`. Shape: (N,)
-    keys (dict[str, Array1d]): The hashes of the values of tokens, 0 for none, by the name of an
-        attribute, of an extension attribute, or of a column that reads docs by itself.
-        Shapes: (N,)
+    keys (dict[str, Array1d]): The hashes of the values of tokens, 0 for none, keyed by the name of
+        an attribute, of an extension attribute, or of a column that reads docs by itself. Shapes:
+        (N,)
     lengths (Ints1d): The number of tokens of each doc. Shape: (B,)
     vocabs (Sequence[Vocab]): The vocab of each doc. Length: B
     text_ids (Array1d | None): In training, the hash of the text of each doc: see `text_id`.

@@ -195,5 +195,5 @@ WORD_VIEWS: dict[str, WordView] = {
     "SHAPE": WordView(lambda lexeme, word: lexeme.shape_, "SHAPE"),
     "character_type": WordView(lambda lexeme, word: character_type(word)),
 }
-"""The kinds of features of words that have a single column and no settings, by their names in
+"""The kinds of features of words that have a single column and no settings, keyed by their names in
 `windows`."""

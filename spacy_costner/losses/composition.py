@@ -172,8 +172,8 @@ def has_annotation(gold: Gold, potentials: Potentials) -> Floats1d:
 
 
 def sequences_of_tokens(potentials: Potentials) -> Ints1d:
-    """Return the number of the sequence of each token, on the device of the potentials.
-    Shape: (N,)"""
+    """Return the index of the sequence of each token, on the device of the potentials. Shape:
+    (N,)"""
     xp = get_array_module(potentials.emissions)
     return xp.asarray(sequence_ids(potentials.lengths))
 

@@ -72,7 +72,7 @@ def make_mce_f(
         raise ValueError(f"spacy_costner.MCEF: {expected}, got {slope!r}, {offset!r}")
     totals = RunningTotals(compute, within(0, 1, "MCEF", "decay", decay))
     # The loss is one ratio over the batch, not a sum over sequences. It is not convex, so training
-    # needs a model to start from. When training starts anew, the totals are forgotten.
+    # needs a model to start from. When training restarts, the totals are forgotten.
     return Loss(totals, is_ratio=True, is_smooth=is_smooth, needs_start=True, forget=totals.forget)
 
 
@@ -95,7 +95,7 @@ class RunningTotals:
     totals: Floats1d = field(default_factory=partial(numpy.zeros, 3))
 
     def forget(self) -> None:
-        """Forget all batches, as training starts anew."""
+        """Forget all batches, as training restarts."""
         self.totals = numpy.zeros(3)
 
     def __call__(self, potentials: Potentials, gold: Gold) -> LossResult:

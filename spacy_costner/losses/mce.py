@@ -127,7 +127,7 @@ def logistic(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Flo
 
 
 SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
-"""The functions l of `mce`, by the names of the setting."""
+"""The functions l of `mce`, keyed by the value of the setting."""
 
 
 def _sigmoid(x: Floats1d) -> Floats1d:

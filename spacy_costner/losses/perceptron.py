@@ -155,7 +155,7 @@ def squared_distance(
         return distance + 2 * _sum_by_group(sequence, differs, len(lengths))
 
     # Features of tokens, together with their tags. Only tokens with different tags make a
-    # difference. The number of a feature with a tag is feature * K + tag.
+    # difference. The index of a feature with a tag is feature * K + tag.
     different_tokens = xp.flatnonzero(differs)
     token_features = features[different_tokens].astype("int64")
     row, slot = xp.nonzero(token_features >= 0)  # -1 stands for no feature

@@ -74,13 +74,13 @@ def miss_losses(
 
     score (Floats1d): The highest threshold at which each entity is in the set: see `Losses`.
         Shape: (E,)
-    doc (Ints1d): The number of the doc of each entity. Shape: (E,)
+    doc (Ints1d): The index of the doc of each entity. Shape: (E,)
     by (str): "doc" or "any".
     doc_weights (Floats1d | None): The weight of each doc, if docs were drawn with unequal
         probabilities: see `threshold`. None: all have the weight 1. Shape: (D,)
     RETURNS (Losses): The losses.
     """
-    # Number the docs with entities anew, from 0 to n - 1. `docs` has their old numbers, (n,), and
+    # Renumber the docs with entities, from 0 to n - 1. `docs` has their old numbers, (n,), and
     # `n_entities` how many entities each has, (n,). `row` is the new number of the doc of each
     # entity. Shape: (E,)
     docs, row, n_entities = numpy.unique(doc, return_inverse=True, return_counts=True)
@@ -309,7 +309,7 @@ def false_alarm_risk(
     thresholds (Floats1d): The thresholds, T of them, in descending order. Shape: (T,)
     RETURNS (Floats1d): The risk at each threshold. Shape: (T,)
     """
-    # For each span the number of the first threshold at which it is in the set, or T if it is in no
+    # For each span the index of the first threshold at which it is in the set, or T if it is in no
     # set. The minus makes both arrays ascending, as `searchsorted` needs. Shape: (S,)
     first_threshold = numpy.searchsorted(-thresholds, -scores)
     # The docs after the last one with spans need no rows: their share is 0.

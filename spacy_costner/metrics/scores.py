@@ -132,7 +132,7 @@ def _draw_samples(rng: numpy.random.Generator, n_docs: int, n_samples: int) -> F
     """Draw bootstrap samples of docs, and count how often each sample has each doc.
     Shape: (n_samples, D)"""
     drawn_docs = rng.integers(n_docs, size=(n_samples, n_docs))
-    # Count the cells of the flattened table. The number of a cell is sample * D + doc.
+    # Count the cells of the flattened table. The index of a cell is sample * D + doc.
     cells = drawn_docs + n_docs * numpy.arange(n_samples)[:, None]
     times = numpy.bincount(cells.ravel(), minlength=n_samples * n_docs)
     return times.reshape(n_samples, n_docs).astype("float64")
@@ -183,7 +183,7 @@ def paired_differences(
         Shape: (systems, seeds, docs, columns)
     score (Callable[[FloatsXd], FloatsXd]): Computes one or more scores from counts that are summed
         over docs. Shape: (..., columns) to (scores, ...)
-    baseline (int): The number of the system that the others are compared with.
+    baseline (int): The index of the system that the others are compared with.
     n_samples (int): The number of bootstrap samples.
     with_seeds (bool): Whether the spread over seeds counts, if there are at least two.
     RETURNS (list[list[Difference]]): For each score, how far each system is ahead of the baseline.

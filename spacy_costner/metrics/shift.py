@@ -126,7 +126,7 @@ class Stream:
 
         scores (Floats1d): The scores of the docs, in their order. Shape: (T,)
         """
-        # `random` draws from 0 up to, and without, 1. A share has to be above 0.
+        # `random` draws from 0 up to, but not including, 1. A share has to be above 0.
         shares = 1 - self._generator.random(len(scores))
         p_values = conformal_p_values(self._pool, scores, shares)
         products = log_products(p_values, before=self._log_products)

@@ -76,7 +76,7 @@ class FirstPass(Shim):
 
         folds (Sequence[tuple[Features, Floats2d]]): For each fold the features, and all rows of
             weights. The last K + 2 rows are transitions, start and end. Shape: (V + M + K + 2, K)
-        fold_of_text (dict[int, int]): The fold of each doc, by the hash of its text.
+        fold_of_text (dict[int, int]): The fold of each doc, keyed by the hash of its text.
         """
         self._folds = []
         self._fold_of_text = fold_of_text
@@ -119,7 +119,7 @@ class FirstPass(Shim):
                 weights = self.weights
                 batch_of_fold = batch.select_tokens(is_in_fold)
             else:
-                # The label memory of the fold differs, so features are found anew. It hasn't
+                # The label memory of the fold differs, so features are found again. It hasn't
                 # counted these docs, so they are found as outside of training.
                 features, weights = self._folds[fold]
                 batch_of_fold = features.find(docs_of_fold)
@@ -145,7 +145,7 @@ class FirstPass(Shim):
         """Do nothing: the weights stay on the CPU."""
 
     def select(self, rows: Ints1d) -> "FirstPass":
-        """Make a first pass of some features only, to be saved. `rows` has the numbers of the V'
+        """Make a first pass of some features only, to be saved. `rows` has the indices of the V'
         features to keep. Shape: (V',)"""
         first_pass = FirstPass(
             self.settings, self.average_power, self.n_epochs, self.weights.keep_all

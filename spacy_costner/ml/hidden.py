@@ -138,7 +138,7 @@ class HiddenLayer(Shim):
         self.restart(HiddenWeights(inner.astype("float32"), bias, outer))
 
     def restart(self, weights: HiddenWeights) -> None:
-        """Begin training again, with copies of these weights."""
+        """Restart training with copies of these weights."""
         self._set_weights(HiddenWeights._make(array.copy() for array in weights))
         self._gradients = []
 
@@ -247,7 +247,7 @@ class HiddenLayer(Shim):
     @contextmanager
     def use_params(self, params: dict[tuple[int, str], Any]) -> Iterator[None]:
         """Predict with the averages of the weights in this context, if an optimizer keeps averages.
-        `params` are these averages, by the id of the shim and the name of the parameter."""
+        `params` are these averages, keyed by the id of the shim and the name of the parameter."""
         weights_in_training = self.weights
         self._set_weights(self._find_averages(params))
         try:

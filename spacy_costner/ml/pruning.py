@@ -179,7 +179,7 @@ def unpack_rows(saved: dict[str, Any], rows: Floats2d) -> None:
 
 
 def check_rows(row_numbers: Ints1d, n_rows: int) -> None:
-    """Check that the numbers of saved rows ascend, and that each is at least 0 and less than
+    """Check that the indices of saved rows ascend, and that each is at least 0 and less than
     `n_rows`. Numbers may be missing: rows of 0 aren't saved.
 
     RAISES (ValueError): If they don't.
@@ -192,10 +192,10 @@ def check_rows(row_numbers: Ints1d, n_rows: int) -> None:
 
 
 def find_distinct(numbers: Ints2d) -> tuple[Ints2d, Ints1d]:
-    """Find the different rows of an array.
+    """Find the distinct rows of an array.
 
     numbers (Ints2d): The array. Shape: (R, K)
-    RETURNS (tuple[Ints2d, Ints1d]): The different rows, in the order in which they first occur; and
+    RETURNS (tuple[Ints2d, Ints1d]): The distinct rows, in the order in which they first occur; and
         for each row of the array its place among them. Shapes: (U, K), (R,)
     """
     # To compare rows fast, each gets one number: the sum of its numbers, each times a random number
@@ -206,8 +206,8 @@ def find_distinct(numbers: Ints2d) -> tuple[Ints2d, Ints1d]:
     for column, factor in zip(numbers.T, factors):
         sums += column.astype("uint64") * factor
 
-    # `numpy.unique` numbers the different rows in the order of their sums: the rank. The id of a
-    # row is its number in the order of first occurrence.
+    # `numpy.unique` numbers the distinct rows in the order of their sums: the rank. The id of a row
+    # is its number in the order of first occurrence.
     _, first_row, rank_of_row = numpy.unique(sums, return_index=True, return_inverse=True)
     order = numpy.argsort(first_row)
     id_of_rank = numpy.empty(len(order), dtype="int32")

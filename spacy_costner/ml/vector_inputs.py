@@ -1,8 +1,8 @@
 """The static word vectors as inputs of a batch: the scores that they add, and the gradient of their
 weights.
 
-In shapes, D is the number of dimensions of a vector, U of different vectors in a batch, O of
-offsets from a token at which vectors are inputs, N of tokens, and K of tags.
+In shapes, D is the number of dimensions of a vector, U of distinct vectors in a batch, O of offsets
+from a token at which vectors are inputs, N of tokens, and K of tags.
 """
 
 from typing import NamedTuple
@@ -20,13 +20,13 @@ class VectorInputs(NamedTuple):
 
         sum over the offsets o of x_{t+o} W_o
 
-    The same word comes up often. So the product of each different vector with the weights of each
+    The same word comes up often. So the product of each distinct vector with the weights of each
     offset is computed once. These products are a table, (U O, K): row u O + o is x_u W_o. The
     scores of a token are a sum of O rows of this table.
 
     The weights of all offsets are one array, (O D, K): D rows for the first offset, and so on.
 
-    vectors (Floats2d): The different vectors of the batch. Shape: (U, D)
+    vectors (Floats2d): The distinct vectors of the batch. Shape: (U, D)
     rows (Ints2d): For each token and offset the row of the table of products, -1 if the word there
         has no vector. Shape: (N, O)
     """
@@ -44,8 +44,8 @@ class VectorInputs(NamedTuple):
         """
         n_offsets = vector_ids.shape[1]
         has_vector = vector_ids >= 0
-        # For each entry with a vector: the number of the vector among the different ones, u, and
-        # the number of the offset, o. Shapes: (number of such entries,)
+        # For each entry with a vector: the index of the vector among the distinct ones, u, and the
+        # index of the offset, o. Shapes: (number of such entries,)
         distinct_ids, numbers = number_distinct(vector_ids[has_vector], vectors.n_vectors)
         _, offsets = numpy.nonzero(has_vector)
         rows = numpy.full(vector_ids.shape, -1, dtype="int32")
@@ -101,8 +101,8 @@ def side_by_side(weights: Floats2d, dim: int) -> Floats2d:
 
 
 def number_distinct(ids: Ints1d, n_ids: int) -> tuple[Ints1d, Ints1d]:
-    """Find the different ids among `ids`, and number them. It doesn't sort, as `numpy.unique` does,
-    and is several times as fast. Ids are from 0 to `n_ids` - 1. Returns the different ids; and, for
+    """Find the distinct ids among `ids`, and number them. It doesn't sort, as `numpy.unique` does,
+    and is several times as fast. Ids are from 0 to `n_ids` - 1. Returns the distinct ids; and, for
     each of `ids`, its place among them. Shapes: (N,) to (U,), (N,)"""
     # The place in `ids` at which each id comes last: of equal ids, the last one is written last.
     # Other entries are not written, and never read.

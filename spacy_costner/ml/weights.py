@@ -196,17 +196,17 @@ class SparseWeights(Shim):
 
     @property
     def _first_chain_row(self) -> int:
-        """The number of the first row of the chain: V + M."""
+        """The index of the first row of the chain: V + M."""
         return self.n_features + self.n_vector_rows
 
     @property
     def _chain_rows(self) -> Ints1d:
-        """The numbers of the rows of the chain. Shape: (K + 2,)"""
+        """The indices of the rows of the chain. Shape: (K + 2,)"""
         return numpy.arange(self._first_chain_row, len(self.table.weights), dtype="int32")
 
     @property
     def _vector_rows(self) -> Ints1d:
-        """The numbers of the rows of static vectors. Shape: (M,)"""
+        """The indices of the rows of static vectors. Shape: (M,)"""
         return numpy.arange(self.n_features, self._first_chain_row, dtype="int32")
 
     def allocate(self, n_features: int, n_tags: int, n_vector_rows: int = 0) -> None:
@@ -221,7 +221,7 @@ class SparseWeights(Shim):
         self._set_table(numpy.zeros((n_rows, n_tags), dtype="float32"))
 
     def restart(self, rows: Floats2d) -> None:
-        """Begin training again, from a copy of these weights. Shape: (V + M + K + 2, K)"""
+        """Restart training from a copy of these weights. Shape: (V + M + K + 2, K)"""
         self._set_table(numpy.array(rows, dtype="float32"))
 
     def with_rows(self, rows: Floats2d) -> "SparseWeights":
@@ -245,7 +245,7 @@ class SparseWeights(Shim):
 
         emissions_of_folds (Sequence[Floats2d]): For each fold the weights of features and vectors.
             Shape of each: (V + M, K)
-        fold_of_text (dict[int, int]): The fold of each doc, by the hash of its text.
+        fold_of_text (dict[int, int]): The fold of each doc, keyed by the hash of its text.
         """
         self.emissions_of_folds = list(emissions_of_folds)
         self.fold_of_text = fold_of_text
@@ -322,7 +322,7 @@ class SparseWeights(Shim):
         inputs = vector_inputs_of(batch)
         if inputs is None:
             return numpy.zeros((len(batch.rows), 0, self.n_tags), dtype="float32")
-        # `products` has a row for each different vector and offset, and `inputs.rows` the row of
+        # `products` has a row for each distinct vector and offset, and `inputs.rows` the row of
         # each token and offset, (N, O). Without a vector it is -1: a last row of zeros is added.
         products = inputs.products(self.vector_weights)
         without_vector = numpy.zeros((1, self.n_tags), dtype="float32")
@@ -489,9 +489,9 @@ class SparseWeights(Shim):
         The average is pruned and quantized, so that the evaluated weights are the weights of the
         saved model: see `prune_and_quantize`.
 
-        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, by the id of the
-            shim and the name of the parameter. For these weights they only show that there is an
-            average, which is kept here.
+        params (dict[tuple[int, str], Any]): The averages that the optimizer keeps, keyed by the id
+            of the shim and the name of the parameter. For these weights they only show that there
+            is an average, which is kept here.
         """
         if not self._has_average(params):
             yield
@@ -529,7 +529,7 @@ class SparseWeights(Shim):
 
     def select(self, rows: Ints1d) -> "SparseWeights":
         """Make `SparseWeights` of some features only. The rows of static vectors and of the chain
-        stay. `rows` has the numbers of the V' features to keep. Shape: (V',)"""
+        stay. `rows` has the indices of the V' features to keep. Shape: (V',)"""
         all_rows = self.rows
         other_rows = all_rows[self.n_features :]
         return self.with_rows(numpy.concatenate([all_rows[rows], other_rows]))
@@ -561,7 +561,7 @@ class SparseWeights(Shim):
         self._period_begin = self.step
 
     def _apply_regularisation(self, rows: Ints2d | None = None) -> None:
-        """Apply the pending regularisation to the rows with these numbers (-1 stands for none), or
+        """Apply the pending regularisation to the rows with these indices (-1 stands for none), or
         to all rows. An update regularises only the rows that it uses; the others wait until they
         are next used."""
         # Nothing is pending in an average, or before the first step.
@@ -608,7 +608,7 @@ class SparseWeights(Shim):
 
     def to_bytes(self) -> bytes:
         """Save the weights, in 16 bits at most, without the rows in which all weights are 0. The
-        state of AdaGrad and of averaging isn't saved: training a loaded model starts them anew."""
+        state of AdaGrad and of averaging isn't saved: training a loaded model resets them."""
         if not self.is_allocated:
             return srsly.msgpack_dumps({"n_features": None})
         weights = self.rows

@@ -678,8 +678,8 @@ class CostSensitiveNER(CalibratedPipe):
         examples (Iterable[Example]): The examples, with predicted docs.
         **settings (Any): Settings of the scorer. It gets the settings in `cfg`, too. (spaCy's
             scorer of spans only gets the key.)
-        RETURNS (dict[str, Any]): The scores by their names: with the `spans_key` "sc", `spans_sc_f`
-            and others.
+        RETURNS (dict[str, Any]): The scores by name: with the `spans_key` "sc", `spans_sc_f` and
+            others.
         """
         spans_key = self.annotation.spans_key
         if spans_key is None:

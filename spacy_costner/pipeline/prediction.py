@@ -53,7 +53,7 @@ class Prediction(NamedTuple):
     entities (Entities): The predicted entities that the component may write, ordered: see
         `is_writable`. They don't begin or end with whitespace.
     probs (Floats1d | None): The probabilities of these entities, if requested. Shape: (E,)
-    sets (dict[str, SpanSet]): Other spans, by the keys `ALTERNATIVES` and `GUARANTEED`.
+    sets (dict[str, SpanSet]): Other spans, under the keys `ALTERNATIVES` and `GUARANTEED`.
     measures (ShiftMeasures | None): What the test for a shift needs to know, if requested.
     """
 

@@ -23,7 +23,7 @@ from .reading import Reading, read_reading
 from .serialization import check_keys
 
 ScoresByValue = dict[str, dict[str, list[float]]]
-"""The scores of docs, ascending, by a key of `doc.user_data` and by the value under this key:
+"""The scores of docs, ascending, by key of `doc.user_data` and by value under this key:
 {"source": {"news": [0.1, 0.4, ...], ...}, ...}."""
 
 CalibratedSettings = dict[str, Any]
@@ -125,7 +125,7 @@ class Promise(Terms):
     source (str): The name of the calibration docs.
     docs (int): The number of calibration docs.
     entities (int): The number of their entities.
-    not_counted (dict[str, int]): The numbers of docs that were left out, by the reason.
+    not_counted (dict[str, int]): The numbers of docs that were left out, keyed by the reason.
     drawings (int | None): If the docs were drawn from texts with known probabilities, the number of
         drawings.
     reading (Reading | None): How the calibration docs were read, if that is known.

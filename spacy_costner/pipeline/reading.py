@@ -97,7 +97,7 @@ def find_reading(
 
 
 def has_tokens_of(tokenizer: Callable[[str], Doc], doc: Doc) -> bool:
-    """Whether a doc has the tokens that a tokenizer makes of its text."""
+    """Whether a doc has the tokens that a tokenizer makes from its text."""
     tokenized = tokenizer(doc.text)
     return numpy.array_equal(doc.to_array(ORTH), tokenized.to_array(ORTH))
 

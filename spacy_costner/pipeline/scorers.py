@@ -30,7 +30,7 @@ from ..types import Cost
 from .confidence import group_of_component
 
 Scores = dict[str, Any]
-"""Scores by their names, as `Language.evaluate` returns them."""
+"""Scores by name, as `Language.evaluate` returns them."""
 
 Entity = tuple[int, int, str]
 """The first token of an entity, the token after its last, and its label."""

@@ -371,8 +371,9 @@ def _replace_shims(
 
 def _select_used(model: Model[list[Doc], Potentials]) -> dict[int, Shim]:
     """Make the shims of a linear model with only the features that have weights, to save them
-    instead of its own shims. Returns the new shims, by the ids of the shims that they replace.
-    Empty: the model is saved as it is, as it isn't linear, keeps all features, or isn't trained."""
+    instead of its own shims. Returns the new shims, keyed by the ids of the shims that they
+    replace. Empty: the model is saved as it is, as it isn't linear, keeps all features, or isn't
+    trained."""
     if not has_linear_part(model):
         return {}
     features, weights = linear_part(model)

@@ -26,7 +26,7 @@ class TrainingCorpus(NamedTuple):
 
     labels (set[str]): The labels of the entities.
     n_examples (int): The number of examples.
-    times_of_passage (Counter[int]): How often each passage is in the corpus, by its hash.
+    times_of_passage (Counter[int]): How often each passage is in the corpus, keyed by its hash.
     """
 
     labels: set[str]

@@ -90,8 +90,8 @@ def _tag_settings(nlp: Language, name: str) -> dict[str, Any]:
 
 
 def _models(nlp: Language) -> dict[str, Model]:
-    """The models of the components of a pipeline, by the name of the component. Components without
-    a model are left out."""
+    """The models of the components of a pipeline, keyed by component name. Components without a
+    model are left out."""
     models: dict[str, Model] = {}
     for name, pipe in nlp.pipeline:
         model = getattr(pipe, "model", None)

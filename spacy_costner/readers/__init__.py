@@ -4,7 +4,7 @@
 reader:
 
 columns            reads and writes files with a line for each token, as in CoNLL
-sentences          reads sentences in JSON; makes docs of tokens and tags, which columns have, too
+sentences          reads sentences in JSON; makes docs from tokens and tags, which columns have, too
 layout             finds out which column of such a file has what
 schemes            finds the entities of tags in any scheme
 brat               reads a .txt and an .ann file for each text
@@ -29,7 +29,7 @@ All of them use these:
 alignment          refuses a corpus most of whose spans don't fit the tokens
 context            what a reader is given, and where it reports problems
 files              names, text and JSON of files; places and errors
-conflicts          finds texts that are annotated in several ways, and makes one doc of each
+conflicts          finds texts that are annotated in several ways, and makes one doc from each
 documents          copies metadata to docs, and joins the sentences of a document to one doc
 offsets            converts UTF-16 code units to characters
 inputs             makes the doc that a pipeline gets from a doc of a file

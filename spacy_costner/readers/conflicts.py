@@ -2,7 +2,7 @@
 
 Some annotation tools write a file for each annotator, so that the same texts are in several files.
 Where annotations contradict each other, a component can't learn both. `report_conflicts` reports
-such texts and keeps all docs. `merge_texts` makes one doc of all that have the same text, as the
+such texts and keeps all docs. `merge_texts` makes one doc from all that have the same text, as the
 user's option `conflicts` says.
 
 Annotations are compared by characters, as docs of the same text may have other tokens.
@@ -37,7 +37,7 @@ KEPT = {
 """What is done with the annotations of a text, for each value of the option `conflicts`."""
 
 CONFLICT = "texts are annotated in several ways: {}"
-ALL_KEPT = f"all are kept (conflicts = {', '.join(KEPT)} would make one doc of each text)"
+ALL_KEPT = f"all are kept (conflicts = {', '.join(KEPT)} would make one doc from each text)"
 REPEATED = "texts were annotated several times in the same way: they are read once"
 
 SpanOfText = tuple[int, int, str]
@@ -84,7 +84,7 @@ def report_conflicts(
     info (CorpusInfo): The conflicts are added to it.
     YIELDS (Doc): The same docs.
     """
-    # The first place and annotation of each text, by the hash of the text.
+    # The first place and annotation of each text, keyed by the hash of the text.
     first_of_text: dict[int, tuple[FilePlace | None, TextAnnotation]] = {}
     for doc in docs:
         annotation = read_annotation(doc, spans_key)
@@ -106,7 +106,8 @@ def report_conflicts(
 def merge_texts(
     docs: Iterable[Doc], conflicts: str, spans_key: str | None, places: Places, info: CorpusInfo
 ) -> Iterator[Doc]:
-    """Make one doc of all docs with the same text. Docs without annotation are yielded as they are.
+    """Make one doc from all docs with the same text. Docs without annotation are yielded as they
+    are.
 
     docs (Iterable[Doc]): The docs of a corpus. All are read before the first one is yielded.
     conflicts (str): What to do with different annotations: see `ReadOptions.conflicts`.

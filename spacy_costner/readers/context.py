@@ -20,8 +20,8 @@ from .files import FilePlace
 from .schemes import TagScheme, check_scheme
 
 Predicted = WeakKeyDictionary[Doc, Doc]
-"""Maps an annotated doc to the doc that the tokenizer made of the same text. An entry lasts as long
-as its annotated doc."""
+"""Maps an annotated doc to the doc that the tokenizer made from the same text. An entry lasts as
+long as its annotated doc."""
 
 Places = WeakKeyDictionary[Doc, FilePlace]
 """Maps a doc to its place in a file. An entry lasts as long as its doc."""

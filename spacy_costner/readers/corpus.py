@@ -216,7 +216,7 @@ def _read_records(
     find_names: Callable[[str], list[str] | None],
     context: Context,
 ) -> Iterator[Doc]:
-    """Make docs of the records of a JSON file or a dataset. The first record shows the format:
+    """Make docs from the records of a JSON file or a dataset. The first record shows the format:
     tokens and tags, Label Studio tasks, or texts and spans. `find_names` takes the key of the tags,
     and returns the names of tags that are numbers, if it finds them. Without records, the error
     names the place `begin`."""

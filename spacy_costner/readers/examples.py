@@ -1,4 +1,4 @@
-"""Make spaCy's examples of a corpus of any format, as a config requests them.
+"""Make spaCy's examples from a corpus of any format, as a config requests them.
 
 An example has two docs of the same text: the *reference* has the annotation, and the *predicted*
 doc is given to the pipeline. `AnyCorpus` makes them, and `make_reader` is its registered function.
@@ -136,7 +136,7 @@ class AnyCorpus(Corpus):
             predicted.user_data[WITHOUT_SENTENCES] = True
 
     def _make_example(self, nlp: Language, reference: Doc, gold_preproc: bool) -> Example:
-        """Make an example of an annotated doc. This replaces spaCy's method of the same name: it
+        """Make an example from an annotated doc. This replaces spaCy's method of the same name: it
         doesn't tokenize a text again that the reader has tokenized, and it doesn't loop over tokens
         in Python. With `gold_preproc`, the predicted doc has the tokens of the annotation."""
         # If the file has no tokens, the reader has kept the doc that the tokenizer made.
@@ -240,8 +240,8 @@ def make_reader(
     max_length (int): Docs that have at least this number of tokens are split into sentences.
         Sentences of this length, and such docs without sentence starts, are left out. 0: no limit.
     limit (int): The number of docs that are read. 0: all.
-    augmenter (Callable | None): Makes one or more examples of each example, which replace it. None:
-        examples stay as they are.
+    augmenter (Callable | None): Makes one or more examples from each example, which replace it.
+        None: examples stay as they are.
     n_sents, token_column, tag_column, scheme, column, tag_names, incorrect_spans_key, spans_key,
         text_key, doc_id, conflicts, sentences: See `ReadOptions`.
     RETURNS (Callable[[Language], Iterator[Example]]): Reads the corpus.
@@ -278,7 +278,7 @@ def make_copies(
     augmenter: Callable[[Language, Example], Iterable[Example]],
 ) -> Callable[[Language, Example], Iterator[Example]]:
     """Make an augmenter that keeps each example, and adds the examples that another augmenter makes
-    of it: "spacy_costner.copies.v1". spaCy's own augmenters replace the example.
+    from it: "spacy_costner.copies.v1". spaCy's own augmenters replace the example.
 
     augmenter (Callable): The other augmenter.
     RETURNS (Callable[[Language, Example], Iterator[Example]]): Yields the example and its copies.

@@ -219,7 +219,7 @@ def _read_bytes(part: FilePart) -> bytes:
 
 
 def _file_to_row(content: bytes, path: Path, reader: RowReader) -> TextRow:
-    """Make a row of a whole .txt file. Its id is the name of the file."""
+    """Make a row from a whole .txt file. Its id is the name of the file."""
     row_id = encodable(path.name)
     content = content.removeprefix(BOM)
     try:
@@ -232,7 +232,7 @@ def _file_to_row(content: bytes, path: Path, reader: RowReader) -> TextRow:
 
 
 def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a row of a line. In a .txt file the line is the text, in other files it is JSON."""
+    """Make a row from a line. In a .txt file the line is the text, in other files it is JSON."""
     try:
         text = line.decode("utf8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -250,7 +250,7 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a `TextRow` of a JSON object or of a row of Parquet. Its line or row number is the id if
+    """Make a `TextRow` from a JSON object or a row of Parquet. Its line or row number is the id if
     the record has none. The record is refused if its id isn't text or a number of 64 bits: not all
     formats of output can have other ids."""
     row_id = record.get(reader.id_key, place.number)
@@ -302,7 +302,7 @@ def require_pyarrow() -> Any:
 def make_doc(nlp: Language, text: Any) -> Doc:
     """Tokenize the text of a row.
 
-    RAISES (ValueError): If it isn't text, or spaCy can't make a doc of it.
+    RAISES (ValueError): If it isn't text, or spaCy can't make a doc from it.
     """
     if not isinstance(text, str):
         raise ValueError(f"expected a text, got {shown(text)}")

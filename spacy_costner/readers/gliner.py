@@ -1,8 +1,8 @@
-"""Read GLiNER's training data: JSON of words, and of entities by the numbers of their words.
+"""Read GLiNER's training data: JSON of words, and of entities by the indices of their words.
 
     {"tokenized_text": ["Kim", "left", "New", "York"], "ner": [[0, 0, "person"], [2, 3, "city"]]}
 
-The second number is the number of the last word. Entities may overlap.
+The second number is the index of the last word. Entities may overlap.
 """
 
 from collections.abc import Iterator, Sequence

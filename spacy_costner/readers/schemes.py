@@ -161,7 +161,7 @@ class TagCounts:
         sent_start (Array1d): True for the first token of a sentence. Shape: (N,)
         place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
         """
-        # The K different tags, after the empty one that precedes a sentence.
+        # The K distinct tags, after the empty one that precedes a sentence.
         tag_set = ["", *dict.fromkeys(tags)]
         id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
         tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
@@ -243,7 +243,7 @@ def decode_tags(tags: Sequence[str], sent_start: Array1d, scheme: TagScheme) -> 
     scheme (TagScheme): The scheme of the tags.
     RETURNS (DecodedTags): The entities, and the tokens whose tags don't fit the scheme.
     """
-    tag_set = list(dict.fromkeys(tags))  # the K different tags
+    tag_set = list(dict.fromkeys(tags))  # the K distinct tags
     id_of_tag = {tag: i for i, tag in enumerate(tag_set)}
     tag_ids = numpy.asarray([id_of_tag[tag] for tag in tags])  # (N,)
 
@@ -268,10 +268,10 @@ def _look_up(
     split_tags: Mapping[str, SplitTag],
     labels: Sequence[str],
 ) -> TokenTags:
-    """Find out what the tag of each token says. `tag_set` has the K different tags, `tag_ids` the
+    """Find out what the tag of each token says. `tag_set` has the K distinct tags, `tag_ids` the
     index of each token's tag in it, (N,), and `split_tags` the prefix and the label of each tag of
     an entity."""
-    # First for each different tag. Shapes: (K,)
+    # First for each distinct tag. Shapes: (K,)
     id_of_label = {label: i for i, label in enumerate(labels)}
     label_of_tag = numpy.full(len(tag_set), -1)
     tag_opens = numpy.zeros(len(tag_set), dtype=bool)

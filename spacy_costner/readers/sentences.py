@@ -1,4 +1,4 @@
-"""Make docs of tokens and their tags, and copy tokens and sentences from doc to doc.
+"""Make docs from tokens and their tags, and copy tokens and sentences from doc to doc.
 
 All sentences of a file are one long list of N tokens with their tags, and a mask says which tokens
 begin a sentence (`TaggedTokens`). A *row* is a sentence of a JSON file or a dataset. It has its
@@ -64,8 +64,8 @@ def make_docs(
     n_sents: int | None,
     columns: str = "",
 ) -> Iterator[Doc]:
-    """Make docs of the tokens of a file, with the entities of their tags. The original
-    whitespace is unknown, so `doc.has_unknown_spaces` is true.
+    """Make docs from the tokens of a file, with the entities of their tags. The original whitespace
+    is unknown, so `doc.has_unknown_spaces` is true.
 
     tokens (TaggedTokens): All tokens of the file, with their tags.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
@@ -129,7 +129,7 @@ def _sent_start_values(sent_start: Array1d) -> Array1d:
 
 
 def _add_strings(strings: StringStore, texts: Sequence[str]) -> Array1d:
-    """Add the texts of tokens to the string store, each different text once. Returns the hash of
+    """Add the texts of tokens to the string store, each distinct text once. Returns the hash of
     each token's text. Shape: (N,)"""
     hash_of_text = {text: strings.add(text) for text in dict.fromkeys(texts)}
     return numpy.asarray([hash_of_text[text] for text in texts], dtype="uint64")
@@ -150,7 +150,7 @@ def _first_tokens_of_docs(tokens: TaggedTokens, n_sents: int | None) -> Ints1d:
         n_sents = 0 if has_documents else 1
     if n_sents == 0:
         return sentence_starts[begins_document]
-    # The number of each sentence in the file, and the number of the first sentence of its document.
+    # The index of each sentence in the file, and the index of the first sentence of its document.
     # If documents begin at the sentences 0 and 3 of 5, `where` gives 0 0 0 3 0, and the largest
     # number up to each sentence is 0 0 0 3 3. Shapes: (S,)
     sentence = numpy.arange(len(sentence_starts))
@@ -219,7 +219,7 @@ def find_tag_key(record: Any) -> str | None:
 def read_tagged(
     rows: Values, key: str, format_name: str, names: Sequence[str] | None, context: Context
 ) -> Iterator[Doc]:
-    """Make docs of rows of tokens and tags, as Hugging Face datasets have them. A row is a
+    """Make docs from rows of tokens and tags, as Hugging Face datasets have them. A row is a
     sentence.
 
     rows (Values): The rows, at least one.
@@ -234,7 +234,7 @@ def read_tagged(
     words: list[str] = []
     tags: list[str] = []
     places: list[FilePlace] = []  # the place of each token
-    row_of_first_token: dict[int, Any] = {}  # the row that begins with a token, by its index
+    row_of_first_token: dict[int, Any] = {}  # each row, keyed by the index of its first token
     for place, row in rows:
         row_words, row_tags = _read_row(row, key, names, place)
         if row_words:

@@ -39,9 +39,9 @@ EMPTY = "texts are empty: they are left out"
 
 
 def tasks_to_docs(tasks: Iterable[AnnotatedTask], context: Context) -> Iterator[Doc]:
-    """Make docs of tasks. Tasks that were rejected or ignored, and tasks without text, are left out
-    and reported. But if the options have an `incorrect_spans_key`, a rejected task with one span
-    becomes a doc with the span under that key of `doc.spans`, and all annotation of the doc is
+    """Make docs from tasks. Tasks that were rejected or ignored, and tasks without text, are left
+    out and reported. But if the options have an `incorrect_spans_key`, a rejected task with one
+    span becomes a doc with the span under that key of `doc.spans`, and all annotation of the doc is
     missing.
 
     tasks (Iterable[AnnotatedTask]): The tasks of a file.
@@ -82,7 +82,7 @@ def _with_rejected_span(task: Task) -> Task:
 
 
 def task_to_doc(task: Task, place: FilePlace, context: Context) -> Doc:
-    """Make a doc of a task, with the pipeline's tokenizer if the task has no tokens. Its spans
+    """Make a doc from a task, with the pipeline's tokenizer if the task has no tokens. Its spans
     become entities or, if the options have a `spans_key`, spans under this key.
 
     task (Task): The text, with its spans.
@@ -196,7 +196,7 @@ def _write_incorrect_spans(
 
 
 def _tokenize(task: Task, context: Context) -> Doc:
-    """Make a doc of the text of a task, with the tokens of the task or, without these, with the
+    """Make a doc from the text of a task, with the tokens of the task or, without these, with the
     pipeline's tokenizer. The doc that the tokenizer makes is kept in `context.predicted`, unless
     this is None, and the new doc is a copy: a spaCy example needs a doc with annotation and one
     without."""
@@ -266,14 +266,14 @@ def _read_id(span: TaskSpan, key: str, place: FilePlace) -> str:
 
 
 def doc_to_task(doc: Doc, extra: Mapping[str, Any] = {}, *, spans_key: str | None = None) -> Task:
-    """Make a task of a doc, to write it in the form of an annotation tool. The task has the tokens,
-    the sentence starts, the entities and the missing annotation of the doc.
+    """Make a task from a doc, to write it in the form of an annotation tool. The task has the
+    tokens, the sentence starts, the entities and the missing annotation of the doc.
 
     doc (Doc): The doc. Its blocked tokens count as tokens outside of entities.
     extra (Mapping[str, Any]): Other keys and values of the task.
     spans_key (str | None): A key of `doc.spans`. If given, the spans there are written instead of
         the entities.
-    RETURNS (Task): The task. `task_to_doc` makes a doc of it that has all these.
+    RETURNS (Task): The task. `task_to_doc` makes a doc with all of these from it.
     """
     sent_start, iob = doc.to_array([SENT_START, ENT_IOB]).T
     has_sentences = bool(sent_start.any())

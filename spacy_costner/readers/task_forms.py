@@ -52,7 +52,7 @@ def _tokens_to_json(tokens: Sequence[TaskToken], text: str) -> list[dict[str, An
 def _spans_to_json(spans: Iterable[TaskSpan], tokens: Sequence[TaskToken]) -> list[dict[str, Any]]:
     """The spans of a text as Prodigy has them. A span that begins and ends with tokens has the
     numbers of its first and its last token, too."""
-    # The number of the token that begins, or ends, at a character.
+    # The index of the token that begins, or ends, at a character.
     token_at_start = {token.start: i for i, token in enumerate(tokens)}
     token_at_end = {token.end: i for i, token in enumerate(tokens)}
     json_spans: list[dict[str, Any]] = []
@@ -133,7 +133,7 @@ TASK_FORMS: dict[str, TaskForm] = {
     "doccano": TaskForm(_task_to_doccano, ".jsonl"),
     "label-studio": TaskForm(_task_to_label_studio, ".json"),
 }
-"""The form of the files that each annotation tool imports, by the name of the tool."""
+"""The form of the files that each annotation tool imports, keyed by the name of the tool."""
 
 
 def check_task_form(name: str, path: Path) -> None:

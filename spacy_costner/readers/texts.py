@@ -62,7 +62,7 @@ def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS)
 
 
 def _read_lines_of_text(nlp: Language, path: Path) -> Iterator[Doc]:
-    """Make a doc of each line of a file that isn't empty."""
+    """Make a doc from each line of a file that isn't empty."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         text = line.strip()
         if not text:

@@ -147,9 +147,9 @@ def _find_nearby(doc: Doc, text: str, span: TaskSpan) -> Span | None:
 
 
 def touched_tokens(offsets: TokenOffsets, start: int, end: int) -> Range:
-    """Find the tokens that have at least one of the characters from `start` up to, and without,
-    `end`. Returns the first of these tokens and the one after the last; (0, 0) if no token has
-    them."""
+    """Find the tokens that have at least one of the characters from `start` up to, but not
+    including, `end`. Returns the first of these tokens and the one after the last; (0, 0) if no
+    token has them."""
     # The first token that ends after `start`
     first_token = int(numpy.searchsorted(offsets.ends, start, side="right"))
     # The first token that begins at `end` or after it

@@ -91,7 +91,7 @@ class LabelStudioBackend:
         request (Mapping[str, Any]): The JSON of the request.
         RETURNS (dict[str, Any]): The JSON of the response.
         RAISES (SessionError): If the labeling config has no labels of a text, a task has no text,
-            or spaCy can't make a doc of it.
+            or spaCy can't make a doc from it.
         RAISES (OSError): If an annotation can't be saved.
         """
         interface = self._read_config(request, "label_config")
@@ -131,7 +131,7 @@ class LabelStudioBackend:
     ) -> list[dict[str, Any]]:
         """Predict texts. Returns a prediction for each, in the form of Label Studio's JSON.
 
-        RAISES (SessionError): If spaCy can't make a doc of a text.
+        RAISES (SessionError): If spaCy can't make a doc from a text.
         """
         n_trainings = len(self.session.store.history)
         if n_trainings != self._n_trainings_before:  # There is a new model.
@@ -396,7 +396,7 @@ def id_of(record: Any, name: str) -> int:
 
 
 def random_share(text: str) -> float:
-    """A number from 0 to 1, without 1, that is as good as random, and the same for the same text.
+    """A number from 0 to 1 (exclusive) that is as good as random, and the same for the same text.
     `is_drawn` uses other bytes of the digest."""
     digest = sha256(text.encode("utf8", "surrogatepass")).digest()
     return int.from_bytes(digest[4:8], "big") / 2**32

@@ -94,7 +94,7 @@ def predict_tasks(
     texts (Sequence[str]): The texts.
     RETURNS (list[tuple[Task, float | None]]): The predicted entities and the certainty of each
         text: see `AnnotationSession.predict_texts`.
-    RAISES (ValueError): If spaCy can't make a doc of a text.
+    RAISES (ValueError): If spaCy can't make a doc from a text.
     """
     results: list[tuple[Task, float | None]] = [(Task(text, []), None) for text in texts]
     places: list[int] = []  # the indices of the texts that are predicted

@@ -121,7 +121,7 @@ class AnnotationSession:
         self.labels = list(labels)
         self.lang = lang
         self.problem: str | None = None  # the error of the last training
-        # The reasons why answers of another tool can't be saved, by their keys
+        # The reasons why answers of another tool can't be saved, keyed like the answers
         self.unsaved: dict[str, str] = {}
         self.is_training = False
         self._tokenizer = spacy.blank(lang)
@@ -249,7 +249,7 @@ class AnnotationSession:
             their probabilities as "score", and the certainty of the model about the text, from 0
             to 1. The certainty is None without a model, or if the text is empty or longer than
             spaCy allows. For cost and price see `suggest`.
-        RAISES (ValueError): If spaCy can't make a doc of a text.
+        RAISES (ValueError): If spaCy can't make a doc from a text.
         """
         predicted: list[tuple[Task, float | None]] = []
         for batch in minibatch(texts, N_AT_ONCE):

@@ -151,7 +151,7 @@ class AnnotationStore:
         for place, record in read_objects(self._texts_path):
             stored = stored_text(record, place)
             self.texts[stored.key] = stored
-        # How many texts each call of `add_texts` added, by the number of the call
+        # The number of texts that each call of `add_texts` added, by the index of the call
         self.n_texts_of_addition = Counter(stored.addition_number for stored in self.texts.values())
         self.answers: dict[str, Answer] = {}
         # How many annotated texts in the files are not answers of this session: people have added

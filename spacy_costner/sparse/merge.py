@@ -49,7 +49,7 @@ class Merged(NamedTuple):
 
 
 def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
-    """Find the rows that occur in exactly the same tokens, and make groups of them.
+    """Find the rows that occur in exactly the same tokens, and group them.
 
     Comparing sets of tokens would be slow. Instead each token gets a random number of 64 bits, and
     each row the sum of the numbers of its tokens, modulo 2^64. Rows with the same sum are a group.
@@ -70,7 +70,7 @@ def merge_equal(rows: Ints2d, n_rows: int) -> Merged:
         numpy.minimum.at(first_token, slot[tokens], tokens)
 
     # Rows with the same sum are a group. `numpy.unique` numbers groups in the order of their sums:
-    # the rank. The number of a group is its place in the order of first tokens.
+    # the rank. The index of a group is its place in the order of first tokens.
     _, first_row, rank_of_row, sizes = numpy.unique(
         sums, return_index=True, return_inverse=True, return_counts=True
     )

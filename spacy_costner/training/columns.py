@@ -51,7 +51,7 @@ class Columns:
         return self._arrays[name]
 
     def read(self, name: str, tokens: Ints1d) -> Any:
-        """Return a copy of the rows of some tokens, by their numbers in the corpus. None if the
+        """Return a copy of the rows of some tokens, by their indices in the corpus. None if the
         column doesn't exist."""
         if name not in self._arrays:
             return None

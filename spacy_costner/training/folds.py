@@ -9,7 +9,8 @@ trained on the docs of all other folds. The latter score the docs of the fold.
 Each fold has texts that follow each other in the corpus. Docs with equal texts (see `equal_texts`)
 are in the same fold, so that no weights are trained on a copy of a text that they score. Each text
 counts once when the corpus is divided, so that folds have about the same size even if all texts
-recur. The label memory of the first pass (see `features.memory`) is counted anew for each fold.
+recur. The label memory of the first pass (see `features.memory`) is counted separately for each
+fold.
 
 In shapes, V is the number of features, M of rows of weights for static vectors (see `ml.weights`),
 and K of tags.
@@ -135,7 +136,7 @@ def divide_for_first_pass(
 ) -> tuple[list[list[FoldBatch]], dict[int, int]]:
     """Divide examples into batches, and the batches into folds for the first pass. Examples with
     equal texts are in the same fold: a batch with texts of both folds is divided. Returns the
-    batches of each fold, and the fold of each text by the hash of the text.
+    batches of each fold, and the fold of each text, keyed by its hash.
 
     RAISES (ValueError): As `Objective.targets`.
     """
@@ -156,8 +157,8 @@ def divide_for_first_pass(
 
 
 def find_first_pass_folds(examples: Sequence[Example]) -> dict[int, int]:
-    """Find the fold of each text for the first pass, by the hash of the text. The first docs of all
-    texts are divided into batches, and the batches into folds."""
+    """Find the fold of each text for the first pass, keyed by the hash of the text. The first docs
+    of all texts are divided into batches, and the batches into folds."""
     first_examples = select_first(examples)
     batches = list(batch_in_order(first_examples, find_batch_size(first_examples)))
     fold_of_text: dict[int, int] = {}
@@ -280,9 +281,9 @@ def train_linear_part(
 
 
 def divide_by_words(examples: Sequence[Example]) -> tuple[list[list[Example]], dict[int, int]]:
-    """Divide examples into folds for the linear part. The different texts of each fold have about
+    """Divide examples into folds for the linear part. The distinct texts of each fold have about
     the same number of words together. Examples with equal texts are in the same fold. Returns the
-    examples of each fold, and the fold of each text by the hash of the text."""
+    examples of each fold, and the fold of each text, keyed by its hash."""
     first_examples = select_first(examples)
     n_words = sum(len(eg.predicted) for eg in first_examples)
     fold_of_text: dict[int, int] = {}

@@ -40,9 +40,9 @@ N_COPIED = 4
 class IncorrectSpan(NamedTuple):
     """Tokens that are not an entity of a label.
 
-    doc (int): The number of the doc in the batch.
+    doc (int): The index of the doc in the batch.
     begin (int), end (int): The first token and the one after the last, counted over the batch.
-    label (int): The number of the label in `Tags.labels`.
+    label (int): The index of the label in `Tags.labels`.
     """
 
     doc: int
@@ -165,9 +165,9 @@ def augment_tags(tags: Tags, spans: Sequence[IncorrectSpan], n_tokens: int) -> A
 def _number_copies(
     tags: Tags, n_copies: Mapping[int, int]
 ) -> tuple[list[int], dict[tuple[int, int], int]]:
-    """Number the tags of copies, label by label. Their numbers come after the numbers of the K tags
+    """Number the tags of copies, label by label. Their indices come after the indices of the K tags
     of the chain. Returns, for each of the K' tags, the tag of the chain from which it takes its
-    scores; and, by label and number of the copy, the number of the first of its four tags."""
+    scores; and, by label and index of the copy, the index of the first of its four tags."""
     tied_to = list(range(len(tags)))
     first_tag_of: dict[tuple[int, int], int] = {}
     for label in sorted(n_copies):
@@ -182,7 +182,7 @@ def _number_copies(
 def _choose_copies(spans: Iterable[IncorrectSpan]) -> dict[tuple[int, int], int]:
     """Choose a copy for each token at which incorrect spans of a label start. The first such token
     of a doc gets the first copy of the label, the next one the second copy, and so on. So the docs
-    of a batch share copies. Returns the number of the copy, by label and token."""
+    of a batch share copies. Returns the index of the copy, by label and token."""
     copy_of_start: dict[tuple[int, int], int] = {}
     n_starts: Counter[tuple[int, int]] = Counter()  # by doc and label
     for span in spans:

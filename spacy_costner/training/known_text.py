@@ -85,7 +85,7 @@ class Recurring(NamedTuple):
         """Count the passages that recur. A corpus that is copied as a whole, or for the most part,
         counts once: the numbers are divided by their median, and rounded up.
 
-        times (Collection[int]): How often each different passage is in the corpus.
+        times (Collection[int]): How often each distinct passage is in the corpus.
         """
         if not times:
             return cls(0, 0)

@@ -1,8 +1,8 @@
-"""The noise channel: what the answers of annotators who err say about the true tags.
+"""The noise channel: what the answers of annotators who err tell about the true tags.
 
 An annotator, such as a crowd worker, a language model or a list of names, has tagged texts: its
 answers o. The true path y isn't known. How an annotator errs is a table, the probability of each
-observed tag, given the true tag of the token and what the annotator said of the token before:
+observed tag, given the true tag of the token and the annotator's tag of the previous token:
 
     p(o | y)  =  prod_t  table[state(o_{t-1}), y_t, o_t]
 
@@ -94,7 +94,7 @@ class Batch(NamedTuple):
 
 
 class Ties(NamedTuple):
-    """Which entries of a table are alike, whatever their labels.
+    """Which entries of a table are tied, regardless of their labels.
 
     rows (Ints2d): The kind of each row, by state and true tag. Shape: (S, C)
     relations (Ints3d): What each observed tag says: see `OUTSIDE`. Shape: (S, C, C)
@@ -105,7 +105,7 @@ class Ties(NamedTuple):
 
     @property
     def kinds(self) -> Array3d:
-        """The number of each entry's kind, by row and relation. Shape: (S, C, C)"""
+        """The index of each entry's kind, by row and relation. Shape: (S, C, C)"""
         return self.rows[:, :, None] * N_RELATIONS + self.relations
 
     @property
@@ -130,8 +130,8 @@ class Estimate(NamedTuple):
 
 
 def make_answers(tags: Ints1d, lengths: Ints1d) -> Answers:
-    """Make answers of observed tags. An entity that continues in the next sequence, or after a
-    token without an answer, begins anew there.
+    """Make answers from observed tags. An entity that continues in the next sequence, or after a
+    token without an answer, starts again there.
 
     tags (Ints1d): The observed tag of each token, in IOB2; -1 without an answer. Shape: (N,)
     lengths (Ints1d): The number of tokens of each sequence. Shape: (B,)
@@ -199,9 +199,9 @@ def observed_tag_of(tags: Tags) -> Ints1d:
 
 @lru_cache(maxsize=8)
 def ties(n_labels: int) -> Ties:
-    """Find which entries of a table are alike. Rows are alike if their true tags have the same
-    prefix (O, B, I), and the tokens before are alike: outside of the annotator's entities, in one
-    with the true label, or in one with another label. `n_labels` is L."""
+    """Find which entries of a table are tied. Rows are tied if their true tags have the same prefix
+    (O, B, I), and the tokens before are alike: outside of the annotator's entities, in one with the
+    true label, or in one with another label. `n_labels` is L."""
     observed = Tags(map(str, range(n_labels)), "IOB2")
     label = observed.label_of  # (C,)
     is_outside = label < 0
@@ -229,7 +229,7 @@ def ties(n_labels: int) -> Ties:
 
 
 def count(answers: Answers, probs: Floats2d) -> Floats3d:
-    """Count how often an annotator says each tag, by state and true tag.
+    """Count how often an annotator assigns each tag, by state and true tag.
 
     answers (Answers): The answers.
     probs (Floats2d): The probability of each true tag in IOB2 at each token. Shape: (N, C)
@@ -251,14 +251,14 @@ def estimate_tables(
 ) -> Estimate:
     """Estimate the table of each annotator by expectation maximisation.
 
-    Tables that are alike for all labels are estimated first. The counts that are added to the rows
-    of the tables with labels are distributed as they are.
+    Tables that are tied across labels are estimated first. The counts that are added to the rows of
+    the tables with labels are distributed as they are.
 
     batches (Sequence[Batch]): Texts with answers whose true tags aren't known.
     known_counts (Sequence[Floats3d]): For each annotator the counts of texts whose true tags are
         known: see `count`. They are 0 if there are none. Shape: (S, C, C)
-    n_iterations (int): The maximum number of iterations, first for the tables that are alike for
-        all labels, and then for the others.
+    n_iterations (int): The maximum number of iterations, first for the tables that are tied for all
+        labels, and then for the others.
     RETURNS (Estimate): The tables.
     """
     tied = ties(known_counts[0].shape[0] - 1)
@@ -277,9 +277,9 @@ class TableEstimator(NamedTuple):
     """Computes the most probable table of an annotator from counts.
 
     added (Floats3d): The counts that are added. Shape: (S, C, C)
-    tied (Ties): Which entries of the table are alike.
-    spread (Floats3d | None): How the probability of entries that are alike is spread over the
-        observed tags of a row. None: each row is estimated alone. Shape: (S, C, C)
+    tied (Ties): Which entries of the table are tied.
+    spread (Floats3d | None): How the probability of tied entries is spread over the observed tags
+        of a row. None: each row is estimated alone. Shape: (S, C, C)
     """
 
     added: Floats3d
@@ -342,7 +342,7 @@ class Expected(NamedTuple):
 
 
 def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expected:
-    """Compute how often each annotator is expected to say each tag, by state and true tag.
+    """Compute how often each annotator is expected to assign each tag, by state and true tag.
 
     batches (Sequence[Batch]): Texts with answers.
     tables (Sequence[Floats3d]): The table of each annotator. Shape: (S, C, C)
@@ -366,7 +366,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
 
 
 def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -> Floats1d:
-    """Count the tags that an annotator says. Shape: (C,)"""
+    """Count the tags that an annotator assigns. Shape: (C,)"""
     counts = numpy.zeros(n_observed)
     for batch in batches:
         tags = batch.answers[annotator].tags
@@ -375,8 +375,8 @@ def _count_observed(batches: Sequence[Batch], annotator: int, n_observed: int) -
 
 
 def _spread(frequencies: Floats1d, tied: Ties) -> Floats3d:
-    """Spread the probability of entries of a row that are alike over observed tags: as often as the
-    annotator says them, and 1 time more. Shapes: (C,) to (S, C, C)"""
+    """Spread the probability of tied entries of a row over observed tags: as often as the annotator
+    assigns them, and 1 time more. Shapes: (C,) to (S, C, C)"""
     spread = numpy.zeros(tied.relations.shape)
     for relation in range(N_RELATIONS):
         is_alike = tied.relations == relation

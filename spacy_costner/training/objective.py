@@ -1,4 +1,4 @@
-"""The training objective: it makes targets of examples, and computes the loss of targets and
+"""The training objective: it makes targets from examples, and computes the loss of targets and
 scores.
 
 Targets are the inputs of a loss, in addition to the scores of the model: see `targets`. A loss may
@@ -78,7 +78,7 @@ class Objective:
                 f"{self.name}: weights: expected none of labels, boundaries or tokens, as the loss "
                 "doesn't use them: choose a loss with a cost, Pointwise or Mixed"
             )
-        # The cost tables of losses, by the id of the loss and the names of the tags.
+        # The cost tables of losses, keyed by the id of the loss and the names of the tags.
         self._tables: dict[tuple[int, tuple[str, ...]], CostTable] = {}
         # `CostSensitiveNER.initialize` sets it: see `read_annotation`.
         self.labels_are_given = True
@@ -121,7 +121,7 @@ class Objective:
 
         examples (Sequence[Example]): The batch.
         tags (Tags): The tags of the chain.
-        epoch (int): The number of the epoch. The first one is number 0.
+        epoch (int): The index of the epoch, from 0.
         features (Ints2d | None): As in `targets`. Shape: (N, S)
         RETURNS (Targets): The targets.
         RAISES (ValueError): As in `targets`.
@@ -246,7 +246,7 @@ class Objective:
         return self._tables[key]
 
     def forget(self) -> None:
-        """Begin training anew: losses that keep counts of earlier batches forget them."""
+        """Restart training: losses that keep counts of earlier batches forget them."""
         for stage in self.loss.stages:
             stage.forget()
 

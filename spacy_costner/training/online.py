@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     """A batch of training.
 
     n_sequences (int): The number of its sequences.
-    read (Callable): Returns its features and its targets. It may read them anew in each call.
+    read (Callable): Returns its features and its targets. It may read them again in each call.
     """
 
     n_sequences: int

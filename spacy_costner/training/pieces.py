@@ -265,8 +265,8 @@ def _choose_cuts(possible_cuts: Ints1d, n_tokens: int, most_words: int) -> list[
 def join_pieces(pieces: Sequence[Piece]) -> Batch:
     """Join pieces of the same store into a batch of training. There has to be at least one piece.
 
-    To save memory, the features and targets of a batch are made anew each time that it is used.
-    Soft targets take long to read: a batch that has some is made once and kept."""
+    To save memory, the features and targets of a batch are computed again each time that it is
+    used. Soft targets take long to read: a batch that has some is made once and kept."""
     store = pieces[0].store
     piece_numbers = numpy.asarray([piece.number for piece in pieces])
     # Docs with soft targets are never cut, so such a piece is a whole doc.
@@ -303,7 +303,7 @@ class TokenStore:
         batch (FeatureBatch): The features of the docs.
         targets (Targets): The targets of the docs, in either segmentation: weights of tokens and
             possible tags are the same in both.
-        RETURNS (int): The number of the first of these tokens in the corpus.
+        RETURNS (int): The index of the first of these tokens in the corpus.
         """
         first_token = self.n_tokens
         value_ids = cast(Ints2d, batch.value_ids)
@@ -362,7 +362,7 @@ class PieceStore:
         targets (Targets): The targets of these examples in this segmentation.
         cuts (Sequence[Sequence[int]]): For each doc the first token of its second piece, of its
             third piece and so on, counted from the beginning of the doc.
-        first_token (int): The number of the first token of these docs in the corpus, as
+        first_token (int): The index of the first token of these docs in the corpus, as
             `TokenStore.add` returned it.
         RETURNS (list[Piece]): The pieces.
         """
@@ -406,7 +406,7 @@ class PieceStore:
     ) -> tuple[FeatureBatch, Targets]:
         """Make the features and targets of a batch of pieces.
 
-        pieces (Ints1d): The numbers of the pieces. Shape: (B,)
+        pieces (Ints1d): The indices of the pieces. Shape: (B,)
         examples (Sequence[Example]): The example of each piece, if some of them have soft targets:
             these are not stored. Otherwise empty.
         RETURNS (tuple[FeatureBatch, Targets]): The features and the targets.
@@ -448,7 +448,7 @@ class PieceStore:
     ) -> tuple[FeatureBatch, Ints1d]:
         """Gather the features of the tokens of pieces. A piece and its window are given by the
         numbers of their first token and of the token after their last one. Returns the features, in
-        which `lengths` are still the lengths of the windows, and the numbers of the tokens of
+        which `lengths` are still the lengths of the windows, and the indices of the tokens of
         pieces in the corpus. Shapes: (B,) to (N,)"""
         # The tokens of all windows, one window after another.
         piece_of_token, tokens = ranges(window_begin, window_end)
@@ -486,8 +486,8 @@ class PieceStore:
         return is_possible
 
     def _read_weights(self, pieces: Ints1d) -> Floats1d | None:
-        """Return the weights of pieces, from their numbers. None if none of their docs has a
-        weight. Shapes: (B,)"""
+        """Return the weights of pieces, by index. None if none of their docs has a weight. Shapes:
+        (B,)"""
         weights = numpy.frombuffer(self._weights)[pieces]
         if numpy.isnan(weights).all():
             return None

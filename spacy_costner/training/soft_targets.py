@@ -237,7 +237,7 @@ def cut_as_teacher(
 class SoftTargetDoc(NamedTuple):
     """A doc with soft targets in a batch.
 
-    example_number (int): The number of its example in the batch.
+    example_number (int): The index of its example in the batch.
     tokens (slice): Its tokens, counted over the batch.
     saved (SavedSoftTargets): Its soft targets.
     student_tag_masks (Array2d): For each of the finest tags, True at the tag of the student that it

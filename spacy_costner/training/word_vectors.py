@@ -123,13 +123,13 @@ def learn_word_vectors(
 
 
 class NumberedText(NamedTuple):
-    """A text in which each token is the number of its word. Rare words have no number.
+    """A text in which each token is the index of its word. Rare words have no index.
 
     words (list[str]): The words that have a number, from the most frequent one, number 0.
     forms (list[str]): The forms of these words that the text has.
-    tokens (Ints1d): For each token the number of its word, -1 for a rare word. Before and after
-        each sentence there are `WINDOW` more entries of -1, so that words of different sentences
-        are never next to each other. Shape: (N,)
+    tokens (Ints1d): For each token the index of its word, -1 for a rare word. Before and after each
+        sentence there are `WINDOW` more entries of -1, so that words of different sentences are
+        never next to each other. Shape: (N,)
     n_tokens (int): The number of tokens of the text, including rare words.
     """
 
@@ -253,7 +253,7 @@ def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
 
 
 def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> Any:
-    """Count how often each word of a range, from `first` up to and without `end`, has each context,
+    """Count how often each word of a range, from `first` up to `end` (exclusive), has each context,
     n(w, c). Returns a `csr_matrix` of SciPy with the columns of `positive_pmi`.
     Shape: (end - first, C)"""
     places = numpy.flatnonzero((tokens >= first) & (tokens < end))

@@ -85,9 +85,9 @@ def run_all(
 ) -> Iterator[tuple[Run, Ended]]:
     """Execute runs. A run that fails doesn't stop the others.
 
-    If a worker dies, the executor is made anew, and the runs that it had are repeated. If workers
-    die with the same run again and again, the run is repeated alone after `TRIES_TOGETHER` deaths,
-    and fails after `TRIES_ALONE` more.
+    If a worker dies, a new executor is made, and the runs that it had are repeated. If workers die
+    with the same run again and again, the run is repeated alone after `TRIES_TOGETHER` deaths, and
+    fails after `TRIES_ALONE` more.
 
     runs (Iterable[Run]): Independent runs, in any order.
     make_executor (MakeExecutor | None): Makes the executor: see `local_processes` and

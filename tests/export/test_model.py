@@ -441,7 +441,7 @@ REFUSED: dict[str, tuple[Callable[[], Language], str]] = {
     "a silent component": (
         with_pipe("silent"),
         "expected no component next to ner that changes tokens, entities or sentence starts, got "
-        "silent, whose factory silent doesn't say by `assigns` what it sets",
+        "silent, whose factory silent doesn't declare in `assigns` what it sets",
     ),
     "sentences": (with_pipe("sentencizer", sentence_boundaries=True), "that sets sentence starts"),
     "its own decoding": (with_own_decoding, "the decoding nothing"),
@@ -672,7 +672,7 @@ def with_checksum(content: bytes) -> bytes:
             lambda content: MAGIC + struct.pack("<I", VERSION + 1) + content[len(MAGIC) + 4 :],
             f"expected version {VERSION}, got {VERSION + 1}",
         ),
-        (lambda content: content.replace(b'"columns"', b'"c\xfflumns"'), "a header in JSON"),
+        (lambda content: content.replace(b'"columns"', b'"c\xfflumns"'), "a JSON header"),
         (lambda content: content.replace(b'"int32"', b'"int99"'), "unknown type int99"),
         (lambda content: content.replace(b'"suffix"', b'"suffex"'), "unknown kind of feature"),
     ],
@@ -714,7 +714,7 @@ def test_more_features_than_memory_has(
 def test_broken_gzip(browser: Node, words_model: WebModel, tmp_path: Path) -> None:
     data = words_model.data
     for damaged in (data[: len(data) // 2], data[:500] + b"12345" + data[505:]):
-        assert "compressed by gzip" in load_in_node(browser, damaged, tmp_path)["error"]
+        assert "a gzip file" in load_in_node(browser, damaged, tmp_path)["error"]
 
 
 @needs_node

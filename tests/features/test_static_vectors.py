@@ -806,7 +806,9 @@ def test_other_vectors_of_the_same_length_are_refused(
     expected = [features.find([doc]).rows.tolist() for doc in docs_of(vocab)]
     vocab.vectors = change(vocab.vectors)
     for found in (features, loaded):
-        with pytest.raises(ValueError, match=r"the vectors of training .* others of the same"):
+        with pytest.raises(
+            ValueError, match=r"the vectors of training .* different ones of the same"
+        ):
             found.find(docs_of(vocab))
     vocab.vectors = vocab_with(WORDS).vectors
     for found in (features, loaded):
@@ -822,7 +824,7 @@ def test_floret_with_other_rows_of_words_is_refused(setting: str) -> None:
     features = features_of(vocab)
     settings[setting] = {"hash_seed": 2, "minn": 3, "bow": "^"}[setting]
     vocab.vectors = Vectors(mode="floret", data=table, strings=vocab.strings, **settings)
-    with pytest.raises(ValueError, match=r"the vectors of training .* others of the same"):
+    with pytest.raises(ValueError, match=r"the vectors of training .* different ones of the same"):
         features.find(docs_of(vocab))
 
 

@@ -105,7 +105,7 @@ def test_labels_of_the_config_are_used_and_others_are_warned_of() -> None:
     nlp.config["initialize"]["components"]["ner"] = {"labels": ["LOC", "GPE"]}
     nlp.initialize(lambda: examples(nlp))
     assert nlp.get_pipe("ner").labels == ("LOC", "GPE")
-    with pytest.warns(UserWarning, match="entities of other labels.*Shaka Khan"):
+    with pytest.warns(UserWarning, match="entities with labels other than.*Shaka Khan"):
         nlp.update(examples(nlp))
 
 

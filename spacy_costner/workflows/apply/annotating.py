@@ -51,9 +51,9 @@ class Summary(NamedTuple):
     tokens: int
     seconds: float  # how long the annotation of the new and changed parts took
     tokens_per_second: float  # the speed of that
-    errors: dict[str, str]  # why a part was not written, by the name of its output file
+    errors: dict[str, str]  # why a part was not written, keyed by the name of its output file
     shift: dict[str, Shift]  # the test for a shift of each component that has one: see `watch`
-    failures: dict[str, FailedDocs]  # the docs that failed, by the path of the input file
+    failures: dict[str, FailedDocs]  # the docs that failed, keyed by the path of the input file
     wrapped: list[str]  # input files a doc a line whose lines seem to be wrapped
 
     @property
@@ -144,7 +144,7 @@ def annotate(
         earlier_entries = read_manifest(folder)
         remove_vanished_parts(folder, earlier_entries, sources, planned)
         finished_entries = find_finished(folder, earlier_entries, planned)
-        # Write the manifest anew, without damaged lines and without the parts that were removed.
+        # Rewrite the manifest, without damaged lines and without the parts that were removed.
         save_text(folder / MANIFEST, "".join(entry.to_line() for entry in earlier_entries.values()))
 
         begin = perf_counter()
@@ -184,8 +184,8 @@ def annotate(
 def count_failures(
     entries: Iterable[ManifestEntry], planned: Mapping[str, PlannedPart]
 ) -> dict[str, FailedDocs]:
-    """Count the docs that failed, by the path of their input file. Entries are in the order of
-    their parts, which have the names of their output files."""
+    """Count the docs that failed, keyed by the path of their input file. Entries are in the order
+    of their parts, which have the names of their output files."""
     failures: dict[str, FailedDocs] = {}
     for entry in entries:
         path = str(planned[entry.file].part.path)

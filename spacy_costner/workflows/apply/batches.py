@@ -60,7 +60,7 @@ def annotate_batch(nlp: Language, rows: Sequence[TextRow]) -> list[Doc | Excepti
     and so on, until the row that fails is alone. The halves get new docs, as the old ones may be
     half annotated.
     """
-    results: dict[int, Doc | Exception] = {}  # by the index of the row
+    results: dict[int, Doc | Exception] = {}  # keyed by the index of the row
     docs_and_indices: list[tuple[Doc, int]] = []
     for i, row in enumerate(rows):
         try:

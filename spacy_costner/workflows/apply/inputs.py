@@ -26,12 +26,12 @@ def plan_parts(
 ) -> dict[str, PlannedPart]:
     """Divide all inputs into parts.
 
-    sources (Mapping[str, Path]): The input files by their names in the output.
+    sources (Mapping[str, Path]): The input files, keyed by their names in the output.
     n_rows (int): Lines or rows of a part: see `divide`.
     form (str): The suffix of output files.
     settings (Sequence[Any]): What the output depends on in addition to its part, as JSON.
     whole_files (bool): Whether a .txt file is one doc: see `divide`.
-    RETURNS (dict[str, PlannedPart]): The parts, by the names of their output files.
+    RETURNS (dict[str, PlannedPart]): The parts, keyed by the names of their output files.
     RAISES (CorpusError): If an input is of a format that can't be divided.
     """
     planned: dict[str, PlannedPart] = {}

@@ -56,13 +56,13 @@ def annotate_parts(
     """Annotate parts by workers. As soon as a part is done, its entry is added to the manifest; for
     small parts, as soon as their group is done.
 
-    groups (Sequence[dict[str, PlannedPart]]): The parts by the names of their output files, in
-        groups that are annotated together: see `group_parts`.
+    groups (Sequence[dict[str, PlannedPart]]): The parts, keyed by the names of their output files,
+        in groups that are annotated together: see `group_parts`.
     part_settings (PartSettings): How they are annotated.
     make_executor (MakeExecutor | None): Makes the executor of the workers: see `runs.run_all`.
     RETURNS (tuple[dict[str, ManifestEntry], dict[str, str]]): The entries of the parts that were
-        written, and the errors of the parts that were not, both by the names of output files. The
-        output that an earlier run wrote for such a part stays.
+        written, and the errors of the parts that were not, both keyed by the names of output files.
+        The output that an earlier run wrote for such a part stays.
     RAISES (ValueError): If a part fails and `on_error` is "raise".
     """
     folder = part_settings.folder
@@ -98,7 +98,7 @@ def group_parts(planned: Mapping[str, PlannedPart]) -> list[dict[str, PlannedPar
     alone. There are at least `MIN_GROUPS` groups, if there are as many parts, so that all workers
     have some, and a run that is killed has written some.
 
-    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
+    planned (Mapping[str, PlannedPart]): The parts, keyed by the names of their output files.
     RETURNS (list[dict[str, PlannedPart]]): The groups, in the same order.
     """
     n_bytes = sum(part.n_bytes for part, _ in planned.values())
@@ -161,7 +161,7 @@ class AnswersOfParts:
     """Annotates the rows of parts. Parts are small, or alone: a batch has rows of several parts.
 
     nlp (Language): The pipeline.
-    planned (Mapping[str, PlannedPart]): The parts by the names of their output files.
+    planned (Mapping[str, PlannedPart]): The parts, keyed by the names of their output files.
     read (Callable[[Language, FilePart], Iterable[TextRow]]): Reads the rows of a part.
     """
 
@@ -176,7 +176,7 @@ class AnswersOfParts:
         self._parts = [part for part, _ in planned.values()]
         self._number_of_file = {file: number for number, file in enumerate(planned)}
         self._rows = self._read_rows()
-        # The answers that have not been taken yet, each with the number of its part
+        # The answers that have not been taken yet, each with the index of its part
         self._waiting: deque[tuple[int, AnnotatedRow]] = deque()
         self._messages: list[dict[str, None]] = [{} for _ in planned]  # the keys are ordered sets
         self._errors: dict[int, Exception] = {}  # of the parts that couldn't be read
@@ -217,7 +217,7 @@ class AnswersOfParts:
         return bool(batch)
 
     def _read_rows(self) -> Iterator[tuple[int, TextRow]]:
-        """Read the rows of all parts, each with the number of its part. A part that can't be read
+        """Read the rows of all parts, each with the index of its part. A part that can't be read
         ends early."""
         for number, part in enumerate(self._parts):
             try:

@@ -180,8 +180,9 @@ def guarantee(
 
 
 def find_thresholds(parts: Iterable[PartThreshold], *, per_label: bool) -> dict[str, Thresholds]:
-    """Collect the thresholds of each group of docs, by its name. A group is left out if the limit
-    can't be guaranteed for it or, if each label has its own threshold, for any of its labels."""
+    """Collect the thresholds of each group of docs, keyed by its name. A group is left out if the
+    limit can't be guaranteed for it or, if each label has its own threshold, for any of its
+    labels."""
     thresholds_of_groups: dict[str, Thresholds] = {}
     for part in parts:
         if part.threshold is None:

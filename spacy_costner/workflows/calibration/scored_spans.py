@@ -163,7 +163,7 @@ def find_units(dev: DevPredictions, entities: Entities, terms: Terms) -> tuple[I
     owners, tokens = ranges(entities.begin, entities.end)
     if not terms.per_label:
         return owners, tokens
-    # The number of a unit is the index of (label, token) in a flattened array of the shape (labels,
+    # The id of a unit is the index of (label, token) in a flattened array of the shape (labels,
     # tokens). The label is -1 if the model doesn't have it, so 1 is added. The indices of inner
     # nodes of the label tree follow the indices of the labels. All inner nodes count as one label.
     n_tokens = len(dev.is_counted)  # shape: (N,)

@@ -286,7 +286,7 @@ def in_float64(posterior: Posterior) -> Posterior:
 
 
 def make_temperature(logs: Floats1d, labels: Sequence[str]) -> Temperature:
-    """Make a temperature of the logarithm of the overall temperature, alone or followed by the
+    """Make a temperature from the logarithm of the overall temperature, alone or followed by the
     logarithm for each label. Shape: (1,) or (1 + labels,)"""
     overall, *by_label = numpy.exp(logs).tolist()
     return Temperature(overall, dict(zip(labels, by_label)))
@@ -360,7 +360,7 @@ def minimise_within_limits(
             return point.vector
 
         if (is_free != was_free).any():
-            # The estimate was made with other free logarithms: begin anew.
+            # The estimate was made with other free logarithms: restart.
             steps = []
         direction = numpy.where(is_free, descent_direction(free_gradient, steps), 0)
         # No logarithm changes by more than 1 in a step, because the loss is far from a parabola.

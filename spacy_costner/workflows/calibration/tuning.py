@@ -45,7 +45,8 @@ TUNABLE = {
     ),
     "bias": Tunable("spacy_costner.ViterbiDecoding.v1", numpy.linspace(-10, 10, 81)),
 }
-"""The parameters that can be tuned, by their names in the config. The steps are 0.01 and 0.25."""
+"""The parameters that can be tuned, keyed by their names in the config. The steps are 0.01 and
+0.25."""
 
 N_FOLDS = 5
 """The number of folds of the development docs: see `choose_by_folds`."""

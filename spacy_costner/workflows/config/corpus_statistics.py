@@ -29,9 +29,9 @@ class CorpusStatistics:
     n_word_forms (int): The number of different norms of tokens.
     label_counts (Counter[str]): The number of spans of each label, with the expected number of
         those in soft targets.
-    overlaps (Counter[tuple[str, str]]): The number of pairs of spans that overlap, by the labels of
-        both. A DRUG that overlaps a DOSE is counted twice: at ("DRUG", "DOSE") and at ("DOSE",
-        "DRUG").
+    overlaps (Counter[tuple[str, str]]): The number of pairs of spans that overlap, keyed by the
+        labels of both. A DRUG that overlaps a DOSE is counted twice: at ("DRUG", "DOSE") and at
+        ("DOSE", "DRUG").
     """
 
     doc_lengths: Sequence[int] = ()

@@ -33,7 +33,7 @@ class GivenCosts:
 
     blocks (Mapping[str, Block]): The block of each given cost, by what it was given as: "tree",
         "matrix", "tags" or "mistakes".
-    files (Mapping[str, str]): The files of costs, by their names in the block [paths] of the
+    files (Mapping[str, str]): The files of costs, keyed by their names in the block [paths] of the
         config: "tree" and "costs".
     mistakes (Mapping[str, float]): The given costs of kinds of mistakes: see `MISTAKES`.
     """

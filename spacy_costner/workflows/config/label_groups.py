@@ -31,7 +31,7 @@ def choose_groups(corpus: CorpusStatistics, path: Path | None) -> dict[str, list
 
     corpus (CorpusStatistics): The corpus.
     path (Path | None): The file: see `read_groups`.
-    RETURNS (dict[str, list[str]]): The labels of each component, by its name.
+    RETURNS (dict[str, list[str]]): The labels of each component, keyed by its name.
     RAISES (ValueError): If there is neither a file nor a corpus, or the file doesn't have each
         label once.
     """
@@ -73,9 +73,9 @@ def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
 def labels_of_components(groups: Mapping[str, list[str]]) -> dict[str, list[str] | None]:
     """Choose the value of the setting `own_labels` of each component.
 
-    groups (Mapping[str, list[str]]): The labels of each component, by its name. Empty: there is one
-        component, "ner".
-    RETURNS (dict[str, list[str] | None]): The value by the name of the component. A single
+    groups (Mapping[str, list[str]]): The labels of each component, keyed by its name. Empty: there
+        is one component, "ner".
+    RETURNS (dict[str, list[str] | None]): The value for each component, keyed by its name. A single
         component has all labels, so its value is None.
     """
     names = list(groups) or ["ner"]

@@ -47,7 +47,7 @@ def check_settings(config: Mapping[str, Any], source: object = None) -> None:
     """
     _import_factories()  # `_check_blocks` looks them up in the registry.
     for section, schema in SCHEMAS.items():
-        # The annotations of a schema are by the names of its settings.
+        # The annotations of a schema are keyed by the names of its settings.
         _check_names(config.get(section, {}), schema.__annotations__, section, source)
 
     # Each block in [initialize.components] is for a component of the pipeline. If a part of a

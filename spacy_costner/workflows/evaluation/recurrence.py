@@ -39,8 +39,8 @@ STANDARD_ERRORS = 3
 """Shares that differ by fewer standard errors may differ by chance."""
 
 MAX_RECURRING_SHARE = 0.25
-"""There is a note if a larger share of the different texts of a corpus occurs more than once. In
-the Spanish corpus of CoNLL-2002, where articles are printed twice, it is 7 %."""
+"""There is a note if a larger share of the distinct texts of a corpus occurs more than once. In the
+Spanish corpus of CoNLL-2002, where articles are printed twice, it is 7 %."""
 
 
 class Recurrence(NamedTuple):
@@ -220,7 +220,7 @@ def check_new(known: KnownText, docs: Iterable[Doc], source: str) -> None:
 
 
 def find_copies(docs: Iterable[Doc]) -> Recurrence | None:
-    """Count the different texts that occur more than once in docs. Texts without letters and digits
+    """Count the distinct texts that occur more than once in docs. Texts without letters and digits
     don't count. Returns None if their share is at most `MAX_RECURRING_SHARE`."""
     ids = numpy.asarray([text_id(doc) for doc in docs], dtype="uint64")
     _, times_of_text = numpy.unique(ids[ids != NO_TEXT], return_counts=True)
@@ -248,7 +248,7 @@ def units_of_docs(docs: Sequence[Doc]) -> Ints1d:
     each doc is a unit.
 
     docs (Sequence[Doc]): The docs.
-    RETURNS (Ints1d): The number of the unit of each doc. Shape: (docs,)
+    RETURNS (Ints1d): The index of the unit of each doc. Shape: (docs,)
     """
     if find_copies(docs) is None:
         return numpy.arange(len(docs))

@@ -37,7 +37,8 @@ class Fitted:
     """A pipeline that was trained and saved.
 
     path (Path): The folder with the pipeline.
-    outcomes (Mapping[str, TrainingResult]): How training ended for each component, by its name.
+    outcomes (Mapping[str, TrainingResult]): How training ended for each component, keyed by its
+        name.
     scores (dict[str, Any]): The scores on the development corpus, before calibration and tuning;
         without one, scores of no docs. Empty if evaluation was interrupted.
     nlp (Language): The pipeline.

@@ -130,7 +130,7 @@ def hold_out(
     """Divide docs into folds, with equal texts in one fold. For each fold, train the linear model
     of a config on all other docs, and predict the docs of the fold. Each model is trained as one on
     all docs would be: see `train_linear`. Features, label memory (`features.memory`) and first pass
-    are made anew for each fold, so that they don't know its docs.
+    are rebuilt for each fold, so that they don't know its docs.
 
     config (Config): The config.
     examples (Sequence[Example]): The docs, none of them empty. Only the tokens and the user data of

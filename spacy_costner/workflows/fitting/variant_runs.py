@@ -163,7 +163,7 @@ def count_predictions(variant: Variant) -> Predicted:
     for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):
         eg.predicted = predicted_doc
 
-    # The config has the cost as a block. `resolve` makes objects of the blocks of a dictionary.
+    # The config has the cost as a block. `resolve` makes objects from the blocks of a dictionary.
     cost = registry.resolve({"cost": scoring.cost})["cost"]
     labels = nlp.pipe_labels.get(scoring.component, ())
     counts = count_docs(examples, cost, labels=labels, scheme=scoring.scheme)

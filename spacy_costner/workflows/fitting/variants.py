@@ -134,7 +134,7 @@ def make_variants(
     file_tokens (bool): Whether the test docs have the tokens and sentence starts of their file.
     reading (ReadOptions): How to read the corpora.
     overrides (Mapping[str, Any]): Settings for all variants, such as "paths.train".
-    sweep (Mapping[str, Sequence[Any]]): Values of settings, by the names of the settings.
+    sweep (Mapping[str, Sequence[Any]]): Values of settings, keyed by the names of the settings.
     RETURNS (list[Variant]): The variants.
     RAISES (ValueError): If a config can't be read, has an unknown setting, or doesn't fit the
         others.
@@ -204,7 +204,7 @@ def read_losses(
 ) -> dict[str, dict[str, Any]]:
     """Read what each loss changes in the base config. A loss is a name or the file of a config.
     Named losses get the block of the cost or, without one, the Hamming cost. Returns the blocks of
-    each loss, by its name. Two losses with the same name are an error."""
+    each loss, keyed by its name. Two losses with the same name are an error."""
     changes: dict[str, dict[str, Any]] = {}
     for path in losses:
         # The stem of a loss that is no file is its name.

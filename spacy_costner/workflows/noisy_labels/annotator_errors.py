@@ -1,4 +1,4 @@
-"""How annotators err: what each says of the entities of each label, and its scores on checked
+"""How annotators err: how each annotates the entities of each label, and its scores on checked
 texts."""
 
 from collections.abc import Sequence
@@ -106,8 +106,8 @@ def find_shares(
 
 
 def score_answers(texts: AnsweredTexts, number: int) -> tuple[float, float, float]:
-    """Precision, recall and F of the answers of the annotator with this number, on the checked
-    texts that it has annotated."""
+    """Precision, recall and F of the answers of the annotator with this index, on the checked texts
+    that it has annotated."""
     examples: list[Example] = []
     for text in texts.checked:
         if number in text.answers:

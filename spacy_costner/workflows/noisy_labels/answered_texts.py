@@ -37,11 +37,11 @@ DOCS_PER_BATCH = 256
 
 @dataclass
 class AnsweredText:
-    """A text, and what annotators said of it.
+    """A text with the answers of annotators.
 
     doc (Doc): The text. It has gold annotation if it was checked, otherwise none.
     is_checked (bool): Whether it was checked.
-    answers (dict[int, Doc]): The answers, by the number of the annotator.
+    answers (dict[int, Doc]): The answers, keyed by the index of the annotator.
     observed (list[Ints1d]): The tags in IOB2 that each annotator gives to the tokens of the doc; -1
         without an answer. Shape of each: (T,)
     true_tags (Ints1d): The gold tags in IOB2; -1 where gold annotation is missing. Shape: (T,)
@@ -120,7 +120,7 @@ class AnsweredTexts:
         yield from self.unchecked
 
     def _add_answers(self, number: int, docs: Iterable[Doc]) -> None:
-        """Add the answers of the annotator with this number to the texts."""
+        """Add the answers of the annotator with this index to the texts."""
         for doc in docs:
             text = self._find_text(doc)
             if number in text.answers:
@@ -195,7 +195,7 @@ class AnsweredTexts:
                     )
 
     def entities(self, text: AnsweredText, number: int) -> list[Entity]:
-        """The entities of a text that the annotator with this number has found."""
+        """The entities of a text that the annotator with this index has found."""
         tags = Tags(self.labels, "IOB2")
         observed = numpy.maximum(text.observed[number], 0)  # O where annotation is missing
         return entities_of_path(tags, observed)

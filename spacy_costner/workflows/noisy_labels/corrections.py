@@ -49,7 +49,7 @@ class Correction(NamedTuple):
 
 
 def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
-    """Make a task of a suspect, in Prodigy's form. Its text is the sentence with the place or, if
+    """Make a task from a suspect, in Prodigy's form. Its text is the sentence with the place or, if
     the sentence is long, a part of it. Its spans are those of the suggestion, and the annotated
     ones outside the place.
 
@@ -133,7 +133,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
         if answer == ACCEPT:
             corrections.append(read_correction(docs, task, place))
 
-    # The entities of the docs that are corrected, by the index of the doc
+    # The entities of the docs that are corrected, keyed by the index of the doc
     ents_of_docs: dict[int, dict[Entity, Span]] = {}
     for correction in corrections:
         doc = docs[correction.doc]
@@ -184,7 +184,7 @@ def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correc
     corrected_keys = {(span.start, span.end, span.label) for span in task.spans or ()}
 
     def to_doc_spans(text_spans: Collection[tuple[int, int, str]]) -> list[Span]:
-        """Make spans of the doc of spans of the text of the task.
+        """Make spans of the doc from spans of the task's text.
 
         RAISES (CorpusError): If one isn't made of whole tokens.
         """

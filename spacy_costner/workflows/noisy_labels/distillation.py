@@ -111,7 +111,7 @@ def distill(
     for name in ("model-last", "model-best"):  # the folders that training writes
         check_folder(output_path / name)
 
-    # Make the training corpus of the answers
+    # Make the training corpus from the answers
     blank = load_without_components(config)
     train_path = output_path / "train"
     pipelines: list[Language] = []

@@ -296,7 +296,8 @@ class ChannelTraining:
         return self.fold_training.train(examples)
 
     def count_checked(self, checked: Sequence[AnsweredText]) -> list[Floats3d]:
-        """Count what annotators say of checked texts. Shape for each annotator: (S, C, C)"""
+        """Count the tags that annotators assign in checked texts. Shape for each annotator: (S, C,
+        C)"""
         true_tags = numpy.concatenate([text.true_tags for text in checked])
         # The probability of each true tag. It is 0 for all tags where annotation is missing.
         n_observed = 2 * len(self.texts.labels) + 1

@@ -37,7 +37,7 @@ def count_annotations(
 
 
 def words_between(doc: Doc, begin: int, end: int) -> Phrase:
-    """The words of the tokens of a doc from `begin` to `end`, without `end`."""
+    """The words of the tokens of a doc from `begin` to `end` (exclusive)."""
     return tuple(token.text for token in doc[begin:end])
 
 

@@ -1,4 +1,4 @@
-"""The training corpus of a student, made of the predictions of its teachers."""
+"""The training corpus of a student, made from the predictions of its teachers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +34,7 @@ class CorpusCounts(NamedTuple):
 def save_corpus(
     folder: Path, docs: Iterable[Doc], min_confidence: float, outside_words: set[str] | None = None
 ) -> CorpusCounts:
-    """Make a training corpus of answers.
+    """Make a training corpus from answers.
 
     folder (Path): The folder. Its corpus of an earlier run is removed.
     docs (Iterable[Doc]): The answers.

@@ -306,7 +306,7 @@ def shifted(entities: Iterable[Entity], n_tokens: int) -> list[Entity]:
 
 
 def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entity]:
-    """The entities that have a token in the range from `begin` to `end`, without `end`.
+    """The entities that have a token in the range from `begin` to `end` (exclusive).
 
     entities (list[Entity]): Entities in order that don't overlap.
     """
@@ -361,8 +361,7 @@ def make_cost(table: Floats2d, tags: Tags) -> MistakeCost:
     """
 
     def encode(entities: Sequence[Entity], begin: int, end: int) -> list[int]:
-        """The tags of the tokens from `begin` to `end`, without `end`, if they have these
-        entities."""
+        """The tags of the tokens from `begin` to `end` (exclusive), if they have these entities."""
         # Tokens are counted from the first one of the place.
         begins = [entity_begin - begin for entity_begin, _, _ in entities]
         ends = [entity_end - begin for _, entity_end, _ in entities]

@@ -69,11 +69,11 @@ def expect_texts(
     RETURNS (Expectations): The expected counts.
     RAISES (ValueError): If no text has words.
     """
-    # The indices of the annotated docs by their text
+    # The indices of the annotated docs, keyed by their text
     annotated_by_text: dict[str, list[int]] = {}
     for i, doc in enumerate(annotated):
         annotated_by_text.setdefault(text_without_space(doc), []).append(i)
-    # The expected counts of each annotated doc, by its index
+    # The expected counts of each annotated doc, keyed by its index
     counts_of_annotated: dict[int, ExpectedCounts] = {}
     predicted: list[set[EntityKey]] = [set() for _ in annotated]
     occurrences = [0] * len(annotated)

@@ -117,7 +117,7 @@ UNCERTAINTY_MEASURES: dict[str, UncertaintyMeasure] = {
     "entropy": by_entropy,
     "least-confidence": by_least_confidence,
 }
-"""The measures of uncertainty, by the values of the parameter `by` of `suggest`."""
+"""The measures of uncertainty, keyed by the value of the parameter `by` of `suggest`."""
 
 CHOSEN_BY = "chosen_by"
 """The key in the metadata of a doc that was suggested, and not drawn at random."""
@@ -154,14 +154,14 @@ class Suggestion(NamedTuple):
     doc: Doc
 
     def task(self) -> Task:
-        """Make a task of the doc, pre-annotated with the predicted entities. Without a model, the
+        """Make a task from the doc, pre-annotated with the predicted entities. Without a model, the
         task has no annotation."""
         meta = {"score": round(self.score, 4), "doc": self.place, CHOSEN_BY: "suggest"}
         return proposal(self.doc, {"meta": meta})
 
 
 def proposal(doc: Doc, extra: Mapping[str, Any]) -> Task:
-    """Make a task of a doc, pre-annotated with its predicted entities and their probabilities. If
+    """Make a task from a doc, pre-annotated with its predicted entities and their probabilities. If
     the doc has no annotation, the task has none.
 
     doc (Doc): The predicted doc.

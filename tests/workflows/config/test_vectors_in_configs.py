@@ -141,7 +141,7 @@ def test_init_without_vectors_leaves_them_out() -> None:
 
 
 def test_vectors_that_are_not_there_are_named(folder: Path) -> None:
-    message = "`vectors`: expected the package or the folder of a pipeline .* got 'nowhere'"
+    message = "`vectors`: expected a pipeline with static vectors.* got 'nowhere'"
     with pytest.raises(ValueError, match=message):
         init(vectors="nowhere")
     with pytest.raises(ValueError, match=message):
