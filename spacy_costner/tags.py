@@ -301,7 +301,7 @@ class Tags:
 
     @cached_property
     def entity_tags(self) -> EntityTags:
-        """What the native code needs to know of tags to find the entities of paths."""
+        """The arrays from which the native code finds the entities of paths."""
         closing = self.having(self.scheme.closing)
         return EntityTags(self.label_of, self.opening, closing, self.within)
 

@@ -20,13 +20,13 @@ from ..ragged import sequence_ids
 from .doc_attributes import read_attributes
 
 Boundaries = bool | Literal["sentences"]
-"""What begins a sequence. False: only the doc. True: each sentence and each line. "sentences": each
-sentence."""
+"""Where a new sequence begins. False: only at the beginning of a doc. True: at each sentence and
+each line. "sentences": at each sentence."""
 
 
 def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
-    """Find the borders of docs: the tokens that begin a sentence or, if lines count, a line. The
-    first token of a doc isn't a border.
+    """Find the borders of docs: the tokens that begin a sentence or, depending on `boundaries`, a
+    line. The first token of a doc isn't a border.
 
     docs (Sequence[Doc]): The docs, perhaps with sentence starts.
     boundaries (Boundaries): What begins a sequence: see `borders_of_tokens`.

@@ -90,7 +90,7 @@ def guarantee_text(result: Guarantee) -> str:
     texts = f"docs like {promise.source}"
     if promise.drawings is not None:
         texts = f"the texts that {promise.source} was drawn from"
-    lines.append(f"\nPromised of {texts}: {promise_text(promise)}.")
+    lines.append(f"\nGuaranteed for {texts}: {promise_text(promise)}.")
     return "\n".join(lines)
 
 

@@ -150,7 +150,7 @@ def decoding_text(info: dict[str, Any]) -> str:
 
 
 def published_text(web_model: WebModel) -> str:
-    """What anybody can read in a page or a model file."""
+    """A description of the private data that a page or a model file makes public."""
     text = f"It publishes {number(web_model.n_words)} words of the training texts"
     if web_model.n_remembered:
         text += (

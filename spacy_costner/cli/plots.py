@@ -287,8 +287,8 @@ def precision_recall(
     chosen_name: str,
     title: str = "",
 ) -> Any:
-    """Plot precision against recall, with lines of equal F and a highlighted point. Points that are
-    not good (see `GOOD_SHARE`) may be outside of the plot.
+    """Plot precision against recall, with iso-F curves and a highlighted point. Points that are not
+    good (see `GOOD_SHARE`) may be outside of the plot.
 
     curves (Mapping[str, Sequence[tuple[float, float, float]]]): One or two curves, keyed by the
         name of a parameter. A point is a value of the parameter, with its precision and its recall.
@@ -323,7 +323,7 @@ def precision_recall(
         )
         axes.xaxis.set_major_formatter(_to_percent)
         axes.yaxis.set_major_formatter(_to_percent)
-        _draw_lines_of_f(axes, low_recall)
+        _draw_iso_f_curves(axes, low_recall)
 
         # Draw the curves, and choose the points next to which their values are written.
         points_and_colours = []
@@ -356,15 +356,15 @@ def precision_recall(
         return figure
 
 
-def _draw_lines_of_f(axes: Any, low_recall: float) -> None:
-    """Draw lines of equal F, for F = 0.1, 0.2, ... 0.9, with their names at the right. On the line
-    of F = f, the precision p at the recall r is
+def _draw_iso_f_curves(axes: Any, low_recall: float) -> None:
+    """Draw iso-F curves for F = 0.1, 0.2, ... 0.9, labelled on the right. On the curve of F = f,
+    the precision p at the recall r is
 
         p = f r / (2 r - f),   which is at most 1 if r >= f / (2 - f)
 
     The axes begin at the lowest recall."""
     f_scores = numpy.arange(1, 10) / 10  # shape: (9,)
-    # Each line begins where the precision is 1, or where the axes begin. It has 100 points.
+    # Each curve begins where the precision is 1, or where the axes begin. It has 100 points.
     first_recall = numpy.maximum(f_scores / (2 - f_scores), low_recall)
     recall = numpy.linspace(first_recall, 1, 100)  # shape: (100, 9)
     precision = f_scores * recall / (2 * recall - f_scores)
@@ -498,8 +498,8 @@ def draw_martingale(log_martingale: Sequence[float], level: float) -> Any:
 
 
 def draw_estimates(result: Estimate) -> Any:
-    """Plot the estimates of each label with their intervals: at the left the number of entities, in
-    percent of the estimate, at the right F. A cross shows the estimate of the model alone. Below it
+    """Plot the estimates of each label with their intervals: on the left the number of entities, in
+    percent of the estimate, on the right F. A cross shows the estimate of the model alone. Below it
     is the interval of the annotated docs alone. Labels without an estimate have no row.
 
     result (Estimate): The estimates.

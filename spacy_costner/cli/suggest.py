@@ -134,8 +134,8 @@ def suggestion_rows(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
 
 
 def suggestions_text(rows: Sequence[dict[str, Any]]) -> str:
-    """What is printed of suggested docs: a table of the first ones (see `suggestion_rows`), and the
-    number of docs and tokens."""
+    """Write a table of the first suggested docs (see `suggestion_rows`), and the number of docs and
+    tokens."""
     columns = ["text", "doc", "score", "tokens", "entities"]
     table: list[Sequence[Any]] = [columns]
     for row in rows[:N_PRINTED]:

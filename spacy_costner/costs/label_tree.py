@@ -111,7 +111,7 @@ def make_tree(source: TreeSource, where: str) -> Tree:
 
     source (TreeSource): The mappings, or the path of a JSON or YAML file.
     where (str): The name of the tree in error messages. The path of a file is added to it.
-    RAISES (ValueError): If a block is not a tree, or has a node that a config can't have as a name.
+    RAISES (ValueError): If a block is not a tree, or has a node whose name a config can't contain.
     """
     if not isinstance(source, dict):
         return Tree(source, f"{where}: {source}")

@@ -32,7 +32,7 @@ HARMLESS = frozenset(["attribute_ruler", "doc_cleaner"])
 """Factories of components that don't declare what they set, and change nothing that a page does."""
 
 CHANGES_ENTITIES = frozenset(["doc.ents", "token.ent_iob", "token.ent_type"])
-"""What a component `assigns`, as spaCy calls it, if it changes entities."""
+"""The values of spaCy's `assigns` that show that a component changes entities."""
 
 
 @dataclass(frozen=True)

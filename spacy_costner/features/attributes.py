@@ -27,7 +27,7 @@ class KeyColumn(StringColumn, BatchColumn):
         self._ids = string_id_map(values)
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the values that are frequent in the training docs."""
+        """Collect the values that are frequent in the training docs."""
         self.collect_frequent(counts.count_strings(self.name))
 
     def write_value_ids(self, batch: TokenBatch, value_ids: Ints2d) -> None:

@@ -77,7 +77,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         """
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the clusters whose words are frequent in the training docs, with all their words.
+        """Collect the clusters whose words are frequent in the training docs, with all their words.
         Most of these words are in no training doc."""
         clusters_of_word = self.read_words(counts)
         self.collect_frequent(count_clusters(clusters_of_word, counts))

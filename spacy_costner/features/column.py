@@ -112,7 +112,7 @@ class Column(ABC):
 
     @abstractmethod
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the values from the counts of the training docs."""
+        """Collect the values from the counts of the training docs."""
 
     def recount(self, labels: LabelCounts) -> "Column":
         """The column for a model that is trained on some of the training docs. It has counted only
@@ -228,8 +228,8 @@ class StringColumn(Column):
         self.values = values
 
     def collect_frequent(self, value_counts: Counter[str]) -> None:
-        """Take the values that occur at least `min_count` times. They are sorted, so that their ids
-        don't depend on the order of the docs."""
+        """Collect the values that occur at least `min_count` times. They are sorted, so that their
+        ids don't depend on the order of the docs."""
         frequent = [value for value, count in value_counts.items() if count >= self.min_count]
         self.set_values(sorted(frequent))
 

@@ -39,7 +39,7 @@ class DocumentColumn(LabelColumn):
         self.labels: list[str] = []
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the labels of the training docs, O first."""
+        """Collect the labels of the training docs, O first."""
         self.labels = counts.labels.labels
 
     def save(self, saved: SavedColumns) -> None:

@@ -35,7 +35,7 @@ class ElsewhereColumn(BatchColumn):
         self.attributes = (base.name,)  # tokens are read with this attribute, to compare words
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take nothing: it has the values of the other column."""
+        """Do nothing: this column has the values of the other column."""
 
     def mark_needed(self, is_needed: dict[str, Array1d]) -> None:
         """Mark the values of this column in the other column, which has the same values."""
@@ -57,10 +57,10 @@ class ElsewhereColumn(BatchColumn):
         return [*super().layout, self.n_nearest]
 
     def save(self, saved: SavedColumns) -> None:
-        """Write nothing: it has the values of the other column."""
+        """Do nothing: this column has the values of the other column."""
 
     def load(self, saved: SavedColumns) -> None:
-        """Read nothing: it has the values of the other column."""
+        """Do nothing: this column has the values of the other column."""
 
     @property
     def value_names(self) -> list[str]:

@@ -36,7 +36,7 @@ class PairColumn(BatchColumn):
         self._ids = id_map(pairs.astype("uint64"))
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the pairs that are frequent in the training docs."""
+        """Collect the pairs that are frequent in the training docs."""
         assert counts.tokens is not None  # the column sets `wants_all_tokens`
         batch = Lookup([self.base]).find_values(counts.tokens)
         pair_of_token = pair_up(batch.value_ids_of(self.base.name), counts.tokens.lengths)

@@ -234,8 +234,8 @@ def make_cluster_columns(template: Template, window: Window) -> list[Column]:
 
 
 def make_vector_columns(template: Template, window: Window) -> list[Column]:
-    """Make the column of the clusters of static vectors. Without numbers of clusters there is no
-    such column."""
+    """Make the column of the clusters of static vectors. There is no such column if `vectors` is
+    empty."""
     if not template.vectors:
         return []
     return [VectorClusterColumn(VECTORS, window, template.vectors)]

@@ -52,7 +52,7 @@ class WordColumn(StringColumn):
         self._ids = {value: i for i, value in enumerate(values)}
 
     def collect(self, counts: TrainingCounts) -> None:
-        """Take the values that are frequent in the training docs."""
+        """Collect the values that are frequent in the training docs."""
         value_counts: Counter[str] = Counter()
         for word_key, word_count in counts.word_counts.items():
             lexeme = counts.lexemes[word_key]

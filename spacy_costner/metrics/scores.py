@@ -1,5 +1,5 @@
-"""Precision, recall and F, and how sure they are: confidence intervals, and the significance of the
-difference between systems, by the bootstrap over docs.
+"""Precision, recall and F, and how certain they are: confidence intervals, and the significance of
+the difference between systems, by the bootstrap over docs.
 
 Counts are of entities: tp is the number of predicted entities that are gold, fp the number of
 predicted entities that are not gold, and fn the number of gold entities that are not predicted.
@@ -54,7 +54,7 @@ def ratio(numerator: FloatsXd, denominator: FloatsXd) -> FloatsXd:
 
 
 class Difference(NamedTuple):
-    """The difference between the scores of two systems, and how sure it is.
+    """The difference between the scores of two systems, and how certain it is.
 
     value (float): The difference on the test docs.
     low (float), high (float): The bounds of the 95 % confidence interval.

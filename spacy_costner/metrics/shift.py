@@ -122,7 +122,7 @@ class Stream:
         self.log_martingale: list[float] = []
 
     def add(self, scores: Floats1d) -> None:
-        """Test further docs: compute the p-value of each, and go on with the martingale.
+        """Test further docs: compute the p-value of each, and continue the martingale.
 
         scores (Floats1d): The scores of the docs, in their order. Shape: (T,)
         """
@@ -186,8 +186,8 @@ class Shift(NamedTuple):
         return numpy.asarray(self.stream.log_martingale[: self.n_docs])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state from which a later test can go on, as JSON: the "scores" and "counts" of
-        the docs, the "seed", and the "digest" of the calibration docs."""
+        """Return the state from which a later test can continue, as JSON: the "scores" and "counts"
+        of the docs, the "seed", and the "digest" of the calibration docs."""
         return {
             "scores": self.stream.scores[: self.n_docs],
             "counts": self.counts,
@@ -353,8 +353,8 @@ def check_earlier(
     calibration: Mapping[str, Any],
     seed: int,
 ) -> None:
-    """Check that a test can go on from the test of earlier docs: both need the same seed and the
-    same "digest" of the calibration docs.
+    """Check that a test can continue the test of earlier docs: both need the same seed and the same
+    "digest" of the calibration docs.
 
     RAISES (ValueError): If the seeds or the calibration docs of both tests differ.
     """
@@ -368,7 +368,7 @@ def check_earlier(
 
 
 def restore(saved: Mapping[str, Any], calibration: Mapping[str, Any], seed: int = 0) -> Shift:
-    """Restore a test that `Shift.to_json` has saved, so that another test can go on from it. Its
+    """Restore a test that `Shift.to_json` has saved, so that another test can continue from it. Its
     docs are tested again.
 
     saved (Mapping[str, Any]): The saved test.

@@ -1,5 +1,5 @@
-"""How unsure a model is of each doc. The test for a shift compares new docs with calibration docs:
-see `metrics.shift`.
+"""How uncertain a model is about each doc. The test for a shift compares new docs with calibration
+docs: see `metrics.shift`.
 
 In shapes, B is the number of docs, N the number of their tokens, E the number of entities.
 """
@@ -20,7 +20,7 @@ from .confidence import group_of_component
 
 
 class ShiftMeasures(NamedTuple):
-    """What the test for a shift needs to know of each doc of a batch: see `measure_docs`.
+    """The measures of each doc of a batch that the test for a shift compares: see `measure_docs`.
 
     entropies (Floats1d): The entropy of the path of each doc, divided by 1 + the expected number of
         its entities. NaN for a doc without free tokens. Shape: (B,)
@@ -35,7 +35,7 @@ class ShiftMeasures(NamedTuple):
 def measure_docs(
     posterior: Posterior, tokens: TokenAttrs, other_labels: Sequence[int] = ()
 ) -> ShiftMeasures:
-    """Measure how unsure the model is of each doc, for the test for a shift.
+    """Measure how uncertain the model is about each doc, for the test for a shift.
 
     The measure is the entropy H of the path of the doc, divided by 1 + the expected number n of its
     entities:

@@ -93,7 +93,7 @@ def write_groups(
 
 
 def measures_by_doc(prediction: Prediction) -> list[dict[str, Any]]:
-    """What the test for a shift needs to know of each doc, as attributes of its span group, where
+    """The measures of each doc for the test for a shift, as attributes of its span group, where
     `add_measures` reads them. If the prediction has no measures, the attributes are empty."""
     measures = prediction.measures
     if measures is None:

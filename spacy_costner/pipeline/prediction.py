@@ -1,5 +1,5 @@
-"""What a component predicts for a batch of docs: entities and, if requested, their probabilities
-and other spans.
+"""The prediction of a component for a batch of docs: entities and, if requested, their
+probabilities and other spans.
 
 `make_prediction` computes what `doc_writer` writes. A *preset* token was annotated before the
 component ran. Begin and end of an entity are tokens, counted over the batch.

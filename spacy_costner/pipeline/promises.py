@@ -34,8 +34,8 @@ FOUND = ("exact", "covered")
 in a span of the set."""
 
 UNITS = ("doc", "any")
-"""What is limited, if misses are. "doc": the mean share of the entities of a doc that are missed.
-"any": the share of docs in which any entity is missed."""
+"""The rate that is limited, if misses are. "doc": the mean share of the entities of a doc that are
+missed. "any": the share of docs in which any entity is missed."""
 
 
 @dataclass(frozen=True, kw_only=True)

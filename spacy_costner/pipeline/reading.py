@@ -42,7 +42,7 @@ class Reading:
     sentence_starts: bool | None
 
     def as_text(self) -> str:
-        """What the docs were made from, for messages."""
+        """A description of the source of the docs, for messages."""
         if self.file_tokens:
             return "their own tokens and sentence starts"
         return "their text"

@@ -415,8 +415,8 @@ def _calibration_scores(
     component: str | None,
 ) -> Scores:
     """Compute `ents_ece` and `ents_reliability` from the probabilities that a component has written
-    to docs: see `confidence_scores`. If `component` is None, the probabilities of any component
-    under the key of the confidence count."""
+    to docs: see `confidence_scores`. If `component` is None, the probabilities of all components
+    under the key of the confidence are used."""
     probs: list[float] = []
     is_correct: list[bool] = []
     if confidence is not None:

@@ -1,4 +1,4 @@
-"""What a component reads from its training corpus: labels, features, and the known text.
+"""The training corpus as a component reads it: labels, features, and the known text.
 
 The *known text* is the text of the training corpus, and the raw text from which static vectors were
 learned. A component keeps hashes of it, so that `guarantee`, for example, can refuse docs whose
@@ -22,7 +22,7 @@ from ..training.targets import NEGATED
 
 
 class TrainingCorpus(NamedTuple):
-    """What a component reads from its training corpus before training.
+    """The statistics of a training corpus that a component collects before training.
 
     labels (set[str]): The labels of the entities.
     n_examples (int): The number of examples.
@@ -65,8 +65,8 @@ def read_training_corpus(
     n_examples = 0
 
     def read_references() -> Iterator[Doc]:
-        """Yield the reference of each example to the model, which collects features. Labels and
-        passages are counted on the way."""
+        """Yield the reference of each example to the model, which collects features. This also
+        counts labels and passages."""
         nonlocal n_examples
         for eg in examples:
             reference = annotation.as_entities(eg, expected_labels).reference

@@ -68,9 +68,9 @@ CONVERSIONS: dict[str, Convert] = {
         _begin_at_zero_end_after_last
     ),
 }
-"""What offsets may count, in the words of the error, and the conversion to characters. If several
-align equally many spans, the first one is named: bytes look like a shift by one if there is one
-accent."""
+"""The units that offsets may count, as the error names them, and the conversion to characters. If
+several align equally many spans, the first one is named: bytes look like a shift by one if there is
+one accent."""
 
 
 class LanguageError(CorpusError):

@@ -34,7 +34,7 @@ KEPT = {
     "agree": "where they differ, annotation is missing",
     "majority": "what most annotations have is kept; elsewhere, annotation is missing",
 }
-"""What is done with the annotations of a text, for each value of the option `conflicts`."""
+"""The treatment of the annotations of a text, for each value of the option `conflicts`."""
 
 CONFLICT = "texts are annotated in several ways: {}"
 ALL_KEPT = f"all are kept (conflicts = {', '.join(KEPT)} would make one doc from each text)"

@@ -185,8 +185,8 @@ def with_counts(n_files: Mapping[str, int]) -> list[str]:
 
 
 class CorpusInfo:
-    """What readers report of a corpus, collected while it is read: formats, columns, tag schemes,
-    problems, and the number of docs and entities.
+    """The facts that readers report about a corpus, collected while it is read: formats, columns,
+    tag schemes, problems, and the number of docs and entities.
 
     formats (dict[str, int]): The number of files of each format.
     columns (dict[str, int]): The number of files in which the same columns were read.
@@ -232,7 +232,7 @@ class CorpusInfo:
             self.labels[span.label_] += 1
 
     def summary(self) -> CorpusSummary:
-        """What was read so far."""
+        """A summary of everything that was read so far."""
         return CorpusSummary(
             formats=dict(self.formats),
             columns=dict(self.columns),
@@ -268,7 +268,7 @@ class CorpusInfo:
 
 
 class Context(NamedTuple):
-    """What the reader of a file needs.
+    """The arguments of the reader of a file.
 
     nlp (Language): The pipeline, for its tokenizer and its vocab.
     options (ReadOptions): How to read the file, where there are several ways.

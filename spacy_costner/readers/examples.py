@@ -277,8 +277,8 @@ def make_reader(
 def make_copies(
     augmenter: Callable[[Language, Example], Iterable[Example]],
 ) -> Callable[[Language, Example], Iterator[Example]]:
-    """Make an augmenter that keeps each example, and adds the examples that another augmenter makes
-    from it: "spacy_costner.copies.v1". spaCy's own augmenters replace the example.
+    """Build the augmenter "spacy_costner.copies.v1". It keeps each example, and adds the examples
+    that another augmenter makes from it. spaCy's own augmenters replace the example.
 
     augmenter (Callable): The other augmenter.
     RETURNS (Callable[[Language, Example], Iterator[Example]]): Yields the example and its copies.

@@ -55,7 +55,7 @@ NAME_OF_KIND: dict[Kind, str] = {
     "html": "HTML",
     "dialogue": "a list of utterances",
 }
-"""What error messages call the text of a kind."""
+"""The names of the kinds of text in error messages."""
 
 UNLABELED = "regions have no label: their tokens are missing annotation"
 WITHOUT_OFFSETS = (
@@ -91,7 +91,7 @@ class Field(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the regions of an export show, for each element.
+    """The evidence of an export's regions about its fields, for each element.
 
     kinds (dict[str | None, Counter[Kind]]): The number of regions by the kind of text.
     quoted_fields (dict[str | None, Counter[FieldKey]]): How many regions quote each field.
@@ -263,9 +263,9 @@ def _guess_field(
     data: Mapping[str, Any], evidence: Evidence, text_key: str | None, place: FilePlace
 ) -> Field:
     """Find the field that has the text of a task, if no region quotes it. Its key is `text_key`, if
-    the user has named it, or "text", or the only key of a text. Its kind is the kind of most
-    regions of all tasks. If the data has no such text, or several texts are possible, the task is
-    refused."""
+    the user has set it, or "text", or the only key with a text. Its kind is the most frequent kind
+    among the regions of all tasks. If the data has no such text, or several texts are possible, the
+    task is refused."""
     region_kind = evidence.most_frequent_kind()
     kinds: list[Kind] = ["text", "dialogue"] if region_kind is None else [region_kind]
     keys_of_kind: dict[Kind, list[str]] = {}

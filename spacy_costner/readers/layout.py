@@ -44,17 +44,17 @@ class Table(NamedTuple):
     place: FilePlace
 
     def column(self, index: int) -> list[str]:
-        """The fields of a column, by its index from 0."""
+        """The fields of a column. `index` counts from 0."""
         return self.fields[index :: self.n_columns]
 
     def name(self, index: int) -> str:
-        """What messages call a column, by its index from 0."""
+        """The name of a column in messages. `index` counts from 0."""
         name = f"column {index + 1}"
         return f"{name} ({self.names[index]})" if self.names else name
 
 
 class Columns(NamedTuple):
-    """What the columns of a file have. Columns are indices from 0.
+    """The roles of the columns of a file. Columns are indices from 0.
 
     token (int): The column of the tokens.
     tag (int): The column of the tags.

@@ -126,7 +126,7 @@ class DecodedTags(NamedTuple):
 
 
 class TokenTags(NamedTuple):
-    """What the tag of each of N tokens says. Shapes: (N,)
+    """The meaning of the tags of N tokens. Shapes: (N,)
 
     label (Ints1d): The label of the tag, as an index; -1 for none.
     opens (Array1d): True if its prefix opens an entity.

@@ -26,7 +26,7 @@ USED_KEYS = frozenset([*START_KEYS, *END_KEYS, *LABEL_KEYS, "token_start", "toke
 """The keys of a span that aren't in `TaskSpan.extra`."""
 
 ANSWERS = ("accept", "reject", "ignore")
-"""What an annotator can answer to a task in Prodigy."""
+"""The possible answers to a task in Prodigy."""
 
 NO_SPANS_VIEWS = ("choice", "classification", "compare", "diff", "html", "text")
 """The Prodigy interfaces that don't ask for spans. Their tasks may have spans, such as matches of
@@ -289,8 +289,8 @@ def _range_from_json(pair: Any, limit: int, key: str, place: FilePlace) -> Range
 
 
 def has_its_text(text: str, span: TaskSpan) -> bool:
-    """Whether the text at the offsets of a span is the text that a tool has written under the key
-    "text". True if the tool has written no text."""
+    """Whether the text at the offsets of a span equals the text that the tool has saved for it,
+    under the key "text". True if the tool has saved no text."""
     quoted_words = words_of_quote(span)
     if not quoted_words:
         return True

@@ -65,8 +65,8 @@ class LabelStudioBackend:
 
     @property
     def model_version(self) -> str:
-        """The name of the model: the number of texts that it was trained on, and of annotated
-        evaluation texts."""
+        """The version of the model in Label Studio. It has the number of training texts, and the
+        number of annotated evaluation texts."""
         history = self.session.store.history
         if not history:
             return "no model yet"
@@ -202,7 +202,7 @@ class LabelStudioBackend:
         try:
             interface = self._config_of_project(request)
         except SessionError as error:
-            errors = [self._note_unsaved(task, annotation, error) for task, annotation in pairs]
+            errors = [self._unsaved_error(task, annotation, error) for task, annotation in pairs]
             pairs = []
         for task, annotation in pairs:
             try:
@@ -217,7 +217,7 @@ class LabelStudioBackend:
         self, task: Mapping[str, Any], annotation: Mapping[str, Any], interface: LabelingInterface
     ) -> None:
         """Save an annotation of a task, unless a later state of it was saved already. If it can't
-        be read, the reason is noted in the session. Both the task and the annotation have an id.
+        be read, the session keeps the reason. Both the task and the annotation have an id.
 
         RAISES (SessionError): If the annotation can't be read.
         RAISES (OSError): If the annotation can't be saved.
@@ -232,13 +232,13 @@ class LabelStudioBackend:
             # An annotation that was skipped has no spans.
             self.session.answer_task(key, answer, is_left_out=answer.spans is None, meta=meta)
         except SessionError as error:
-            raise self._note_unsaved(task, annotation, error) from None
+            raise self._unsaved_error(task, annotation, error) from None
 
-    def _note_unsaved(
+    def _unsaved_error(
         self, task: Mapping[str, Any], annotation: Mapping[str, Any], error: SessionError
     ) -> SessionError:
-        """Note in the session why an annotation can't be saved. Returns an error that also names
-        the annotation."""
+        """Make the error for an annotation that can't be saved, which names the annotation. The
+        session also keeps the reason."""
         problem = f"annotation {annotation['id']} of task {task['id']}: {error}"
         self.session.unsaved[answer_key(task, annotation)] = problem
         return SessionError(problem)

@@ -16,8 +16,8 @@ nested value."""
 
 
 class LabelingInterface(NamedTuple):
-    """What the labeling config of a project says about the annotation: entities in one text.
-    Predictions and annotations both depend on it.
+    """The part of a project's labeling config that annotates entities in one text. Predictions and
+    annotations both depend on it.
 
     text_name (str): The name of the text.
     text_value (str): The value of the text in a task: a variable, such as "$text", or text with

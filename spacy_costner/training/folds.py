@@ -311,9 +311,9 @@ def _train_from_zero(
     shuffle: Callable[[list], None] = random.shuffle,
     desc: str,
 ) -> Floats2d:
-    """Train weights from 0, and return their average, rounded as in a saved model (see
-    `SparseWeights.prune_and_quantize`). For the other arguments see `train`.
-    Shape: (V + M + K + 2, K)
+    """Train weights from scratch, and return their average, rounded as in a saved model (see
+    `SparseWeights.prune_and_quantize`). For the other arguments see `train`. Shape: (V + M + K + 2,
+    K)
 
     RAISES (ValueError): If a score is not finite.
     RAISES (KeyboardInterrupt): If training is interrupted. Unlike `train`, it can't end early:

@@ -110,7 +110,7 @@ class Ties(NamedTuple):
 
     @property
     def is_possible(self) -> Array3d:
-        """True for the entries that aren't 0 in each table. Shape: (S, C, C)"""
+        """For each table, True for the entries that aren't 0. Shape: (S, C, C)"""
         return self.relations != IMPOSSIBLE
 
 
@@ -331,7 +331,7 @@ def _maximise_expectation(
 
 
 class Expected(NamedTuple):
-    """What tables make expected.
+    """The expected counts under given tables.
 
     counts (list[Floats3d]): For each annotator the expected counts. Shape: (S, C, C)
     log_likelihood (float): The log-probability of all answers given the texts, in nats.

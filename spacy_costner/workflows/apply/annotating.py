@@ -1,4 +1,4 @@
-"""Annotate files of texts, in parts, so that a run goes on where an earlier one ended.
+"""Annotate files of texts, in parts, so that a run continues where an earlier one ended.
 
 A part is some lines or rows of an input file. It has its own output file. Parts that an earlier run
 has annotated are kept: see `manifest`. Workers annotate several parts at a time.
@@ -42,8 +42,8 @@ class FailedDocs(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What was done. Docs and tokens are counted in all parts of the inputs, including kept parts,
-    but without the parts in `errors`."""
+    """The result of `annotate`. Docs and tokens are counted in all parts of the inputs, including
+    kept parts, but without the parts in `errors`."""
 
     parts: PartCounts
     docs: int  # the number of docs, also of those with an error

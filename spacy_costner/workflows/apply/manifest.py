@@ -25,7 +25,7 @@ N_COUNTS = 3
 
 
 class PartMeasures(NamedTuple):
-    """What a component measured of the docs of a part. The test for a shift needs it."""
+    """The measures of a component on the docs of a part, for the test for a shift."""
 
     scores: list[float]  # the score of each doc that has tokens to predict
     counts: EntityCounts  # three numbers of entities for each label, summed over the docs

@@ -70,7 +70,7 @@ def check_not_drawn(docs: Iterable[Doc]) -> None:
         if Drawing.is_in(doc.user_data):
             raise ValueError(
                 "expected docs that are like new data, got docs that `draw` drew, which favours "
-                "docs that the model is unsure of: set `drawn`"
+                "docs that the model is uncertain about: set `drawn`"
             )
 
 

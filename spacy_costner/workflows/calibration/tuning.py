@@ -319,8 +319,8 @@ def count_by_doc(predictions: Sequence[DevPredictions], decoded: Sequence[Entiti
 
 
 def find_points(values: Sequence[float], counts: Ints2d) -> list[OperatingPoint]:
-    """Compute the scores with each value from the numbers of correct, predicted and annotated
-    entities. Shape of the counts: (values, 3)"""
+    """Compute the operating point of each value of the parameter from the numbers of correct,
+    predicted and annotated entities. Shape of the counts: (values, 3)"""
     points: list[OperatingPoint] = []
     for value, (n_correct, n_predicted, n_gold) in zip(values, counts.tolist()):
         precision = 1.0  # if no entity is predicted, none is wrong

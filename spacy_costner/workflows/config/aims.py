@@ -1,11 +1,11 @@
-"""Read an aim: the score that should be best."""
+"""Parse an aim: the score to optimize."""
 
 from contextlib import suppress
 from typing import Any
 
 
 def parse_aim(text: str, *other_names: str, option: str = "`tune`") -> dict[str, Any]:
-    """Read an aim: what should be best.
+    """Parse an aim: the score to optimize.
 
     text (str): "f", "precision=0.9" or "recall=0.9", with any number between 0 and 1.
     *other_names (str): Other aims that are allowed.

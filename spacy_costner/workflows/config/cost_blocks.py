@@ -1,4 +1,4 @@
-"""What mistakes cost: the block of the cost, and the label tree."""
+"""The cost of mistakes in a config: the block of the cost, and the label tree."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ HIGH_COST_OF_MISSES = {
 
 @dataclass(frozen=True)
 class GivenCosts:
-    """What mistakes cost. If several options give a cost, the costs are added.
+    """The costs that the options give. If there are several, they are added.
 
     blocks (Mapping[str, Block]): The block of each given cost, by what it was given as: "tree",
         "matrix", "tags" or "mistakes".

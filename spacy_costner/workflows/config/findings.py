@@ -1,4 +1,4 @@
-"""What `check` finds: problems, with the docs that have them."""
+"""The findings of `check`: problems, with the docs that have them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -35,9 +35,9 @@ class Sizes:
 
 def choose_sizes(model: Model, corpus: CorpusStatistics) -> Sizes:
     """Choose settings that fit the size of a corpus. If the corpus has enough words, an epoch has
-    100 batches or more. It is evaluated at least once."""
+    100 batches or more. The model is evaluated at least once in each epoch."""
     batcher, batch_size = choose_batcher(model, corpus)
-    # The number of steps of an epoch. Without a corpus, take a number as of a large corpus.
+    # The number of steps of an epoch. Without a corpus, assume a large one.
     n_steps = 2000 if model == "linear" else 200
     if corpus.doc_lengths:
         make_batches = registry.resolve({"batcher": batcher})["batcher"]

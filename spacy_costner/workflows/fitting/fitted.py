@@ -21,7 +21,7 @@ N_HELD_OUT_FOLDS = 4
 corpus."""
 
 HELD_OUT_FOLDS = f"{N_HELD_OUT_FOLDS} held-out folds of the training corpus"
-"""What the held-out docs are called where scores name the docs that they were measured on."""
+"""The name of the held-out docs as a source of scores."""
 
 DEV_SCORES = {"f": "F", "p": "precision", "r": "recall"}
 """The scores that are shown. In `nlp.evaluate` their names end with these letters: "ents_f"."""
@@ -173,7 +173,7 @@ class Fitted:
 
 
 def score_prefix(ner: CostSensitiveNER) -> str:
-    """What the names of the scores of a component begin with in the result of `nlp.evaluate`:
-    "ents" or, if it has a `spans_key`, "spans_KEY"."""
+    """The prefix of the scores of a component in the result of `nlp.evaluate`: "ents" or, if it has
+    a `spans_key`, "spans_KEY"."""
     spans_key = ner.annotation.spans_key
     return "ents" if spans_key is None else f"spans_{spans_key}"

@@ -27,9 +27,9 @@ from ..config.loading import META, check_is_pipeline
 from ..sampling.suggestions import without_space
 from .teachers import check_tokens, majority
 
-OFTEN = 5
-"""How often an annotator must have a label where checked docs have another one, to be refused as
-another name of that label."""
+MIN_COUNT = 5
+"""The minimum number of times that an annotator has a label where checked docs have another one, so
+that the label is refused as a different name of the other one."""
 
 DOCS_PER_BATCH = 256
 """The number of docs that are aligned or predicted together."""
@@ -188,7 +188,7 @@ class AnsweredTexts:
             gold_labels = {gold_label for _, gold_label in pairs}
             for (label, gold_label), n in pairs.items():
                 is_other_name = label not in gold_labels and gold_label not in own_labels
-                if n >= OFTEN and is_other_name:
+                if n >= MIN_COUNT and is_other_name:
                     raise ValueError(
                         f"{name}: expected the labels of the checked docs, got {label!r} where "
                         f"these have {gold_label!r}, {n} times: rename it in the file"

@@ -27,7 +27,7 @@ ALIKE = 0.98
 
 
 class LearnedNoise(NamedTuple):
-    """What was learned of annotators.
+    """The estimated errors of annotators, and the chosen way to learn.
 
     annotators (list[AnnotatorErrors]): How each of them errs.
     n_checked (int): The number of checked texts.
@@ -134,7 +134,7 @@ def one_pass(config: Config) -> Config:
 
 
 def note_annotators(texts: AnsweredTexts) -> list[str]:
-    """Note what is odd about annotators: repeated texts, and two with the same answers."""
+    """Note anything unusual about annotators: repeated texts, and two with the same answers."""
     notes: list[str] = []
     for name, n_repeated in zip(texts.annotators, texts.n_repeated):
         if n_repeated:

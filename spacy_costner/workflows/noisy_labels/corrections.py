@@ -22,7 +22,7 @@ ACCEPT = "accept"
 
 
 UNANSWERED = (LEAVE, ACCEPT)
-"""What may happen to suggestions that have no answer."""
+"""The options for suggestions without an answer."""
 
 REJECT = "reject"
 
@@ -40,7 +40,7 @@ class AnswerCounts(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """What an accepted suggestion changes in a doc."""
+    """The change of a doc by an accepted suggestion."""
 
     place: FilePlace  # the line with the suggestion, for errors
     doc: int  # the index of the doc

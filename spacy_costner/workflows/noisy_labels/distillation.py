@@ -214,7 +214,7 @@ def check_noise(
 ) -> None:
     """Check that options can be combined with `noise`.
 
-    RAISES (ValueError): If there are no checked texts, or an option has no meaning with it.
+    RAISES (ValueError): If there are no checked texts, or an option has no effect with `noise`.
     """
     if noise != "channel":
         raise ValueError(f"noise: expected channel, got {noise!r}")
@@ -228,10 +228,10 @@ def check_noise(
 
 
 def check_student(config: Config, *, soft: bool, needs_dev: bool = True) -> None:
-    """Check a student's config before teachers are run. Only the config is read: the student is
-    built once, to be trained.
+    """Check the config of a student before the teachers run. This only reads the config. The
+    student is built later, for training.
 
-    RAISES (ValueError): If it can't learn from answers, or there is no development corpus.
+    RAISES (ValueError): If the student can't learn from answers, or there is no development corpus.
     """
     if "${paths.train}" not in config.to_str(interpolate=False):
         raise ValueError("student: expected a config whose training corpus is ${paths.train}")

@@ -17,11 +17,12 @@ from spacy.tokens import Doc
 from ...annotation.iob import MISSING, OUTSIDE
 from ...annotation.spans import missing_spans
 
-OFTEN = 3
-"""The number of times that a word must be in the texts."""
+MIN_COUNT = 3
+"""The minimum number of occurrences of a word in the texts."""
 
 MOST_IN_ENTITIES = 0.5
-"""How often a word that is outside may be in entities, as a share of the average of words."""
+"""The maximum share of a word's occurrences in entities, relative to the average of all words, up
+to which the word is outside."""
 
 
 def find_outside_words(docs: Iterable[Doc]) -> set[str]:
@@ -41,7 +42,7 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
     outside_words: set[str] = set()
     for word, n in n_by_word.items():
         is_rarely_inside = n_in_entities[word] <= MOST_IN_ENTITIES * mean_share * n
-        is_frequent_and_lower = n >= OFTEN and word == word.lower()
+        is_frequent_and_lower = n >= MIN_COUNT and word == word.lower()
         has_letters_or_digits = any(character.isalnum() for character in word)
         if is_rarely_inside and (is_frequent_and_lower or not has_letters_or_digits):
             outside_words.add(word)

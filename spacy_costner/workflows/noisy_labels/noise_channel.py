@@ -93,7 +93,7 @@ class Corrections(NamedTuple):
 
 
 class ChannelResult(NamedTuple):
-    """What was learned of annotators and texts.
+    """The result of learning from annotators.
 
     estimate (Estimate): The table of each annotator.
     docs (list[Doc]): The unchecked texts with soft targets.

@@ -11,7 +11,7 @@ from ...annotation.iob import MISSING
 from ...annotation.spans import missing_spans
 from ...pipeline.scorers import Entity
 from ...training.targets import WEIGHT
-from .incomplete_answers import OFTEN, leave_out_unknown
+from .incomplete_answers import MIN_COUNT, leave_out_unknown
 from .teachers import DOCS_PER_FILE, entities_of, read_scores, save_docs
 
 
@@ -23,7 +23,7 @@ class EntityCounts(NamedTuple):
 
 
 class CorpusCounts(NamedTuple):
-    """What a corpus of answers has."""
+    """The counts of a corpus of answers."""
 
     n_docs: int
     n_entities: int  # those to learn from
@@ -34,16 +34,16 @@ class CorpusCounts(NamedTuple):
 def save_corpus(
     folder: Path, docs: Iterable[Doc], min_confidence: float, outside_words: set[str] | None = None
 ) -> CorpusCounts:
-    """Make a training corpus from answers.
+    """Save the answers of teachers as a training corpus.
 
-    folder (Path): The folder. Its corpus of an earlier run is removed.
+    folder (Path): The folder of the corpus. The corpus of an earlier run in it is removed.
     docs (Iterable[Doc]): The answers.
-    min_confidence (float): What a teacher is less sure of becomes missing annotation.
+    min_confidence (float): Annotation with a lower confidence becomes missing.
     outside_words (set[str] | None): The words that are outside of entities, for incomplete answers.
         None: the teachers find all entities.
-    RETURNS (CorpusCounts): How many docs the corpus has, how many entities are in it, and how many
-        are left out as uncertain; and how many tokens are left out, as incomplete answers don't say
-        whether they are outside.
+    RETURNS (CorpusCounts): The numbers of docs, of entities, of entities that are left out as
+        uncertain, and of tokens that are left out because incomplete answers don't show whether
+        they are outside.
     RAISES (ValueError): If there are no answers; if `outside_words` is empty, so that nothing would
         be outside; or if there is a `min_confidence`, and all confidences are 1.
     """
@@ -67,7 +67,7 @@ def save_corpus(
     if not n_docs:
         raise ValueError("expected text for the teacher to annotate, got no docs")
     if outside_words is not None and not outside_words:
-        expected = f"expected words without capitals that are in the texts {OFTEN} times"
+        expected = f"expected words without capitals that are in the texts {MIN_COUNT} times"
         raise ValueError(f"incomplete: {expected}, got none: all tokens would be unknown")
     if min_confidence and not has_confidences:
         raise ValueError(
@@ -93,15 +93,15 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
 
 
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
-    """Turn what a teacher isn't sure of into missing annotation, from which a student learns
-    nothing. The doc is changed.
+    """Replace the uncertain annotation of a teacher by missing annotation, from which a student
+    learns nothing. The doc is changed.
 
     The annotation of a token is missing in two cases. It is in a predicted entity whose confidence
     is below `min_confidence`. Or it is in a likely entity that the teacher doesn't predict, and
     whose absence has a confidence below `min_confidence`. Tokens of the entities that stay keep
     their annotation.
 
-    RETURNS (EntityCounts): How many of the predicted entities stay, and how many don't.
+    RETURNS (EntityCounts): The numbers of predicted entities that stay, and that don't.
     """
     scores = read_scores(doc)
     predicted = entities_of(doc)

@@ -1,7 +1,7 @@
 """Predict texts with teachers, and read predictions that anything has made.
 
-What teachers predict for a text has entities, and in `doc.spans` the confidence of each likely
-entity. With soft targets it also has the distribution of the teachers over tags.
+The prediction for a text has entities, and in `doc.spans` the confidence of each likely entity.
+With soft targets it also has the distribution of the teachers over tags.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

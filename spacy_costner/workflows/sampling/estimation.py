@@ -352,7 +352,7 @@ def measure_number(
 
 
 def refused(model_alone: float, refusal: str) -> MeasureEstimate:
-    """A measure without an estimate, with the reason."""
+    """Make a `MeasureEstimate` that only has the reason why there is no estimate."""
     return MeasureEstimate(
         estimate=None, model_alone=model_alone, annotated_alone=None, refusal=refusal
     )
