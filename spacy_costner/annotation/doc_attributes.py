@@ -11,7 +11,7 @@ from thinc.types import Array2d, Ints1d
 def read_attributes(docs: Sequence[Doc], attributes: list[Any]) -> Array2d:
     """Read attributes of the tokens of a batch of docs.
 
-    docs (Sequence[Doc]): The docs, with N tokens in all.
+    docs (Sequence[Doc]): The docs, with N tokens in total.
     attributes (list[Any]): The ids of attributes, as in `spacy.attrs`.
     RETURNS (Array2d): The values of the N tokens, with a row for each of A attributes.
         Shape: (A, N)

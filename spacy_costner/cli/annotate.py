@@ -1,4 +1,4 @@
-"""Annotate files of texts, and print what was done."""
+"""Annotate text files, and print what was done."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -58,10 +58,10 @@ def annotate_cli(
     print_json: JsonOption = False,
 ) -> None:
     """
-    Annotate files of texts. Writes the entities with their probabilities and, if the pipeline has
-    them, alternatives and guaranteed sets. If a doc fails, its error is written instead. Run the
-    command again to annotate only what is missing or has changed: the model, a setting or an input.
-    The exit code is 1 if a file can't be read, or all of its docs fail.
+    Annotate text files. Writes the entities with their probabilities and, if the pipeline has them,
+    alternatives and guaranteed sets. If a doc fails, its error is written instead. Run the command
+    again to annotate only what is missing or has changed: the model, a setting or an input. The
+    exit code is 1 if a file can't be read, or all of its docs fail.
     """
     with errors_shown(), ray_messages_to_stderr(address):
         executor = ray_cluster(address, run.keywords["use_gpu"])
@@ -75,9 +75,9 @@ def annotate_cli(
 
 
 def annotation_text(summary: Summary) -> str:
-    """Write what was annotated and how fast, the results of the tests for a shift, the files with
-    failed docs, and the first errors. Inputs are annotated in parts. Parts that an earlier run has
-    annotated are kept: see `PartCounts`."""
+    """Write the number of annotated docs, the speed, the results of the tests for a shift, the
+    files with failed docs, and the first errors. Inputs are annotated in parts. Parts that an
+    earlier run has annotated are kept: see `PartCounts`."""
     parts = summary.parts
     lines = [
         f"parts: {parts.kept} kept, {parts.changed} changed, {parts.new} new",
@@ -89,8 +89,8 @@ def annotation_text(summary: Summary) -> str:
     failed_lines: list[str] = []
     for path, failed_docs in summary.failures.items():
         failed_lines.append(
-            f"failed: {path}: {failed_docs.failed:,} of {failed_docs.docs:,} docs, the first is "
-            f"{failed_docs.first_error}"
+            f"failed: {path}: {failed_docs.failed:,} of {failed_docs.docs:,} docs, the first error "
+            f"is {failed_docs.first_error}"
         )
     lines += first_ones(failed_lines)
     lines += first_ones([f"not written: {file}: {why}" for file, why in summary.errors.items()])

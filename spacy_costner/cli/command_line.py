@@ -135,8 +135,8 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
             "--token-column",
             parser=as_column,
             metavar="COLUMN",
-            help="Files with columns: number of the column of the tokens, from 1, or from -1 at "
-            "the end; or its name",
+            help="Files with columns: number of the token column, from 1, or from -1 at the end; "
+            "or its name",
             show_default="the first that doesn't number tokens",
         ),
     ),
@@ -147,7 +147,7 @@ READING_OPTIONS: list[tuple[str, Any, OptionInfo]] = [
             "--tag-column",
             parser=as_column,
             metavar="COLUMN",
-            help="Files with columns: column of the tags, given in the same way, or a key of MISC",
+            help="Files with columns: tag column, given in the same way, or a key of MISC",
             show_default="the last",
         ),
     ),

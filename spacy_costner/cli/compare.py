@@ -135,7 +135,7 @@ def read_sweep(text: str) -> tuple[str, list[Any]]:
 
 def variant_text(name: str, ended: Ended) -> str:
     """The line that is printed at the end of the training of a variant: its name, such as
-    "Sequential, seed 0", its F score and its seconds."""
+    "Sequential, seed 0", its F score and its time in seconds."""
     if isinstance(ended, Failed):
         return f"{name}: failed"
     finished: Finished = ended.value

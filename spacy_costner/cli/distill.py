@@ -66,8 +66,8 @@ def distill_cli(
     teacher: Annotated[
         str,
         Argument(
-            help="Pipeline that sets doc.ents: a package or a folder; or its answers as JSONL or, "
-            "with --noise, as any corpus"
+            help="Pipeline that sets doc.ents: a package or a folder. Or its answers: JSONL or, "
+            "with --noise, any corpus"
         ),
     ],
     config_path: Annotated[Path, Argument(help="Config of the student", exists=True)],
@@ -125,7 +125,8 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def distilled_text(distilled: Distilled) -> str:
-    """Write what the student was trained on, and a table of the scores of teachers and student."""
+    """Write the size of the student's training corpus, and a table of the scores of teachers and
+    student."""
     text = f"{distilled.n_docs:,} docs with {distilled.n_entities:,} entities of the teacher"
     if distilled.n_missing:
         text += f"; {distilled.n_missing:,} uncertain ones are missing annotation"
@@ -150,9 +151,9 @@ def percentages(*shares: float | None) -> list[str]:
 
 
 def noise_lines(noise: LearnedNoise) -> list[str]:
-    """Write what was learned of annotators: the scores of each on checked texts, how it annotates
-    the entities of each label, what the channel has corrected, and the scores of each way to
-    learn."""
+    """Write the estimated errors of annotators: the scores of each on checked texts, how it
+    annotates the entities of each label, what the channel has corrected, and the scores of each way
+    to learn."""
     table = [["annotator", "texts", "checked", "P", "R", "F", "false alarms"]]
     for errors in noise.annotators:
         scores = percentages(errors.precision, errors.recall, errors.f_score)

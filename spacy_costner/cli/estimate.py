@@ -217,7 +217,7 @@ def estimate_text(result: Estimate) -> str:
     lines += [f"note: {note}" for note in result.notes]
     lines.append(
         f"{result.drawings:,} drawings, {result.annotated:,} annotated docs of {result.docs:,}. "
-        f"{result.drawings_for_half:,} drawings in all would halve the intervals."
+        f"{result.drawings_for_half:,} drawings in total would halve the intervals."
     )
     return "\n".join(lines)
 

@@ -52,8 +52,8 @@ class Matrix:
         return rows
 
     def cost(self, gold: str, predicted: str) -> float:
-        """Return what it costs to predict a label instead of the gold label: 0 if they are the
-        same. Either may be "O".
+        """Return the cost of predicting a label instead of the gold label: 0 if they are the same.
+        Either may be "O".
 
         RAISES (ValueError): If the matrix doesn't have the cost, or can't be read: see `rows`.
         """

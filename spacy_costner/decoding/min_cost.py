@@ -224,10 +224,10 @@ def node_masks(choices: Choices, tags: Tags, chain_tags: Tags) -> list[Array1d]:
 
 
 def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d) -> Floats2d:
-    """Compute what decides between tied paths: the path with the highest sum of these numbers wins.
-    They are the log-probabilities of tags. The numbers of nodes are lowered so far that a single
-    node costs more than all labels of the longest sequence can. So a path with fewer nodes wins.
-    For the masks see `node_masks`. Shapes: (N, K), (B,) to (N, A)"""
+    """Compute the scores that decide between tied paths: the path with the highest sum of these
+    scores wins. They are the log-probabilities of tags. The numbers of nodes are lowered so far
+    that a single node costs more than all labels of the longest sequence can. So a path with fewer
+    nodes wins. For the masks see `node_masks`. Shapes: (N, K), (B,) to (N, A)"""
     # The probability of a tag of a node is the sum over the tags that it stands for.
     probs = with_nodes(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))

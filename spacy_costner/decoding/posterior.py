@@ -347,7 +347,7 @@ class Posterior:
         """Find all entities with at least a certain probability. They may overlap.
 
         It takes memory for the result only. Entities that contain the same token exclude each
-        other, so the entities of the result have at most N / floor tokens in all. For example, in
+        other, so the entities of the result have at most N / floor tokens in total. For example, in
         10,000 tokens, the floor .01 finds at most a million entities of 32 bytes each.
 
         floor (float): The probability.

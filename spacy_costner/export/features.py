@@ -34,7 +34,7 @@ Description = dict[str, Any]
 """A column in the header of a model file. Under "arrays" it has the names of arrays of the file."""
 
 WORD_ATTRIBUTES = ("ORTH", "LOWER", "SHAPE", "PREFIX", "SUFFIX")
-"""The attributes of spaCy that a page finds by itself: `ATTRIBUTES` of words.js."""
+"""The attributes of spaCy that a page computes itself: `ATTRIBUTES` of words.js."""
 
 PAGE_FLAGS = (
     "IS_ALPHA",
@@ -51,7 +51,7 @@ PAGE_FLAGS = (
     "ends_with_period",
     "is_first_upper",
 )
-"""The flags that a page finds by itself: `FLAGS` of words.js."""
+"""The flags that a page computes itself: `FLAGS` of words.js."""
 
 WHOLE_WORDS = ("ORTH", "LOWER", "caseless")
 """The columns whose values are whole words."""

@@ -112,9 +112,9 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
 
 
 def describe_pipeline(nlp: Language, ner: CostSensitiveNER) -> dict[str, Any]:
-    """Collect what a page shows of its pipeline, as JSON: its name, language and version; the
-    labels; the settings of prediction; the guarantee, if the pipeline has one. A decoding that is
-    not one of this package is refused."""
+    """Collect the description of a pipeline for its page, as JSON: its name, language and version;
+    the labels; the settings of prediction; the guarantee, if the pipeline has one. A decoding that
+    is not one of this package is refused."""
     settings = ner.cfg["decoding"]
     return {
         "name": nlp.meta["name"],

@@ -224,7 +224,7 @@ def _write_group(value: tuple[int | None, int, int, Any], flags: int) -> str:
 
 
 def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> str:
-    """Write what is repeated, with its quantifier, such as (?:a)*. The value is how often it is
+    """Write a repeated item with its quantifier, such as (?:a)*. The value is how often it is
     repeated at least and at most, and its items. `after` follows the quantifier: "?" to repeat as
     few times as possible. Refuses what JavaScript would repeat differently."""
     least, most, tree = value
@@ -247,26 +247,27 @@ def _write_repeat(value: tuple[int, int, Any], flags: int, after: str = "") -> s
 
 
 def _write_lazy_repeat(value: tuple[int, int, Any], flags: int) -> str:
-    """Write what is repeated as few times as possible, such as (?:a)*?."""
+    """Write a lazily repeated item, such as (?:a)*?."""
     return _write_repeat(value, flags, after="?")
 
 
 def _write_look_around(value: tuple[int, Any], flags: int, sign: str = "=") -> str:
-    """Write what has to match before or after a position, such as (?=a) or (?<=a). The value is the
-    direction, which is below 0 for before, and the items. The sign is "=", or "!" for what must not
-    match there."""
+    """Write a look-around: a pattern that has to match before or after a position, such as (?=a) or
+    (?<=a). The value is the direction, which is below 0 for before, and the items. The sign is "=",
+    or "!" for what must not match there."""
     direction, tree = value
     sign_of_direction = "<" if direction < 0 else ""
     return f"(?{sign_of_direction}{sign}{_write_items(tree, flags)})"
 
 
 def _write_negative_look_around(value: tuple[int, Any], flags: int) -> str:
-    """Write what must not match before or after a position, such as (?!a)."""
+    """Write a negative look-around: a pattern that must not match before or after a position, such
+    as (?!a)."""
     return _write_look_around(value, flags, sign="!")
 
 
 def _write_failure(_: None, flags: int) -> str:
-    """Write what never matches."""
+    """Write a pattern that never matches."""
     return "(?!)"
 
 

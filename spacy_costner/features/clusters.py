@@ -127,7 +127,7 @@ class ClusterColumn(StringColumn, BatchColumn):
         }
 
     def load(self, saved: SavedColumns) -> None:
-        """Read what `save` wrote, and check it."""
+        """Load the result of `save`, and check it."""
         super().load(saved)
         saved_words = saved["clusters"][self.name]
         word_keys = unpack_hashes(saved_words["short_keys"]).astype("uint64")
@@ -273,8 +273,8 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
                 raise ValueError(f"{expected}, got {(word, cluster)}")
     except (OSError, ValueError) as error:
         raise ValueError(
-            "spacy_costner.Features: clusters: expected JSON of words and clusters, or lines of "
-            f"paths and words, in {path}: {error}"
+            "spacy_costner.Features: clusters: expected a JSON file of words and clusters, or "
+            f"lines with a path and a word, but could not read {path}: {error}"
         ) from error
     return clusters_of_word
 

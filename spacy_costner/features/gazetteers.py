@@ -53,7 +53,7 @@ class GazetteerColumn(KeyColumn):
         saved["phrases"][self.name] = self.gazetteer.phrases
 
     def load(self, saved: SavedColumns) -> None:
-        """Read what `save` wrote, and check it."""
+        """Load the result of `save`, and check it."""
         super().load(saved)
         if self.name not in saved["phrases"]:
             raise ValueError(f"{self.name}: expected phrases, found none")
@@ -80,8 +80,8 @@ class Gazetteer:
             lines = Path(path).read_text(encoding="utf8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(
-                "spacy_costner.Features: gazetteers: expected a text file in UTF-8, "
-                f"{path}: {error}"
+                "spacy_costner.Features: gazetteers: expected a UTF-8 text file, but could not "
+                f"read {path}: {error}"
             ) from error
         phrases = []
         for line in lines:

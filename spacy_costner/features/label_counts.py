@@ -295,7 +295,8 @@ def count_rows(counts: UnitCounts) -> UnitCounts:
     """Merge the rows that have the same unit, value and label to one row, with the sum of their
     `n_times`. The rows that are returned are ordered by unit, value and label."""
     # Combine the unit, value and label of each row: equal rows have equal numbers, and the numbers
-    # have the order of the rows. Each column is replaced by ranks, and the number is (rank of unit
+    # have the order of the rows. Each column is replaced with ranks, and the number is (rank of
+    # unit
     # * number of values + rank of value) * number of labels + rank of label. Shape: (E,)
     row_numbers = numpy.zeros(len(counts.n_times), dtype="int64")
     for column in (counts.unit, counts.value, counts.label):

@@ -137,7 +137,7 @@ class LabelMemory:
     with the same text are in several units, the counts of all these units are subtracted.
 
     labels (Sequence[str]): The L labels, O first.
-    counts (Counts): How often each of V values had each label, by unit and in all.
+    counts (Counts): How often each of V values had each label, by unit and in total.
     text_ids (Array1d): The text ids of the D training docs, ascending. Shape: (D,)
     units (Ints1d): The index of the unit of each of these docs. Shape: (D,)
     """

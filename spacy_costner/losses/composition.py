@@ -186,7 +186,7 @@ def uniform_over_legal(potentials: Potentials) -> Potentials:
 
 
 def zero_forbidden(potentials: Potentials) -> Potentials:
-    """Replace minus infinity by 0 in scores, so that they can be multiplied by 0."""
+    """Replace minus infinity with 0 in scores, so that they can be multiplied by 0."""
     xp = get_array_module(potentials.emissions)
     return map_scores(lambda scores: xp.where(xp.isneginf(scores), 0, scores), potentials)
 

@@ -47,7 +47,7 @@ def make_mixed(
     is_exactly_one_given = (lam is None) != (k is None)
     if not is_exactly_one_given:
         where = "spacy_costner.Mixed: lam, k"
-        raise ValueError(f"{where}: expected one of the two, got {lam!r}, {k!r}")
+        raise ValueError(f"{where}: expected exactly one of them, got {lam!r}, {k!r}")
     # `at_least` and `within` return a number, or raise an error that names loss and parameter.
     if lam is None:
         order = at_least(0, "Mixed", "k", k)

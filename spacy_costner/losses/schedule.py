@@ -32,12 +32,12 @@ def make_schedule(
         unit = "epochs"
         ends = epochs
     if len(losses) < 2 or (steps and epochs) or len(ends) != len(losses) - 1:
-        expected = "two losses or more, and either steps or epochs with one number less"
+        expected = "at least two losses, and either steps or epochs with one number fewer"
         got = f"{len(losses)} losses, steps={steps!r}, epochs={epochs!r}"
         raise ValueError(f"{where}: expected {expected}, got {got}")
     is_growing = all(begin < end < math.inf for begin, end in pairwise([0, *ends]))
     if not is_growing:
-        raise ValueError(f"{where}: {unit}: expected growing numbers above 0, got {ends!r}")
+        raise ValueError(f"{where}: {unit}: expected increasing numbers above 0, got {ends!r}")
     return LossSchedule(losses, tuple(ends), unit)
 
 

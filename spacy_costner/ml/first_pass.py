@@ -183,7 +183,8 @@ class FirstPass(Shim):
         return self
 
     def __deepcopy__(self, memo: Any) -> "FirstPass":
-        """Copy what is saved, and the boundaries. Folds and `read_labels` are not copied."""
+        """Copy everything that is saved, and the boundaries. Folds and `read_labels` are not
+        copied."""
         copied = FirstPass(self.settings, self.average_power, self.n_epochs, self.weights.keep_all)
         copied.boundaries = self.boundaries
         copied.tags = self.tags

@@ -663,7 +663,7 @@ class SparseWeights(Shim):
         size = TableSize(n_features, n_vector_rows, n_tags)
         for noun, n, n_expected in zip(NOUNS, size, expected or size):
             if n_expected is not None and n != n_expected:
-                raise ValueError(f"expected weights of {n_expected} {noun}, got {n}")
+                raise ValueError(f"expected weights for {n_expected} {noun}, got {n}")
 
         self.allocate(n_features, n_tags, n_vector_rows)
         weights = self.table.weights
@@ -694,6 +694,6 @@ def apply_vector_dropout(batch: FeatureBatch, dropout: float) -> FeatureBatch:
 
 
 def drop_ids(ids: Ints2d, dropout: float) -> Ints2d:
-    """Replace a share of ids, drawn at random, by -1, which stands for none. Shape: (N, S)"""
+    """Replace a share of ids, drawn at random, with -1, which stands for none. Shape: (N, S)"""
     is_lost = numpy.random.uniform(size=ids.shape) < dropout
     return numpy.where(is_lost, numpy.int32(-1), ids)

@@ -348,7 +348,7 @@ class CostSensitiveNER(CalibratedPipe):
         """
         if not isinstance(label, str) or not label or label.startswith(NEGATED):
             raise ValueError(
-                f"{self.name}: label: expected a string without {NEGATED!r} in front (use "
+                f"{self.name}: label: expected a string that doesn't start with {NEGATED!r} (use "
                 f"incorrect_spans_key for spans that are not entities), got {label!r}"
             )
         if label in self.labels:
@@ -928,7 +928,7 @@ class CostSensitiveNER(CalibratedPipe):
                 load_model(self.model, saved["model"], expected_n_tags)
             n_tags = self.model.maybe_get_dim("nO")
             if self.labels and n_tags not in (None, len(self.chain_tags)):
-                raise ValueError(f"expected weights of {len(self.chain_tags)} tags, got {n_tags}")
+                raise ValueError(f"expected weights for {len(self.chain_tags)} tags, got {n_tags}")
 
     def _load_cfg(self, saved: Cfg) -> None:
         """Load the settings and the results of calibration docs from a saved cfg, which was checked

@@ -59,7 +59,7 @@ def finish_update(model: Model, optimizer: Optimizer, factor: float) -> None:
     if optimizer.use_radam:
         raise ValueError(
             "learn_rate_factor: expected Adam.v1 or SGD.v1 in [training.optimizer], got RAdam.v1, "
-            "which can't train some weights at another rate"
+            "which can't train some weights at a different rate"
         )
 
     encoder_ids = {node.id for node in model.get_ref("tok2vec").walk()}

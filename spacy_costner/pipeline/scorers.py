@@ -357,8 +357,8 @@ def count_by_label(
     """Count the correct, wrong and missed entities of each label.
 
     pairs (EntityPairs): The gold and the predicted entities of each doc.
-    lift (Callable[[str], str]): Replaces a label before it is compared, for example by its ancestor
-        in a label tree. By default, labels stay the same.
+    lift (Callable[[str], str]): Replaces a label before it is compared, for example with its
+        ancestor in a label tree. By default, labels stay the same.
     RETURNS (dict[str, PRFScore]): The counts of each label, in alphabetical order.
     """
     counts: dict[str, PRFScore] = defaultdict(PRFScore)

@@ -298,8 +298,8 @@ def check_cfg(saved: Cfg, current: Cfg) -> Cfg:
 
 
 def _check_temperature(temperature: Any, labels: Iterable[str]) -> None:
-    """Check that a saved `Temperature` has an overall number above 0, and that the numbers of
-    labels, if there are any, are above 0."""
+    """Check that the overall temperature of a saved `Temperature` is above 0, and the temperatures
+    of labels, if there are any."""
     check_keys(temperature, Temperature._fields, "temperature")
     check_keys(temperature["labels"], names=(), where="temperature.labels", optional=labels)
     _check_number(temperature["overall"], "temperature: overall", positive=True)

@@ -43,7 +43,7 @@ def _begin_at_zero_end_after_last(text: str, start: int, end: int) -> tuple[int,
 
 
 def _from_bytes(text: str, start: int, end: int) -> tuple[int, int]:
-    """The offsets count the bytes of the text in UTF-8."""
+    """The offsets count the UTF-8 bytes of the text."""
     encoded = text.encode("utf8", "replace")
     # Bytes of a character that is cut in two are left out.
     before_start = encoded[:start].decode("utf8", "ignore")

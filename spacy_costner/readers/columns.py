@@ -1,5 +1,4 @@
-"""Read and write files of columns, as in the CoNLL shared tasks: a line for each token, with its
-tag.
+"""Read and write column files, as in the CoNLL shared tasks: a line for each token, with its tag.
 
 Columns are separated by one TAB or by blanks. A line of whitespace ends a sentence. A line that
 begins with -DOCSTART- begins a document. A line that begins with "#", at the beginning of a
@@ -63,7 +62,7 @@ class Layout(NamedTuple):
 
 
 class ColumnsFile(NamedTuple):
-    """The content of a file of columns.
+    """The content of a column file.
 
     tokens (TaggedTokens): Its tokens and tags.
     place_of (Callable[[int], FilePlace]): Returns the place of a token, by its index.
@@ -78,13 +77,13 @@ class ColumnsFile(NamedTuple):
 
 
 def read_columns(path: Path, context: Context) -> Iterator[Doc]:
-    """Read a file of columns.
+    """Read a column file.
 
-    path (Path): The file of columns.
+    path (Path): The column file.
     context (Context): The pipeline and the options. The format and the problems are added to its
         info.
     RETURNS (Iterator[Doc]): The docs, with their entities.
-    RAISES (CorpusError): If the file isn't text in UTF-8, has no tokens, has lines with different
+    RAISES (CorpusError): If the file isn't UTF-8 text, has no tokens, has lines with different
         numbers of columns, or has something other than tags of one scheme in the column of the
         tags; or if it isn't clear which columns have tokens and tags.
     """
@@ -94,9 +93,9 @@ def read_columns(path: Path, context: Context) -> Iterator[Doc]:
 
 
 def read_tokens(path: Path, options: ReadOptions, info: CorpusInfo) -> ColumnsFile:
-    """Read the tokens and tags of a file of columns: see `read_columns`.
+    """Read the tokens and tags of a column file: see `read_columns`.
 
-    path (Path): The file of columns.
+    path (Path): The column file.
     options (ReadOptions): Which columns have tokens and tags.
     info (CorpusInfo): The problems are added to it.
     RETURNS (ColumnsFile): The tokens and tags.

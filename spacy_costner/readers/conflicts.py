@@ -32,7 +32,7 @@ KEPT = {
     "first": "the first annotation is kept",
     "last": "the last annotation is kept",
     "agree": "where they differ, annotation is missing",
-    "majority": "what most annotations have is kept; elsewhere, annotation is missing",
+    "majority": "the majority annotation is kept; elsewhere, annotation is missing",
 }
 """The treatment of the annotations of a text, for each value of the option `conflicts`."""
 

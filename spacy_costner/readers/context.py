@@ -43,10 +43,10 @@ class ReadOptions:
     n_sents (int | None): The number of sentences of a doc, for formats that have sentences. 0: a
         doc has all sentences up to the next -DOCSTART- line or the end of the file. None: the same
         if there are -DOCSTART- lines; otherwise each sentence is a doc.
-    token_column (int | str | None): The column that has the tokens, for files of columns: its
-        number from the left, where the first column is 1, or from the right, where the last column
-        is -1; or its name, if the file has names of columns. None: the first column that isn't a
-        number of the token, or the column FORM.
+    token_column (int | str | None): The column that has the tokens, for column files: its number
+        from the left, where the first column is 1, or from the right, where the last column is -1;
+        or its name, if the file has names of columns. None: the first column that isn't a number of
+        the token, or the column FORM.
     tag_column (int | str | None): The column that has the tags, given in the same way, or a key of
         the column MISC of CoNLL-U. None: the last column, the first of several layers of the same
         labels, or the only key or named column with tags. For WebAnno TSV, the number of the
@@ -102,7 +102,7 @@ class ReadOptions:
                 expected = "expected a number from 1, or from -1 at the end, or a name"
                 raise ValueError(f"{name}: {expected}, got {getattr(self, name)!r}")
         if self.tag_column is not None and self.tag_column == self.token_column:
-            expected = "expected a column other than the column of the tokens"
+            expected = "expected a column other than the token column"
             raise ValueError(f"tag_column: {expected}, got {self.tag_column!r}")
         if self.scheme is not None:
             object.__setattr__(self, "scheme", check_scheme(self.scheme))
@@ -278,8 +278,8 @@ class Context(NamedTuple):
         are not kept.
     alignment (Alignment | None): The reader counts spans that fit the tokens, and spans that don't,
         for all files of the corpus. None: they are not counted.
-    scheme (TagScheme | None): The scheme of the tags in all files of columns of the corpus. None:
-        it is found from the tags of the file.
+    scheme (TagScheme | None): The scheme of the tags in all column files of the corpus. None: it is
+        found from the tags of the file.
     places (Places | None): The reader adds the places of docs to it. None: they are not kept.
     label_feature (str | None): For WebAnno TSV, the feature that has the labels in the files of the
         corpus. None: no file has such a feature.

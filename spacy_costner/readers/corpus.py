@@ -112,9 +112,9 @@ def _read_files(files: list[Path], context: Context) -> Iterator[Doc]:
 
 
 def _find_scheme_of_columns(files: Sequence[Path], options: ReadOptions) -> TagScheme | None:
-    """Find the scheme of the tags in all files of columns of a corpus. It reads these files once
-    more, as a single file may not show the scheme: its only tag may be S-LOC. None: there are fewer
-    than two files of columns, so the scheme is found when the file is read."""
+    """Find the scheme of the tags in all column files of a corpus. It reads these files once more,
+    as a single file may not show the scheme: its only tag may be S-LOC. None: there are fewer than
+    two column files, so the scheme is found when the file is read."""
     files = [file for file in files if _has_columns(file)] if len(files) > 1 else []
     if len(files) < 2:
         return None
@@ -222,7 +222,7 @@ def _read_records(
     names the place `begin`."""
     first_item = next(records, None)
     if first_item is None:
-        raise begin.refuse("expected texts, got nothing in it")
+        raise begin.refuse("expected texts, found none")
     _place, first_record = first_item
     # The reader of the format gets all records again, from the first on.
     records = chain([first_item], records)

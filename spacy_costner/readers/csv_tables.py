@@ -34,7 +34,7 @@ TAG_NAMES = frozenset(
 )
 SENTENCE_NAME = re.compile(r"(sent|sentence)[ _]*(#|id|no|number|idx|index)?")
 TEXT_NAME = "text"
-ONE_SENTENCE = "tables have no column for sentences and no empty rows: they are one sentence"
+ONE_SENTENCE = "tables have no column for sentences and no empty rows: each is read as one sentence"
 
 
 class Row(NamedTuple):

@@ -50,7 +50,7 @@ def _load_docbin(data: bytes) -> DocBin:
     most_bytes = max(SMALL_DOCBIN, MOST_COMPRESSED * len(data))
     saved = srsly.msgpack_loads(inflate(data, most_bytes))
     if not saved["attrs"]:
-        raise ValueError("expected attributes of tokens, got none")
+        raise ValueError("expected token attributes, got none")
     docbin = DocBin().from_bytes(data)
 
     # "lengths" has the number of tokens of each doc, "spaces" a truth value for each token.

@@ -87,7 +87,7 @@ def join_documents(
             yield from group
             continue
         if doc_id in joined_ids:
-            expected = "the sentences of a document one after another"
+            expected = "consecutive sentences of a document"
             raise place.refuse(f"doc_id: expected {expected}, got {id_key} {doc_id!r} again")
         joined_ids.add(doc_id)
         docs_of_document = list(group)

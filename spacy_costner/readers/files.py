@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..files.saving import PAGES
 
 BOM = b"\xef\xbb\xbf"
-"""The byte order mark that some programs write at the beginning of a text in UTF-8."""
+"""The byte order mark that some programs write at the beginning of UTF-8 text."""
 
 ABOUT = ("README", "LICENSE", "LICENCE", "CHANGELOG", "CITATION", "MD5SUMS", "SHA256SUMS")
 """A file whose name begins with one of these is about a corpus, and not part of it."""
@@ -122,7 +122,7 @@ def corpus_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(_walk(path, set()))
     if not files:
-        raise CorpusError(f"{path}: expected a folder with files of texts, got none in it")
+        raise CorpusError(f"{path}: expected a folder with text files, found none")
     docbins = [file for file in files if file.suffix == ".spacy"]
     return docbins or files
 
@@ -187,12 +187,12 @@ def read_text(path: Path, *, keep_line_ends: bool = False, allow_blank: bool = F
         text = data.decode("utf8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = f"expected text in UTF-8, got the byte 0x{data[error.start]:02x}"
+        message = f"expected UTF-8 text, got the byte 0x{data[error.start]:02x}"
         raise FilePlace(path, line).refuse(message) from None
 
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise FilePlace(path, line).refuse("expected text in UTF-8, got a null character")
+        raise FilePlace(path, line).refuse("expected UTF-8 text, got a null character")
     if not (text.strip() or allow_blank):
         raise FilePlace(path, 1).refuse("expected text, got an empty file")
 

@@ -16,8 +16,8 @@ from .sentences import copy_without_annotation
 
 def as_spacy_evaluates(nlp: Language, doc: Doc) -> Doc:
     """Make the doc that a pipeline gets in `spacy evaluate`: the text of a doc, tokenized by the
-    pipeline, without sentence starts. If the original whitespace is unknown, as in files of
-    columns, there is no text to tokenize, and the tokens of the doc are kept.
+    pipeline, without sentence starts. If the original whitespace is unknown, as in column files,
+    there is no text to tokenize, and the tokens of the doc are kept.
 
     nlp (Language): The pipeline.
     doc (Doc): The doc, with annotation or without.

@@ -59,11 +59,11 @@ NAME_OF_KIND: dict[Kind, str] = {
 
 UNLABELED = "regions have no label: their tokens are missing annotation"
 WITHOUT_OFFSETS = (
-    "regions of HTML have no globalOffsets: all other tokens of their text are missing annotation"
+    "HTML regions have no globalOffsets: all other tokens of their text are missing annotation"
 )
 UNREAD = "regions of type {} are not read: all other tokens of their text are missing annotation"
 OF_OTHER_ELEMENTS = "regions of type {} mark something other than the text: they are left out"
-LIKE_HTML = "texts have tags of HTML, but no region shows what they are: the tags are read as text"
+LIKE_HTML = "texts have HTML tags, but no region shows how to read them: the tags are read as text"
 
 FieldKey = tuple[str, Kind, str]
 """A field and how it is read: its key in the data, the kind of its texts, and their reading. See

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"(\d{1,9})(?:([-.])\d{1,9})?")
 
 
 class Table(NamedTuple):
-    """The fields of a file of columns.
+    """The fields of a column file.
 
     fields (list[str]): The fields of all N rows, row after row. A row is a line with a token.
     n_columns (int): The number of columns.
@@ -129,7 +129,7 @@ def _find_numbers(table: Table, *, is_token_column_set: bool) -> int | None:
     is_other_number = len(numbers) == 1 and numbers[0] not in ("0", "1")
     if is_token_column_set or is_other_number:
         return None
-    expected = "expected a column of tokens first, or one that numbers the tokens of each sentence"
+    expected = "expected the first column to have tokens, or to number the tokens of each sentence"
     raise _refuse_tokens(table, expected, numbers)
 
 
@@ -238,7 +238,7 @@ def _find_tags(
         if keys:
             return tag, keys[0]
     if tag == token:
-        expected = "expected a column other than the column of the tokens (token_column)"
+        expected = "expected a column other than the token column (token_column)"
         raise table.place.refuse(f"tag_column: {expected}, got {choice or tag + 1}")
     # A file of two columns always has tags in the second.
     if table.n_columns > 2 and not _has_tags(table, tag):

@@ -119,7 +119,7 @@ def _yaml_examples(path: Path) -> Iterator[str]:
             yield from _marked_lines(examples.split("\n"))
             continue
         if not isinstance(examples, list):
-            raise begin.refuse(f"examples: expected lines with -, got {shown(examples)}")
+            raise begin.refuse(f"examples: expected lines that begin with -, got {shown(examples)}")
         for example in examples:
             text = example.get("text") if isinstance(example, dict) else None
             if not isinstance(text, str):

@@ -74,7 +74,7 @@ def find_raw_files(paths: Iterable[Path]) -> RawFiles:
             if is_corpus or can_be_text(file):
                 readable.append(file)
         if not readable:
-            raise CorpusError(f"{path}: expected a folder with files of text, got none in it")
+            raise CorpusError(f"{path}: expected a folder with text files, found none")
         files.paths.extend(readable)
         files.skipped.extend(find_skipped(path, readable))
     return files
@@ -98,7 +98,7 @@ def find_skipped(folder: Path, readable: Iterable[Path]) -> list[Path]:
 
 
 def can_be_text(path: Path) -> bool:
-    """Whether the first bytes of a file are text in UTF-8, and not only whitespace."""
+    """Whether the first bytes of a file are UTF-8 text, and not only whitespace."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     text = head.removeprefix(BOM).decode("utf8", "replace")
@@ -170,10 +170,10 @@ def _read_lines(file: BinaryIO, path: Path) -> Iterator[str]:
         try:
             text = line.decode("utf8")
         except UnicodeDecodeError as error:
-            message = f"expected text in UTF-8, got the byte 0x{line[error.start]:02x}"
+            message = f"expected UTF-8 text, got the byte 0x{line[error.start]:02x}"
             raise place.refuse(message) from None
         if "\0" in text:
-            raise place.refuse("expected text in UTF-8, got a null character")
+            raise place.refuse("expected UTF-8 text, got a null character")
         # On the old Macintosh lines ended with "\r": such a file is a single line so far.
         for part in text.split("\r"):
             if part.strip():

@@ -348,7 +348,9 @@ def _split_by_name(counts: TagCounts, tags: Sequence[str], name: str) -> TagSche
             expected = f"scheme: expected tags of {name} with the prefixes {', '.join(prefixes)}"
             raise counts.refuse(tag, f"{expected}, got {shown(tag)}")
         if split_tag.label == "O":
-            raise counts.refuse(tag, f"scheme: expected tags of {name}, got {tag!r}: O is no label")
+            raise counts.refuse(
+                tag, f"scheme: expected tags of {name}, got {tag!r}: O isn't a label"
+            )
     return TagScheme(name, split_tags)
 
 

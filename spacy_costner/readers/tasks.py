@@ -367,7 +367,7 @@ def check_all_words(tokens: list[TaskToken], text: str, place: FilePlace) -> Non
 
     RAISES (CorpusError): If a word isn't.
     """
-    expected = "expected all words of the text, once each"
+    expected = "expected each word of the text exactly once"
     end_of_text = TaskToken(start=len(text), end=len(text), sent_start=None)
     previous_end = 0
     for start, end, _ in [*tokens, end_of_text]:

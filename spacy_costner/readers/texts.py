@@ -46,7 +46,7 @@ def read_texts(nlp: Language, path: str | Path, options: ReadOptions = DEFAULTS)
     corpus has.
 
     nlp (Language): The pipeline. Its tokenizer is used for texts without tokens.
-    path (str | Path): A file of text, each line of which becomes a doc, or any corpus: see
+    path (str | Path): A text file, each line of which becomes a doc, or any corpus: see
         `read_docs`.
     options (ReadOptions): How to read a corpus, where there are several ways.
     YIELDS (Doc): The docs, without empty ones.

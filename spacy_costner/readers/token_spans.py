@@ -22,10 +22,13 @@ MAX_SHIFT = 10
 """The largest distance, in characters, between the text of a span and its offsets."""
 
 MISALIGNED = "spans don't begin and end with tokens: their tokens are missing annotation"
-MISPLACED = "spans are not where their own text is: their tokens are missing annotation"
-SHIFTED = f"spans are at most {MAX_SHIFT} characters away from their own text: they are read there"
+MISPLACED = "spans don't match their text: their tokens are missing annotation"
+SHIFTED = (
+    f"the offsets of spans are off by at most {MAX_SHIFT} characters: the spans are read where "
+    "their text is"
+)
 OVERLAPPING = "spans overlap: their tokens are missing annotation"
-PADDED = "spans begin or end with whitespace: it is left out"
+PADDED = "spans begin or end with whitespace, which is left out"
 ONLY_SPACE = "spans are only whitespace: they are left out"
 
 

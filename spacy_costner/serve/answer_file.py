@@ -86,7 +86,7 @@ class AnswerFile:
             return file.readlines()
 
     def _write_lines(self, lines: list[bytes]) -> None:
-        """Replace the content of the file by these lines."""
+        """Replace the content of the file with these lines."""
         content = b"".join(lines)
         save_file(self.path, lambda new_path: new_path.write_bytes(content))
 

@@ -370,7 +370,7 @@ def task_of(annotation: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -
         if task["id"] == annotation.get("task"):
             return task
     expected = "expected the task of each annotation"
-    raise SessionError(f"task: {expected}, got no task of {shown(annotation)}")
+    raise SessionError(f"task: {expected}, got none for {shown(annotation)}")
 
 
 def text_or_none(record: Mapping[str, Any], name: str) -> str | None:

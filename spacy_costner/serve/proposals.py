@@ -160,7 +160,7 @@ def check_spans(doc: Doc, spans: Iterable[ProposedSpan], labels: Sequence[str]) 
             expected = f"expected a start before its end in a text of {len(doc)} tokens"
             raise SessionError(f"spans: {expected}, got {start} to {end}")
         if start < last_end:
-            raise SessionError(f"spans: expected none that overlap, got two at {start}")
+            raise SessionError(f"spans: expected no overlapping spans, got two at {start}")
         if label not in labels:
             raise SessionError(f"label: expected one of {labels}, got {label!r}")
         last_end = end

@@ -84,6 +84,6 @@ def train_hidden_layer(
         progress=progress,
         desc="hidden layer",
     )
-    # `restart` replaces the weights of the last step by their averages.
+    # `restart` replaces the weights of the last step with their averages.
     layer.restart(layer.averaged(optimizer))
     return trained

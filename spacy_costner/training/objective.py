@@ -305,10 +305,10 @@ def to_loss_inputs(
 
 
 def costs_given_gold(path: Ints1d, table: CostTable, weights: Floats1d | None) -> Floats2d:
-    """Compute what it costs to predict each tag at each token, given the gold tags in `path`, which
+    """Compute the cost of predicting each tag at each token, given the gold tags in `path`, which
     are -1 where gold is missing. The cost is 0 there. Without `weights` all tokens have the weight
     1. Shapes: (N,), (K, K), (N,) to (N, K)"""
-    costs = table[path]  # -1 takes the last row, which is replaced by 0 below
+    costs = table[path]  # -1 takes the last row, which is replaced with 0 below
     if weights is not None:
         costs = costs * weights[:, None]
     costs[path < 0] = 0

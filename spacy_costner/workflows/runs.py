@@ -128,7 +128,7 @@ def run_all(
                 yield run, Failed(f"its worker died {n_deaths} times", trace="")
     # If it is hopeless, these runs are left.
     for run, _ in [*run_alone, *run_together]:
-        yield run, Failed("workers die: see what they have printed", trace="")
+        yield run, Failed("workers keep dying: see their output", trace="")
 
 
 def run_until_broken(

@@ -67,7 +67,7 @@ class LearnedVectors(NamedTuple):
     skipped: list[Path]
 
     def as_text(self) -> str:
-        """Report what was learned, and show some words with their neighbours."""
+        """Report the learned vectors, and show some words with their neighbours."""
         lines = self.summary()
         lines.append("")
         for word, neighbours in self.neighbours.items():
@@ -81,7 +81,7 @@ class LearnedVectors(NamedTuple):
             f"numbers, {self.seconds:.1f} s"
         ]
         if self.dim < self.wanted_dim:
-            lines.append(f"{self.wanted_dim} numbers need more words")
+            lines.append(f"a dimension of {self.wanted_dim} needs more words")
         if self.skipped:
             names = ", ".join(str(path) for path in self.skipped[:N_SKIPPED])
             if len(self.skipped) > N_SKIPPED:
@@ -104,7 +104,7 @@ def learn_vectors(
     `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
     same vector.
 
-    raw_paths (Sequence[Path]): Files of text, a sentence or a paragraph on each line, any corpora,
+    raw_paths (Sequence[Path]): Text files with a sentence or a paragraph on each line, any corpora,
         whose annotation isn't used, and folders of these. - is standard input.
     output_path (Path): The folder for the pipeline.
     lang (str): Code of the language, whose tokenizer is used for texts without tokens.
@@ -198,8 +198,8 @@ def learn_with_corpus(
     lang: str,
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
-    """Learn vectors from raw text and from the text of a training corpus. Earlier learned vectors
-    in the output folder are replaced.
+    """Learn vectors from raw text and from the text of a training corpus. Vectors that an earlier
+    run has learned in the output folder are replaced.
 
     raw_paths (Sequence[Path]): Files and folders of text: see `learn_vectors`.
     train_path (Path | None): The training corpus, if there is one.

@@ -135,8 +135,8 @@ def test_an_entity_that_is_not_where_its_text_is_is_missing_annotation_or_read_n
     assert entities([doc]) == [("Kim", "PER"), ("West London", "LOC")]
     assert [token.text for token in doc if not token.ent_iob] == ["left"]
     shifted, misplaced = info.problems
-    assert "away from their own text: they are read there" in shifted.message
-    assert "not where their own text is: their tokens are missing" in misplaced.message
+    assert "characters: the spans are read where their text is" in shifted.message
+    assert "spans don't match their text: their tokens are missing" in misplaced.message
 
 
 def test_fragments_that_overlap_are_one_entity(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "an end before its start": ("T9\tPER 3 0\tKim\n", "got 3 to 0"),
     "after the text": ("T9\tPER 30 40\tLondon\n", "in a text of 35 characters, got 30 to 40"),
     "prose": ("Kim Lee left\n", EXPECTED_LINE),
-    "a null character": ("T9\tPER 0 3\tK\0m\n", "expected text in UTF-8, got a null character"),
+    "a null character": ("T9\tPER 0 3\tK\0m\n", "expected UTF-8 text, got a null character"),
 }
 
 

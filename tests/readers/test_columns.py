@@ -245,7 +245,7 @@ def test_a_named_scheme_refuses_other_tags(path: Path) -> None:
     assert entities(path, "a PER-B\nb PER-I\n", scheme="bio-suffix") == [("a b", "PER")]
     with pytest.raises(CorpusError, match=r"line 2: scheme: expected tags of IOB2 .* got 'E-MAIL'"):
         read(path, "a B-MAIL\nb E-MAIL\n", scheme="BIO")
-    with pytest.raises(CorpusError, match=r"line 1: scheme: .* got 'I-O': O is no label"):
+    with pytest.raises(CorpusError, match=r"line 1: scheme: .* got 'I-O': O isn't a label"):
         read(path, "a I-O\n", scheme="IO")
 
 

@@ -207,7 +207,7 @@ def test_regions_of_html_without_global_offsets_make_their_text_missing(tmp_path
         tmp_path, task({"html": HTML}, old_region, html_region(6, 9, "PER", "Ann"))
     )
     assert iob_letters(docs[0]) == "--B------"
-    assert problems == {"regions of HTML have no globalOffsets": 1}
+    assert problems == {"HTML regions have no globalOffsets": 1}
 
 
 def test_html_without_entities_is_read_as_that_of_other_tasks(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_html_without_entities_is_read_as_that_of_other_tasks(tmp_path: Path) ->
 def test_text_with_tags_and_without_regions_is_reported(tmp_path: Path) -> None:
     docs, problems, _ = read_tasks(tmp_path, task({"text": HTML}))
     assert docs[0].text == HTML
-    assert problems == {"texts have tags of HTML, but no region shows what they are": 1}
+    assert problems == {"texts have HTML tags, but no region shows how to read them": 1}
 
 
 # Dialogues
@@ -379,7 +379,7 @@ def test_a_region_that_quotes_other_words_costs_its_tokens(tmp_path: Path) -> No
         task({"text": text}, region(5, 16, "ORG", "ple tex"), region(38, 42, "LOC", "Oslo")),
     )
     assert iob_letters(docs[0]) == "O--OOOB"
-    assert problems == {"spans are not where their own text is": 1}
+    assert problems == {"spans don't match their text": 1}
 
 
 DATA = "/".join(["", "data", ""])  # joined here, as this file would name a folder of a machine

@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[bytes, int, str]] = {
     "two schemes": (b"Kim U-PER\nis O\nOslo S-LOC\n", 3, "expected one scheme, got 'S-LOC'"),
     "two separators of tags": (b"Kim B-PER\nis O\nOslo B_LOC\n", 3, "such as 'B-PER', got 'B_LOC'"),
     "no tags": (b"Kim NNP\nis VBZ\n", 1, "O among them, got only tags such as 'NNP'"),
-    "not UTF-8": (b"Kim B-PER\nM\xfcller O\n", 2, "expected text in UTF-8, got the byte 0xfc"),
+    "not UTF-8": (b"Kim B-PER\nM\xfcller O\n", 2, "expected UTF-8 text, got the byte 0xfc"),
     "null": (b"Kim B-PER\n\0 O\n", 2, "got a null character"),
     "empty": (b"", 1, "got an empty file"),
     "no tokens": (b"# a comment\n-DOCSTART- O\n", 1, "expected tokens and their tags, got none"),
@@ -71,10 +71,10 @@ TASK_LINES: dict[str, tuple[str, str]] = {
      '{"text": "Kim is", "spans": [{"start": 0, "end": 3, "label": "PER", "answer": "no"}]}',
      "spans: answer: expected accept, reject, ignore, got 'no'"),
     "words lost": ('{"text": "Kim is", "spans": [], "tokens": [{"start": 0, "end": 3}]}',
-     "tokens: expected all words of the text, once each, got ' is'"),
+     "tokens: expected each word of the text exactly once, got ' is'"),
     "words in other order": (
      '{"text": "A b", "spans": [], "tokens": [{"start": 2, "end": 3}, {"start": 0, "end": 1}]}',
-     "tokens: expected all words of the text, once each, got 'A '"),
+     "tokens: expected each word of the text exactly once, got 'A '"),
     "another token": (
      '{"text": "Ki", "spans": [], "tokens": [{"start": 0, "end": 2, "text": "Ko"}]}',
      "tokens: expected 'Ki' at 0, got 'Ko'"),
@@ -189,7 +189,7 @@ ARRAYS = {
     "an end lost": ('[\n{"text": "Kim", "label": []}\n', 3, "got the end of the file"),
     "an item cut": ('[\n{"text": "Kim",\n"label"}]', 3, "expected JSON"),
     "something after it": ("[{}]\n\n{}", 3, "expected the end of the file"),
-    "nothing in it": ("[]", 1, "expected texts, got nothing in it"),
+    "nothing in it": ("[]", 1, "expected texts, found none"),
     "single quotes": ("[{},\n{'text': 'Kim'}]", 2, "expected JSON"),
     "a number": ("[{},\n\n3]", 3, "expected a text and its spans, got 3"),
     "null": ("[{},\nnull]", 2, "expected a text and its spans, got None"),
@@ -309,7 +309,7 @@ def test_a_damaged_spacy_file_is_refused_by_its_name(tmp_path: Path) -> None:
 
 # Folders: their files and texts, and what follows the name of the folder in the message.
 FOLDERS: dict[str, tuple[dict[str, str], str]] = {
-    "nothing in it": ({}, ": expected a folder with files of texts, got none in it"),
+    "nothing in it": ({}, ": expected a folder with text files, found none"),
     "a folder without files": ({"a/.keep": ""}, ": expected a folder with files of texts"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
     "an empty file": ({"a.conll": GOOD_COLUMNS, "b.conll": ""}, "/b.conll, line 1: expected text"),
@@ -321,7 +321,7 @@ FOLDERS: dict[str, tuple[dict[str, str], str]] = {
     "damaged JSON": (
         {"a.conll": GOOD_COLUMNS, "b.jsonl": f"{GOOD_TASK}{{"}, "/b.jsonl, line 2: expected JSON"),
     "a picture": (
-        {"a.conll": GOOD_COLUMNS, "b.jpg": "\0JPG"}, "/b.jpg, line 1: expected text in UTF-8"),
+        {"a.conll": GOOD_COLUMNS, "b.jpg": "\0JPG"}, "/b.jpg, line 1: expected UTF-8 text"),
 }  # fmt: skip
 
 

@@ -425,8 +425,8 @@ WRONG_TEXT = {"start": 3, "end": 6, "label": "P", "text": "Bob"}
 """The code units of Kim."""
 
 OUTSIDE_TOKENS = "spans don't begin and end with tokens"
-MISPLACED = "spans are not where their own text is"
-SHIFTED = "spans are at most 10 characters away from their own text"
+MISPLACED = "spans don't match their text"
+SHIFTED = "the offsets of spans are off by at most 10 characters"
 SEVERAL_WAYS = "texts were annotated in several ways"
 
 
@@ -1145,7 +1145,9 @@ def test_convert_joins_the_texts_of_a_document(tmp_path: Path) -> None:
 def test_texts_of_a_document_have_to_stand_together(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [*TASKS[:3], TASKS[0]])
 
-    with pytest.raises(ValueError, match=r"a\.jsonl.*one after another, got article 'a' again"):
+    with pytest.raises(
+        ValueError, match=r"a\.jsonl.*consecutive sentences of a document, got article 'a' again"
+    ):
         read_corpus(path, doc_id="article")
 
 

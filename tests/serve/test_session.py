@@ -201,7 +201,7 @@ def test_the_last_answer_of_two_tabs_wins_and_is_reported(tmp_path: Path) -> Non
         ([(0, 0, "PER")], "spans: expected a start before its end in a text of 8 tokens"),
         ([(7, 9, "PER")], "in a text of 8 tokens, got 7 to 9"),
         ([(-1, 2, "PER")], "in a text of 8 tokens, got -1 to 2"),
-        ([(0, 2, "PER"), (1, 3, "LOC")], "expected none that overlap, got two at 1"),
+        ([(0, 2, "PER"), (1, 3, "LOC")], "expected no overlapping spans, got two at 1"),
         ([(0, 1, "<b>")], r"label: expected one of \['PER', 'LOC'\], got '<b>'"),
     ],
 )

@@ -314,10 +314,10 @@ BAD_FILES = {
     "an answer in Latin-1": (
         "annotated/train.jsonl",
         b'{"text": "Andr\xe9", "spans": []}',
-        "line 1: expected text in UTF-8, got the byte 0xe9",
+        "line 1: expected UTF-8 text, got the byte 0xe9",
     ),
     "no task": ("annotated/measure.jsonl", b"[1]\n", "line 1: expected a text and its spans"),
-    "scores in UTF-16": ("history.jsonl", "{}".encode("utf-16"), "expected text in UTF-8"),
+    "scores in UTF-16": ("history.jsonl", "{}".encode("utf-16"), "expected UTF-8 text"),
     "scores that are a number": ("history.jsonl", b"7\n", "line 1: expected a JSON object"),
 }
 
@@ -340,7 +340,7 @@ def test_a_file_that_cannot_be_read_is_named(case: str, tmp_path: Path) -> None:
         (b'{"labels": [1]}', "labels: expected text, got 1"),
         (b'{"labels": ["\\ud800"]}', "labels: expected text, got"),
         (b'{"lang": 7}', "lang: expected str, got 7"),
-        (b'{"labels": ["\xe9"]}', "expected text in UTF-8"),
+        (b'{"labels": ["\xe9"]}', "expected UTF-8 text"),
         (b"{", "expected JSON"),
     ],
 )

@@ -248,8 +248,8 @@ def test_the_vocab_of_raw_text_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         (b"", "expected words that occur at least 3 times, next to other such words, got 0 in 0"),
         (b"one\n" * 1000, "expected words that occur at least 3 times"),
         (b"one " * 1000, "expected words that occur at least 3 times"),
-        (b"one\n\xff\xfe\n", "raw.txt, line 2: expected text in UTF-8, got the byte 0xff"),
-        (b"one\n\n\0\n", "raw.txt, line 3: expected text in UTF-8, got a null character"),
+        (b"one\n\xff\xfe\n", "raw.txt, line 2: expected UTF-8 text, got the byte 0xff"),
+        (b"one\n\n\0\n", "raw.txt, line 3: expected UTF-8 text, got a null character"),
     ],
 )
 def test_what_has_no_text_is_refused_in_a_line(
@@ -268,7 +268,7 @@ def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sounds" / "a.wav").write_bytes(b"RIFF\0")
     result = run("vectors", tmp_path / "sounds", "--output", tmp_path / "vectors")
     assert result.exit_code == 1
-    assert "expected a folder with files of text, got none in it" in result.output
+    assert "expected a folder with text files, found none" in result.output
 
 
 def test_nothing_is_written_when_it_is_interrupted(

@@ -350,7 +350,7 @@ class Tokenizer {
   }
 
   /**
-   * Replaces sequences of tokens by the tokens of the special case that they are together. A
+   * Replaces sequences of tokens with the tokens of the special case that they are together. A
    * sequence doesn't change if its text, with its spaces, is not the text of the special case.
    * @param {string} text
    * @param {Token[]} tokens

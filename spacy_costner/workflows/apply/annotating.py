@@ -1,4 +1,4 @@
-"""Annotate files of texts, in parts, so that a run continues where an earlier one ended.
+"""Annotate text files, in parts, so that a run continues where an earlier one ended.
 
 A part is some lines or rows of an input file. It has its own output file. Parts that an earlier run
 has annotated are kept: see `manifest`. Workers annotate several parts at a time.
@@ -106,8 +106,8 @@ def annotate(
         `jobs` local processes if None: see `runs.run_all`.
     RETURNS (Summary): What was done.
     RAISES (ValueError): If an argument is wrong, the model is no pipeline, an input is not there or
-        not a file of texts, another process writes to the folder or, with `on_error = "raise"`, a
-        doc or a part fails.
+        not a text file, another process writes to the folder or, with `on_error = "raise"`, a doc
+        or a part fails.
     RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
     """
     folder = Path(output_path)
@@ -124,7 +124,7 @@ def annotate(
     planned = plan_parts(sources, n_rows, form, settings, whole_files=whole_files)
     if not planned:
         names = [str(path) for path in inputs]
-        raise ValueError(f"annotate: expected files with text, got none in {names}")
+        raise ValueError(f"annotate: expected text files, found none in {names}")
     wrapped: list[str] = []
     if not whole_files:
         wrapped = [str(path) for path in sources.values() if has_wrapped_lines(path)]

@@ -117,8 +117,8 @@ def spans_to_json(places: Iterable[Place], scores: Mapping[Place, float]) -> lis
 
 
 def describe_error(error: Exception) -> str:
-    """The text of an error for the output. A message that this package may have written stands
-    alone; others begin with the class of the error."""
+    """The text of an error for the output. The message alone if it may be from this package.
+    Otherwise the class of the error is written before it."""
     if type(error) in (ValueError, CorpusError):
         return encodable(error)
     return encodable(f"{type(error).__name__}: {error}")

@@ -207,8 +207,8 @@ def mean_log_loss(probs: Floats1d, is_correct: Array1d) -> float:
 
 
 def find_extremes(temperature: Temperature) -> list[str]:
-    """Make a sentence for each temperature at the edge of its range: its best value can't be found
-    on these docs."""
+    """Write a note for each temperature at the edge of its range, as the docs don't determine its
+    best value."""
     value_of_name = {"temperature": temperature.overall}
     for label, value in temperature.labels.items():
         value_of_name[f"temperature of {label}"] = value

@@ -1,4 +1,4 @@
-"""Check that the same words are annotated alike in all docs of a corpus."""
+"""Check that the same words are annotated in the same way in all docs of a corpus."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -64,8 +64,8 @@ class EntityWords(NamedTuple):
 
 
 def check_words(corpus: str, docs: Sequence[Doc]) -> Iterator[Finding]:
-    """Check that the same words are annotated alike in all docs. If they aren't, all entities may
-    be one token away from their place, or some docs may have lost their annotation."""
+    """Check that the same words are annotated in the same way in all docs. If they aren't, all
+    entities may be one token away from their place, or some docs may have lost their annotation."""
     entity_words = find_entity_words(docs)
     yield from check_shift(corpus, entity_words)
     yield from check_lost_annotation(corpus, docs, entity_words)

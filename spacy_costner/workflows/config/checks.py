@@ -167,7 +167,7 @@ def read_corpus(
 
 
 def find_file_problems(corpus: str, info: CorpusInfo) -> Iterator[Finding]:
-    """Find what is wrong with the files of a corpus, "train" or "dev", from what its reader
+    """Find the problems of the files of a corpus, "train" or "dev", from what its reader
     reports."""
     for problem in info.problems:
         yield Finding(WARNING, corpus, problem.as_text())

@@ -114,7 +114,7 @@ def no_spans_message(n_docs: int, spans_key: str | None, filled_keys: Iterable[s
     key = min(filled_keys, default="sc")  # "sc" is the default of spaCy's SpanCategorizer
     return (
         f"expected docs with entities, got none in {n_docs} docs. If entities overlap, write a "
-        f"config by `init` with `spans_key` {key}, and train with it"
+        f"config with `init` and `spans_key` {key}, and train with that config"
     )
 
 

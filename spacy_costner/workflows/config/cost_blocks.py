@@ -98,8 +98,8 @@ def write_tree(path: Path, labels: Sequence[str], separator: str) -> None:
     """
     if not separator or not any(separator in label for label in labels):
         raise ValueError(
-            f"`tree_by_prefix`: expected a separator in labels, got {separator!r} for "
-            f"{', '.join(labels)}"
+            f"`tree_by_prefix`: expected a separator that occurs in the labels, got {separator!r} "
+            f"for {', '.join(labels)}"
         )
     tree: dict[str, Any] = {}
     for label in labels:

@@ -104,8 +104,8 @@ def check_docs(
 
 
 def check_doc(eg: Example, ner: CostSensitiveNER, labels: Sequence[str]) -> Iterator[DocProblem]:
-    """Find what is wrong with the reference of an example: its text, its sentences, and its
-    entities. The component has these `labels`."""
+    """Find the problems of the reference of an example: its text, its sentences, and its entities.
+    The component has these `labels`."""
     doc = eg.reference
     if len(doc) and (doc.to_array(ENT_IOB) == ent_iob.MISSING).all():
         yield DocProblem(WARNING, "docs without entity annotation: they are not used")

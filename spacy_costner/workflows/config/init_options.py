@@ -106,7 +106,7 @@ class InitOptions:
 
 
 def check_options(options: InitOptions) -> None:
-    """Check what can be checked before the corpus is read.
+    """Run the checks that don't need the corpus.
 
     RAISES (ValueError): If the aim is unknown, the pipeline with vectors is missing, options don't
         go together, or a new folder exists.

@@ -102,7 +102,7 @@ def read_groups(path: Path, label_counts: Mapping[str, int]) -> dict[str, list[s
         raise ValueError(f"{path}: expected each label in one component, got {repeated} in several")
     missing = sorted(set(label_counts) - set(n_components_of_label))
     if missing:
-        raise ValueError(f"{path}: expected all labels of the corpus, got none of {missing}")
+        raise ValueError(f"{path}: expected all labels of the corpus, got them without {missing}")
     return groups
 
 

@@ -61,7 +61,7 @@ class Recurrence(NamedTuple):
         return self.n_recurring / max(self.n_texts, 1)
 
     def as_text(self) -> str:
-        """The number of texts that recur, as the sentence that all notes and errors have."""
+        """A sentence with the number of texts that recur, for notes and errors."""
         return (
             f"{self.n_recurring:,} of {self.n_texts:,} texts ({100 * self.share:.0f} %) recur in "
             f"{self.place}"

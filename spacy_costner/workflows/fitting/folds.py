@@ -30,8 +30,8 @@ from ..runs import Failed, MakeExecutor, Run, import_once, run_all
 from .linear_training import LinearPipeline, load_linear, prepare, train_linear
 
 SEEN_BY_START = (
-    "expected null without a development corpus, whose docs are held out of the training corpus: "
-    "the model to start from may have seen them"
+    "expected null without a development corpus: the model to start from may have seen the "
+    "training docs that are held out instead"
 )
 """The message of an error: docs can't be held out if training starts from another model."""
 

@@ -84,6 +84,6 @@ def check_cache(nlp: Language, ner: CostSensitiveNER, n_seeds: int) -> None:
     for setting, value in refused.items():
         if value:
             raise ValueError(
-                f"fit: {setting}: expected none with `cache`, which reads docs twice and doesn't "
-                f"keep them, got {value}"
+                f"fit: {setting}: expected no value with `cache`, which reads docs twice and "
+                f"doesn't keep them, got {value}"
             )

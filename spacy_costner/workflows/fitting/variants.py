@@ -202,7 +202,7 @@ def variant_name(loss: str, values: Mapping[str, Any]) -> str:
 def read_losses(
     losses: Sequence[Path], component: str, cost: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Read what each loss changes in the base config. A loss is a name or the file of a config.
+    """Read the changes of each loss to the base config. A loss is a name or the file of a config.
     Named losses get the block of the cost or, without one, the Hamming cost. Returns the blocks of
     each loss, keyed by its name. Two losses with the same name are an error."""
     changes: dict[str, dict[str, Any]] = {}
@@ -240,7 +240,7 @@ def component_name(config: Config, path: Path) -> str:
 
 
 def read_changes(path: Path, component: str) -> dict[str, Any]:
-    """Read what the config of a loss changes in the base config: all of its [components], its
+    """Read the changes of a loss's config to the base config: all of its [components], its
     [training] except `SAME_FOR_ALL`, and the callbacks in its [initialize], except one that says
     how often to evaluate. The config must have the component."""
     config = open_config(path)

@@ -80,8 +80,8 @@ def describe_errors(texts: AnsweredTexts, counts: Sequence[Floats3d]) -> list[An
 def find_shares(
     counts: Floats2d, labels: Sequence[str]
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Find what an annotator has at the first tokens of the entities of each label: an entity of
-    each label, or none.
+    """Find the annotation of an annotator at the first tokens of the entities of each label: an
+    entity of each label, or none.
 
     counts (Floats2d): The number of tokens by true tag and observed tag, in IOB2. Shape: (C, C)
     labels (Sequence[str]): The labels.

@@ -153,7 +153,7 @@ def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -
 
 
 def read_correction(docs: Sequence[Doc], task: Task, place: FilePlace) -> Correction:
-    """Read what an accepted suggestion changes: the difference between its spans and those under
+    """Read the change of an accepted suggestion: the difference between its spans and those under
     "annotated".
 
     docs (Sequence[Doc]): The docs that were audited.
@@ -225,8 +225,8 @@ def add_ents(ents: dict[Entity, Span], correction: Correction) -> None:
         for ent in ents.values():
             if ent.start < span.end and span.start < ent.end:
                 raise correction.place.refuse(
-                    f"spans: expected entities without overlap, got {span.text!r} "
-                    f"{span.label_} and {ent.text!r} {ent.label_}"
+                    f"spans: expected entities that don't overlap, got {span.text!r} {span.label_} "
+                    f"and {ent.text!r} {ent.label_}"
                 )
         ents[as_entity(span)] = span
 

@@ -187,7 +187,7 @@ def check_teachers(
     """Check that teachers, text and options can be combined.
 
     teachers (Sequence[str]): The names of pipelines, or a file of answers.
-    raw_paths (Sequence[Path]): The files of text.
+    raw_paths (Sequence[Path]): The text files.
     soft (bool), incomplete (bool), min_confidence (float): The options: see `distill`.
     RETURNS (bool): Whether the teacher is a file of answers.
     RAISES (ValueError): If they can't be combined.
@@ -200,7 +200,7 @@ def check_teachers(
             f"{got_paths}"
         )
     if not has_file and not raw_paths:
-        raise ValueError("raw: expected files of text for the teacher to annotate, got none")
+        raise ValueError("raw: expected text files for the teacher to annotate, got none")
     if soft and (has_file or min_confidence):
         got = teachers[0] if has_file else f"min_confidence {min_confidence}"
         raise ValueError(f"soft: expected pipelines as teachers and no min_confidence, got {got}")
@@ -219,7 +219,7 @@ def check_noise(
     if noise != "channel":
         raise ValueError(f"noise: expected channel, got {noise!r}")
     if gold_path is None:
-        raise ValueError("gold_path: expected the texts that a person has checked, got none")
+        raise ValueError("gold_path: expected checked texts, got none")
     if soft or incomplete or confidence:
         raise ValueError(
             "noise: expected no `soft`, `incomplete` or `min_confidence`: the noise channel "

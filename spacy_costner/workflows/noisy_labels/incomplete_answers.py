@@ -50,8 +50,8 @@ def find_outside_words(docs: Iterable[Doc]) -> set[str]:
 
 
 def leave_out_unknown(doc: Doc, outside_words: set[str]) -> int:
-    """Turn what an incomplete answer doesn't say into missing annotation, from which a student
-    learns nothing. The doc is changed.
+    """Replace the annotation that an incomplete answer leaves open with missing annotation, from
+    which a student learns nothing. The doc is changed.
 
     doc (Doc): The answer.
     outside_words (set[str]): The words that are outside of entities.

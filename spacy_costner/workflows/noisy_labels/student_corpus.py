@@ -67,7 +67,7 @@ def save_corpus(
     if not n_docs:
         raise ValueError("expected text for the teacher to annotate, got no docs")
     if outside_words is not None and not outside_words:
-        expected = f"expected words without capitals that are in the texts {MIN_COUNT} times"
+        expected = f"expected lowercase words that occur in the texts at least {MIN_COUNT} times"
         raise ValueError(f"incomplete: {expected}, got none: all tokens would be unknown")
     if min_confidence and not has_confidences:
         raise ValueError(
@@ -93,7 +93,7 @@ def save_gold(folder: Path, docs: Iterable[Doc], weight: float) -> None:
 
 
 def leave_out_uncertain(doc: Doc, min_confidence: float) -> EntityCounts:
-    """Replace the uncertain annotation of a teacher by missing annotation, from which a student
+    """Replace the uncertain annotation of a teacher with missing annotation, from which a student
     learns nothing. The doc is changed.
 
     The annotation of a token is missing in two cases. It is in a predicted entity whose confidence

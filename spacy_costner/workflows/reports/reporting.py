@@ -234,8 +234,8 @@ def rare_facts(
         facts["guaranteed miss rate"] = f"{promise.miss:g}"
     if not set(annotated_labels) & set(ner.labels):
         facts["labels"] = (
-            f"no label in common: annotated are {', '.join(sorted(annotated_labels))}, "
-            f"predicted are {', '.join(ner.labels)}"
+            f"no label in common: the annotated labels are {', '.join(sorted(annotated_labels))}, "
+            f"the predicted ones are {', '.join(ner.labels)}"
         )
     return facts
 

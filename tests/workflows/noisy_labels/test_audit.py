@@ -469,7 +469,7 @@ BO = {"start": 3, "end": 5, "label": "person"}
         ([{"spans": [{**BO, "start": 2}]}], "spans: expected whole tokens, got ' Bo' person"),
         (
             [{"spans": [BO]}, {"spans": [{**BO, "label": "city"}]}],
-            "line 2: spans: expected entities without overlap, got 'Bo' city and 'Bo' person",
+            "line 2: spans: expected entities that don't overlap, got 'Bo' city and 'Bo' person",
         ),
         ([{"answer": "yes"}], "answer: expected accept, reject, ignore, got 'yes'"),
     ],

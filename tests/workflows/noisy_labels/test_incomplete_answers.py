@@ -123,7 +123,7 @@ def test_texts_in_which_nothing_is_surely_outside_are_refused(
     """All words have capital letters."""
     (tmp_path / "answers.jsonl").write_text('{"text": "I LIVE", "spans": []}\n', encoding="utf8")
     answers = [str(tmp_path / "answers.jsonl")]
-    with pytest.raises(ValueError, match="incomplete: expected words without capitals"):
+    with pytest.raises(ValueError, match="incomplete: expected lowercase words"):
         distill(answers, config, [], tmp_path / "output", incomplete=True)
 
 

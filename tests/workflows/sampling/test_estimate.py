@@ -582,7 +582,7 @@ def test_the_command_draws_and_estimates(unsure: Path, texts_path: Path, tmp_pat
     printed = run("estimate", unsure, path, "--texts", texts_path, "--plot", plot_path)
     assert printed.exit_code == 0, printed.output
     assert "95 % interval" in printed.output
-    assert "240 drawings in all would halve the intervals" in printed.output  # 4 * 60
+    assert "240 drawings in total would halve the intervals" in printed.output  # 4 * 60
     assert "river: recall: 0 correct and " in printed.output
     # A row for the number of entities, and one for F
     assert plot_path.read_text("utf8").count("LOC") == 2
