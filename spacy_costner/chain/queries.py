@@ -148,7 +148,7 @@ class ForwardBackward:
     ) -> Floats1d:
         """Compute the probability of each entity: that a path has an entity with exactly these
         tokens and this label x. It has no gradient. It is 0 if the tokens are of two sequences, or
-        if no tag has the label. If a path goes on with the tags of an entity into the whitespace
+        if no tag has the label. If a path continues with the tags of an entity into the whitespace
         after it, it still has the same entity.
 
             p(y_begin opens x, y_{t-1}, y_t inside x for begin < t < end, y_{end-1} closes x,

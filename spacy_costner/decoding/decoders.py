@@ -82,7 +82,7 @@ def make_viterbi(*, bias: float = 0.0, labels: dict[str, float] = EMPTY_BLOCK) -
 
 
 def viterbi(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
-    """Predict the entities of the best path. The settings are those of `make_viterbi`.
+    """Predict the entities of the best path. For the settings see `make_viterbi`.
 
         argmax_y s(y) + sum_t bias[label(y_t)]
 
@@ -125,7 +125,7 @@ def make_threshold(*, threshold: float = 0.5, labels: dict[str, float] = EMPTY_B
 
 
 def decode_threshold(posterior: Posterior, settings: DecodingSettings) -> DecodedSpans:
-    """Predict all entities whose probability is at least the threshold. The settings are those of
+    """Predict all entities whose probability is at least the threshold. For the settings see
     `make_threshold`.
 
     If the threshold is 0.5 or less, such entities may overlap. Then the decoding chooses the
@@ -179,8 +179,8 @@ def without_overlap(entities: Entities, gains: Floats1d) -> Entities:
         is_in_best.append(gain_with >= gain_without)
         best_gains.append(max(gain_with, gain_without))
 
-    # Go back from the last candidate. After one that is chosen, go on with the candidates that end
-    # before it begins.
+    # Go back from the last candidate. After one that is chosen, continue with the candidates that
+    # end before it begins.
     chosen_indices: list[int] = []
     n_left = len(is_in_best)
     while n_left > 0:

@@ -59,7 +59,7 @@ def make_min_cost(*, cost: Cost, tree: TreeSource | None = None) -> Decoding:
 
 
 class Choices(NamedTuple):
-    """The labels that can be predicted: those of the chain, and nodes above them.
+    """The labels that can be predicted: the labels of the chain, and nodes above them.
 
     labels (tuple[str, ...]): The labels of the chain, then the nodes.
     covers (Array2d): For each label or node, True at the labels of the chain that it covers. A

@@ -78,8 +78,8 @@ class Posterior:
         tags of `tags.collapsed`, with a single O.
     temperature (Temperature): The temperature that scores are divided by.
     is_space (Array1d | None): True for whitespace tokens. They can't end an entity: if the tags of
-        an entity go on into the whitespace after it, it is still the same entity. None: no token is
-        whitespace. Shape: (N,)
+        an entity continue into the whitespace after it, it is still the same entity. None: no token
+        is whitespace. Shape: (N,)
     doc_of_sequence (Ints1d | None): The doc of each sequence, as its number in the batch. Each doc
         has at least one sequence. None: each sequence is a doc. Shape: (B,)
     """
@@ -285,8 +285,8 @@ class Posterior:
         probability of an entity is the sum over its segments.
 
         An entity has several segments if whitespace follows it: the tags of the entity may end with
-        its last word, or go on into the whitespace. Memory grows with the number of tokens of all
-        segments.
+        its last word, or continue into the whitespace. Memory grows with the number of tokens of
+        all segments.
 
         entities (Entities): Any entities. An entity with tokens of two sequences has no segments.
         RETURNS (tuple[Floats1d, Ints1d, Any]): The log-probability of each segment; the number of
@@ -324,7 +324,7 @@ class Posterior:
         self, entity_number: Ints1d, segments: Entities
     ) -> tuple[Ints1d, Entities]:
         """Find all segments of entities that whitespace follows. One segment ends with the entity.
-        Another one goes on through the first whitespace token, another one through the first two
+        Another one continues through the first whitespace token, another one through the first two
         tokens, and so on. `segments` has the first of these segments for each entity. Returns the
         index of the entity of each segment; and the segments, entity after entity. Shapes: (E,),
         (E,) to (S,), (S,)"""
@@ -336,7 +336,7 @@ class Posterior:
         sequence_end = self._sequence_bounds[sequence + 1]
         last_end = numpy.minimum(next_word, sequence_end)
         # Each entity gets a segment for each end from its own to the last one. For example, an
-        # entity that ends at 5 and may go on up to 7 gets segments that end at 5, 6 and 7.
+        # entity that ends at 5 and may continue up to 7 gets segments that end at 5, 6 and 7.
         original, end = ranges(segments.end, last_end + 1)
         longer_segments = Entities(segments.begin[original], end, segments.label[original])
         return entity_number[original], longer_segments

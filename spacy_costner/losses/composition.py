@@ -111,16 +111,16 @@ def best_competitor(potentials: Potentials, gold: Gold) -> tuple[Ints1d, ScoreWi
 
 
 def can_continue(potentials: Potentials, gold: Gold) -> Array1d:
-    """Find the tags after which an entity can go on, such as B-x and I-x, but not L-x. Returns True
-    for these tags. Shape: (K,)"""
+    """Find the tags after which an entity can continue, such as B-x and I-x, but not L-x. Returns
+    True for these tags. Shape: (K,)"""
     xp = get_array_module(potentials.transitions)
     is_legal = xp.isfinite(potentials.transitions)
-    # An entity can go on after a tag if a transition to a tag that continues entities is legal.
+    # An entity can continue after a tag if a transition to a tag that continues entities is legal.
     can_go_on = is_legal[:, xp.asarray(gold.continuing)].any(axis=1)
     if gold.tied_to is None:
         return can_go_on
-    # With incorrect spans there are copies of tags. If an entity can go on after one of them, all
-    # copies of the same tag count, as they stand for one tag of the annotation.
+    # With incorrect spans there are copies of tags. If an entity can continue after one of them,
+    # all copies of the same tag count, as they stand for one tag of the annotation.
     return xp.isin(gold.tied_to, gold.tied_to[can_go_on])
 
 

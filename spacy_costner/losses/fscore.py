@@ -302,9 +302,9 @@ def segments_in_places(
     """List what paths can have in the places of wrong entities, as segments: gold's tags, or other
     tags.
 
-    A place has the tokens of the wrong entity, as far as they are annotated. If an entity may go on
-    after its last tag, as in IOB2, the next token says whether it ends there. Then this token is a
-    part of the place, too.
+    A place has the tokens of the wrong entity, as far as they are annotated. If an entity may
+    continue after its last tag, as in IOB2, the next token says whether it ends there. Then this
+    token is a part of the place, too.
 
     There are too many ways to have other tags in a place to list all of them. But each way agrees
     with gold at some first tokens, and then has a wrong tag. So segments end just before the first

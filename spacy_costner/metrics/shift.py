@@ -283,7 +283,8 @@ def rounded(scores: Iterable[float]) -> Floats1d:
 
 def digest_of_scores(scores: Floats1d) -> str:
     """Compute a digest of the scores of calibration docs. It is saved with a test, to check later
-    that the test goes on with the same calibration docs. It is also a part of a seed: see `Stream`.
+    that the test continues with the same calibration docs. It is also a part of a seed: see
+    `Stream`.
 
     scores (Floats1d): The scores of the calibration docs, not rounded, in order.
     RETURNS (str): The digest, a hexadecimal number.
@@ -302,7 +303,7 @@ def find_shift(
     level: float = ALARM,
 ) -> Shift:
     """Test whether docs are still like the calibration docs. The docs are tested one after another,
-    in their order. A test can go on from the test of earlier docs.
+    in their order. A test can continue the test of earlier docs.
 
     calibration (Mapping[str, Any]): The "scores" of the calibration docs, their "digest", and under
         "approximate" whether the temperature was fitted on them.

@@ -347,7 +347,7 @@ def save_model(model: Model[list[Doc], Potentials]) -> bytes:
 
     A trained linear model, or the linear part of a hybrid, is saved without the features that have
     no weights, unless its setting `keep_all` is true. Scores are the same without them. The model
-    itself isn't changed, so that training can go on with all its features.
+    itself isn't changed, so that training can continue with all its features.
     """
     # The same steps as in `Model.to_bytes`.
     saved = _replace_shims(model, _select_used(model)).to_dict()

@@ -96,8 +96,8 @@ class AnnotationSession:
         the session has a higher F on the evaluation texts. If the folder already has a model of the
         session, that model is used instead.
     proposals (Mapping[str, Task] | None): The entities that an annotator, such as a language model,
-        has found in texts, by text. They are proposed instead of those of a model, and texts come
-        in random order, so that the answers show how often the annotator errs.
+        has found in texts, by text. They are proposed instead of the model's entities, and texts
+        come in random order, so that the answers show how often the annotator errs.
     seed (int): Random seed of the samples of texts among which the next texts are chosen, and on
         which the expected F is computed.
     RAISES (ValueError): If the pipeline has no `cost_sensitive_ner` with the name `ner`, or its

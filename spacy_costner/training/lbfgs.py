@@ -269,8 +269,8 @@ class TotalLoss:
 
     def _add_gradient(self, sums: Floats2d, batch: BatchTargets, gradient: Potentials) -> None:
         """Add the gradient with respect to the scores of a batch to `sums`, in place. The rows of
-        `sums` are those of `_zero_gradient`: the rows of `make_table`, then one for each tag before
-        a transition, one for start and one for end."""
+        `sums` are the rows of `_zero_gradient`: the rows of `make_table`, then one for each tag
+        before a transition, one for start and one for end."""
         n_tags = len(self.tags)
         emissions = numpy.ascontiguousarray(gradient.emissions, dtype="float32")
         # Each row of the table that a token uses gets the gradient of the token's emissions.
@@ -281,7 +281,7 @@ class TotalLoss:
 
     def _gradient_of_vector(self, sums: Floats2d) -> Floats1d:
         """Compute the gradient with respect to the vector, (D,), from the sums over all batches.
-        The rows of `sums` are those of `_zero_gradient`."""
+        `sums` has the rows of `_zero_gradient`."""
         first_chain_row = len(sums) - len(self.tags) - 2
         # The backward pass of `make_table`, with the same factor sqrt(c).
         parts = [sums[: self.n_groups] * self.merged.roots[:, None]]

@@ -195,8 +195,8 @@ def train(
 
 
 def count_steps(batches: Batches, max_epochs: int, max_steps: int) -> int:
-    """Count the steps that a training takes, for the progress bar. The limits are those of `train`.
-    Without a limit the result is 0."""
+    """Count the steps that a training takes, for the progress bar. The limits are the same as for
+    `train`. Without a limit the result is 0."""
     n_steps_of_epochs = sum(len(batches.in_epoch(epoch)) for epoch in range(max_epochs))
     if n_steps_of_epochs and max_steps:
         return min(n_steps_of_epochs, max_steps)

@@ -3,7 +3,7 @@
 Ray Data annotates tables on a cluster: see docs/scale.md. Like this executor, it returns each row
 once if a worker or a node dies. But if a text kills each worker that gets it, Ray Data repeats it
 without end or, with limits, loses other texts, too. `run_all` repeats a part four times, names it
-and goes on. Ray Data doesn't run trainings, which `compare`, `audit` and the experiments
+and continues. Ray Data doesn't run trainings, which `compare`, `audit` and the experiments
 distribute.
 """
 
@@ -44,7 +44,7 @@ class RayCluster(Executor):
     """An executor of tasks on a Ray cluster. If this process is already connected to a cluster, the
     connection is used, and stays.
 
-    If a worker or its machine dies, its task ends with a `BrokenExecutor`. Other tasks go on.
+    If a worker or its machine dies, its task ends with a `BrokenExecutor`. Other tasks continue.
 
     jobs (int): How many tasks Ray gets at a time, whether or not it has workers for all of them.
     outlives_workers (bool): That it can still be used after a worker has died: see `run_all`.

@@ -236,7 +236,7 @@ MALFORMED: dict[str, tuple[str, str, int, str]] = {
     "an object of Rasa": (
         "a.yml", "nlu:\n- intent: a\n  examples: |\n    - hi\n    - a [b]{c}\n", 5,
      "expected an entity as a JSON object, got '{c}'"),
-    "no examples": ("a.yml", "nlu:\n- intent: a\n", 1, "expected lines that begin with -, got None"),
+    "no examples": ("a.yml", "nlu:\n- intent: a\n", 1, "lines that begin with -, got None"),
     "fewer fields": ("a.csv", "token,tag\nKim,B-PER\nleft\n", 3, "expected 2 fields, got 1"),
     "an open quote": ("a.csv", 'token,tag\nKim,"B-PER\nleft,O\n', 3, "expected CSV: unexpected"),
     "a header alone": ("a.csv", "token,tag\n", 1, "expected a header and rows below it"),

@@ -125,7 +125,7 @@ def test_fewer_words_than_dimensions_are_told(sources: Path, tmp_path: Path) -> 
     16."""
     result = run("vectors", sources / "raw.txt", "-o", tmp_path / "vectors", "--lang", "xx")
     assert result.exit_code == 0
-    assert "100 numbers need more words" in result.output
+    assert "a dimension of 100 needs more words" in result.output
     assert spacy.load(tmp_path / "vectors").vocab.vectors.shape[1] < 16
 
 

@@ -15,7 +15,7 @@
 //     reach(b, t) = sum_k a_t[k] beta_t[k]
 //     p(b, t)     = sum_{k closes} a_t[k] leave_t[k]
 //
-// Whitespace can't be the last token. An entity that goes on into it counts as the entity before it: the
+// Whitespace can't be the last token. An entity that continues into it counts as the entity before it: the
 // probabilities of the whitespace after a word are added to that of the word.
 //
 // reach(b, t) never grows with t, and is at least p(b, t') of every t' >= t. So the search for all entities with at

@@ -16,7 +16,7 @@
  *     reach(b, t) = sum_k exp(a_t[k] + log beta_t[k] - log Z)
  *     p(b, t)     = sum_{k closes} exp(a_t[k] + leave_t[k] - log Z)
  *
- * Whitespace can't be the last token of an entity. If the tags of an entity go on into the whitespace after it, it is still the same entity: their probabilities p(b, t) are added to the
+ * Whitespace can't be the last token of an entity. If the tags of an entity continue into the whitespace after it, it is still the same entity: their probabilities p(b, t) are added to the
  * probability of its last word. reach(b, t) never grows with t, and entities that contain the same
  * token exclude each other. So a search for all entities above some probability is short.
  */

@@ -149,7 +149,7 @@ def annotate(
 
         begin = perf_counter()
         # The last digits of scores depend on which docs are annotated together. So that a run that
-        # goes on writes what it would have written at once, groups are made of all parts.
+        # continues writes the same output as an uninterrupted one, groups are made of all parts.
         groups: list[dict[str, PlannedPart]] = []
         for group in group_parts(planned):
             unfinished = {file: group[file] for file in group if file not in finished_entries}

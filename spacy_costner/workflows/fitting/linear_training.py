@@ -100,7 +100,7 @@ def initialize_components(
 ) -> None:
     """Initialize the components of a pipeline on training examples, as `spacy train` does. Frozen
     components stay as they are. Components from trained pipelines aren't initialized either, as
-    their training goes on."""
+    their training continues."""
     nlp, _, training = linear
     frozen = training["frozen_components"]
     sourced = get_sourced_components(nlp.config.interpolate())

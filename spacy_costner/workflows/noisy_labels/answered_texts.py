@@ -215,7 +215,7 @@ class AnsweredTexts:
         return with_entities(text.doc, self.vote(text), is_missing)
 
     def agreement(self, number: int, other: int) -> float:
-        """F of the answers of an annotator, measured on those of another one. 0 if they have
+        """F of the answers of an annotator, measured on the answers of another one. 0 if they have
         annotated no text both."""
         n_same = 0
         n_entities = 0
@@ -250,7 +250,7 @@ def characters(doc: Doc) -> str:
 
 
 def is_corpus(name: str) -> bool:
-    """Whether a name is that of a corpus, a file or a folder. Otherwise it is a pipeline."""
+    """Whether a name is the path of a corpus, a file or a folder. Otherwise it is a pipeline."""
     path = Path(name)
     return path.exists() and not (path / META).exists()
 

@@ -103,7 +103,7 @@ def audit(
     )
     mistake_cost = None  # all mistakes cost the same
     if cost_name:
-        tags = folds[0].dev.posterior.tags.collapsed  # those of costs, with a single O
+        tags = folds[0].dev.posterior.tags.collapsed  # the tags of costs, with a single O
         mistake_cost = make_cost(make_table(tags), tags)
     suspects = rank(folds, docs, mistake_cost)
 

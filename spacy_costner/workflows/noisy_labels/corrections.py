@@ -50,8 +50,8 @@ class Correction(NamedTuple):
 
 def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     """Make a task from a suspect, in Prodigy's form. Its text is the sentence with the place or, if
-    the sentence is long, a part of it. Its spans are those of the suggestion, and the annotated
-    ones outside the place.
+    the sentence is long, a part of it. Its spans are the suggested ones, and the annotated ones
+    outside the place.
 
     suspect (Suspect): The suspect.
     docs (Sequence[Doc]): The docs that were audited.

@@ -105,7 +105,7 @@ def distill(
     is_fitted = can_be_fitted(config)
     if n_seeds > 1 and not is_fitted:
         raise ValueError(f"seeds: expected 1 for a student that `fit` can't train, got {n_seeds}")
-    # With checked texts `fit` needs no development corpus. The scores are those of held-out texts.
+    # With checked texts `fit` needs no development corpus. The scores are for held-out texts.
     has_soft_targets = soft or noise is not None
     check_student(config, soft=has_soft_targets, needs_dev=noise is None or not is_fitted)
     for name in ("model-last", "model-best"):  # the folders that training writes

@@ -42,8 +42,8 @@ def evaluate_all(
     dev_corpus (Corpus): The development corpus.
     """
     rows: list[Evaluation] = []
-    # Teachers are loaded again to measure their speed: those of `pipelines` are slower, as they
-    # compute the probabilities of alternatives, too.
+    # Teachers are loaded again to measure their speed: the teachers in `pipelines` are slower, as
+    # they compute the probabilities of alternatives, too.
     for name in teachers:
         rows.append(evaluate_pipeline(name, load_model(name), dev_corpus))
     if len(rows) > 1:

@@ -61,8 +61,8 @@ class Suspect(NamedTuple):
     score: float  # the log-odds of the suggestion against the annotation: see `rank`
     annotated: list[Entity]  # the annotated entities of the place
     suggested: list[Entity]  # the entities that the place has if the suggestion is right
-    # The two probabilities that the score compares. Each is that of a single entity, even if the
-    # place has several, or of "no entity": see `Comparison`.
+    # The two probabilities that the score compares. Each is the probability of a single entity,
+    # even if the place has several, or of "no entity": see `Comparison`.
     prob_annotated: float
     prob_suggested: float
     as_annotated: int = 0  # how often other places have the same words with the same annotation
@@ -319,7 +319,7 @@ def entities_between(entities: list[Entity], begin: int, end: int) -> list[Entit
 
 def count_elsewhere(suspects: Sequence[Suspect], docs: Sequence[Doc]) -> list[Suspect]:
     """Fill in how often the words of each suspect occur elsewhere in the corpus with the same
-    annotation, and with the suggested one. These words are those of the first entity in which
+    annotation, and with the suggested one. These are the words of the first entity in which
     annotation and suggestion differ: see `find_extent_of_change`."""
     extents = [find_extent_of_change(suspect) for suspect in suspects]
     words_of_suspects: list[Phrase] = []
