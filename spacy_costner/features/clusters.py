@@ -274,7 +274,7 @@ def read_clusters(path: str | Path) -> dict[str, list[str]]:
     except (OSError, ValueError) as error:
         raise ValueError(
             "spacy_costner.Features: clusters: expected a JSON file of words and clusters, or "
-            f"lines with a path and a word, but could not read {path}: {error}"
+            f"lines with a bit path and a word, but could not read {path}: {error}"
         ) from error
     return clusters_of_word
 

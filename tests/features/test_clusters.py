@@ -240,12 +240,12 @@ def test_words_of_a_cluster_that_was_not_saved_are_refused(numbers_file: Path) -
 def test_a_file_without_clusters_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text, encoding="utf8")
-    with pytest.raises(ValueError, match=r"clusters: expected JSON of words.*in .*bad\.json"):
+    with pytest.raises(ValueError, match=r"clusters: expected a JSON file of words.*bad\.json"):
         learn_features(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"clusters: expected JSON of words.*no\.json"):
+    with pytest.raises(ValueError, match=r"clusters: expected a JSON file of words.*no\.json"):
         learn_features(tmp_path / "no.json")
 
 
