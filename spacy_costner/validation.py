@@ -55,7 +55,7 @@ def check_cost(cost: float, where: str) -> float:
     """Check that a cost (or a weight, or a penalty) is at least 0, finite, and not too large for
     float32.
 
-    cost (float): The cost, perhaps as a string.
+    cost (float): The cost, possibly as a string.
     where (str): The name of the cost, for the error.
     RETURNS (float): The cost as a number.
     RAISES (ValueError): If it is another value.

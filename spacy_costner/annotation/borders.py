@@ -28,7 +28,7 @@ def find_borders(docs: Sequence[Doc], boundaries: Boundaries) -> Array1d:
     """Find the borders of docs: the tokens that begin a sentence or, depending on `boundaries`, a
     line. The first token of a doc isn't a border.
 
-    docs (Sequence[Doc]): The docs, perhaps with sentence starts.
+    docs (Sequence[Doc]): The docs, with or without sentence starts.
     boundaries (Boundaries): What begins a sequence: see `borders_of_tokens`.
     RETURNS (Array1d): True for the borders. Shape: (N,)
     """

@@ -35,8 +35,8 @@ def constrain(potentials: Potentials, constraints: Constraints) -> Potentials:
 
 
 def to_mask(allowed: Allowed, n_tags: int) -> Array2d:
-    """Turn the allowed tags of each token into a mask, (N, K), if they aren't one already. If not,
-    they are the only allowed tag of each token, (N,). `n_tags` is the number of tags, K."""
+    """Turn the only allowed tag of each token, (N,), into a mask, (N, K). If the allowed tags are
+    already a mask, it is returned. `n_tags` is the number of tags, K."""
     if allowed.ndim == 2:  # already a mask
         return allowed
     tags = get_array_module(allowed).arange(n_tags)

@@ -26,7 +26,7 @@ N_ERRORS = 5
         "n_rows": Option(
             "--part",
             help="Lines or rows per part. Each part has its own output file. A .spacy file is one "
-            "part, and row groups of Parquet are not divided",
+            "part, and Parquet row groups are not divided",
             min=1,
         ),
         "id_name": Option("--id"),
@@ -92,8 +92,8 @@ def annotation_text(summary: Summary) -> str:
             f"failed: {path}: {failed_docs.failed:,} of {failed_docs.docs:,} docs, the first error "
             f"is {failed_docs.first_error}"
         )
-    lines += first_ones(failed_lines)
-    lines += first_ones([f"not written: {file}: {why}" for file, why in summary.errors.items()])
+    lines += first_lines(failed_lines)
+    lines += first_lines([f"not written: {file}: {why}" for file, why in summary.errors.items()])
     if summary.wrapped:
         path, *others = summary.wrapped
         files = f"{path} and {len(others):,} others" if others else path
@@ -104,7 +104,7 @@ def annotation_text(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def first_ones(lines: Sequence[str]) -> list[str]:
+def first_lines(lines: Sequence[str]) -> list[str]:
     """The first `N_ERRORS` lines, and how many others there are."""
     n_others = len(lines) - N_ERRORS
     if n_others <= 0:

@@ -78,8 +78,8 @@ def compare_cli(
         result alone."""
         typer.echo(variant_text(name, ended), err=print_json)
 
-    go_on = "Finished models are kept: run the same command again to continue."
-    with errors_shown(go_on), ray_messages_to_stderr(address):
+    how_to_continue = "Finished models are kept: run the same command again to continue."
+    with errors_shown(how_to_continue), ray_messages_to_stderr(address):
         names = [name.strip() for name in losses.split(",")]
         given_names = [name for name in names if name]  # empty without --losses
         rows = run(

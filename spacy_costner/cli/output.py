@@ -77,7 +77,7 @@ def with_options(text: str, options: Mapping[str, str] | None = None) -> str:
 
 @contextmanager
 def errors_shown(
-    go_on: str = RUN_AGAIN,
+    how_to_continue: str = RUN_AGAIN,
     *,
     language_setting: str = LANGUAGE_OF_PIPELINE,
     with_phases: bool = True,
@@ -86,7 +86,7 @@ def errors_shown(
     without a traceback, and the command exits with code 1. After Ctrl-C it exits with code 130.
     Each warning is printed once, on one line. If stderr isn't a terminal, so is each phase.
 
-    go_on (str): The text that is printed after Ctrl-C: how to continue.
+    how_to_continue (str): The text that is printed after Ctrl-C: how to continue.
     language_setting (str): What chooses the language of the tokenizer.
     with_phases (bool): Whether phases, such as training, have lines on stderr: see `progress`.
     """
@@ -108,7 +108,7 @@ def errors_shown(
             warnings.showwarning = print_warning
             yield
     except KeyboardInterrupt as error:
-        typer.echo(f"\nStopped. {go_on}", err=True)
+        typer.echo(f"\nStopped. {how_to_continue}", err=True)
         raise typer.Exit(STOPPED) from error
     except (ValueError, ImportError, OSError) as error:
         text = with_options(str(error))

@@ -133,7 +133,7 @@ class MinCost:
         )
         # The tag of a node is possible where a tag that it stands for is possible.
         is_possible = posterior.tags.collapse(numpy.isfinite(posterior.potentials.emissions))
-        is_allowed = with_nodes(is_possible, masks, numpy.any)
+        is_allowed = add_node_columns(is_possible, masks, numpy.any)
         scores = chain.constrain(unconstrained, tags.constraints._replace(emissions=is_allowed))
 
         tolerance = TIE_TOLERANCE * float(choices.costs.max(initial=0.0))
@@ -229,7 +229,7 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
     that a single node costs more than all labels of the longest sequence can. So a path with fewer
     nodes wins. For the masks see `node_masks`. Shapes: (N, K), (B,) to (N, A)"""
     # The probability of a tag of a node is the sum over the tags that it stands for.
-    probs = with_nodes(marginals, masks, numpy.sum)
+    probs = add_node_columns(marginals, masks, numpy.sum)
     log_probs = numpy.log(numpy.maximum(probs, LEAST_PROB_IN_TIE))
     # No number of a tag of the chain is below `lowest`, so no path of them is below `lowest` times
     # its length. The tags of nodes are in the columns after the tags of the chain.
@@ -240,7 +240,9 @@ def tie_log_probs(marginals: Floats2d, masks: Sequence[Array1d], lengths: Ints1d
     return log_probs
 
 
-def with_nodes(table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]) -> Array2d:
+def add_node_columns(
+    table: Array2d, masks: Sequence[Array1d], reduce: Callable[..., Array1d]
+) -> Array2d:
     """Add columns for the tags of nodes to a table with a column for each tag of the chain.
     `reduce`, such as `numpy.sum`, merges the columns that a tag of a node stands for: see
     `node_masks`. Shapes: (N, K) to (N, A)"""

@@ -104,7 +104,7 @@ def describe_features(features: Features, vocab: Vocab) -> WebFeatures:
     return WebFeatures(columns, arrays)
 
 
-def symbols_of_spacy() -> dict[str, int]:
+def spacy_symbols() -> dict[str, int]:
     """Find the lowest 32 bits of the hashes of spaCy's symbols, keyed by symbol name. The hash of
     such a string, for example "ORTH", is the number of the symbol."""
     return {name: number & int(LOWEST_32_BITS) for name, number in SYMBOLS.items() if name}

@@ -24,7 +24,7 @@ from ..pipeline.promises import Promise
 from ..pipeline.reading import sets_sentence_starts
 from ..tags import Tags
 from ..workflows.components import find_components
-from .features import WHOLE_WORDS, describe_features, find_private_rows, refusal, symbols_of_spacy
+from .features import WHOLE_WORDS, describe_features, find_private_rows, refusal, spacy_symbols
 from .model_file import pack_file
 from .tokenizer import describe_tokenizer
 
@@ -87,7 +87,7 @@ def make_web_model(nlp: Language, *, keep_memory: bool = True) -> WebModel:
     header = {
         "info": info,
         "tokenizer": tokenizer,
-        "symbols": symbols_of_spacy(),
+        "symbols": spacy_symbols(),
         "columns": columns,
         "passes": passes,
         "decoding": decoding,

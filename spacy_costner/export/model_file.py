@@ -37,7 +37,7 @@ DTYPES = ("float64", "int32", "uint32", "int16", "uint8")
 def pack_file(header: Mapping[str, Any], arrays: Mapping[str, ArrayXd]) -> bytes:
     """Make a model file. The same arguments give the same bytes.
 
-    header (Mapping[str, Any]): What is not in arrays, as JSON.
+    header (Mapping[str, Any]): Everything that is not in arrays, as JSON.
     arrays (Mapping[str, ArrayXd]): The arrays, by name.
     RETURNS (bytes): The file.
     RAISES (ValueError): If the type of an array is not one of `DTYPES`, or a number of the header

@@ -230,7 +230,7 @@ def docs_needed(
         """Whether any number n of docs with ceil(n mean) = k doesn't pass."""
         return _log_tail(least_docs_with(k), k, limit) > log_bound
 
-    def passes_surely(n: int) -> bool:
+    def passes_by_bound(n: int) -> bool:
         """Whether Hoeffding's bound shows that n docs pass. As it falls with n, all larger numbers
         pass, too."""
         # Binary losses have a whole number as sum: n mean rounded up, which is below n mean + 1.
@@ -239,9 +239,9 @@ def docs_needed(
             share += 1 / n
         return share < limit and -n * _divergence(share, limit) <= math.log(delta)
 
-    if not passes_surely(MOST_DOCS):
+    if not passes_by_bound(MOST_DOCS):
         return None
-    enough_docs = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_surely)
+    enough_docs = bisect_left(range(MOST_DOCS), True, lo=1, key=passes_by_bound)
     # As n grows, the tail falls while k stays the same, and jumps up when k grows by 1. So find the
     # largest k that fails. Then, among the numbers of docs with this k, find where the tail has
     # fallen enough.

@@ -55,7 +55,7 @@ class FirstPass(Shim):
     def __init__(
         self, settings: AdaGrad, average_power: float, n_epochs: int, keep_all: bool = False
     ) -> None:
-        super().__init__(None)  # a shim of Thinc may wrap a model, this one does not
+        super().__init__(None)  # a Thinc shim may wrap a model, this one does not
         self.settings = settings
         self.average_power = average_power
         self.n_epochs = n_epochs

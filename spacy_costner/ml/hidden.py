@@ -47,7 +47,7 @@ class HiddenInputs(NamedTuple):
     vectors: VectorInputs
 
     @classmethod
-    def of_batch(cls, batch: FeatureBatch, dropout: float = 0.0) -> "HiddenInputs":
+    def from_batch(cls, batch: FeatureBatch, dropout: float = 0.0) -> "HiddenInputs":
         """Make the inputs of the tokens of a batch. The share `dropout` of the vectors in their
         windows is left out."""
         assert batch.vectors is not None
@@ -56,7 +56,7 @@ class HiddenInputs(NamedTuple):
         vector_ids = batch.hidden_ids  # (N, O)
         if dropout:
             vector_ids = drop_ids(vector_ids, dropout)
-        return cls(batch.hidden_rows, VectorInputs.of_ids(batch.vectors, vector_ids))
+        return cls(batch.hidden_rows, VectorInputs.from_ids(batch.vectors, vector_ids))
 
     @property
     def n_type_rows(self) -> int:
@@ -165,7 +165,7 @@ class HiddenLayer(Shim):
     def _sum_inputs(self, batch: FeatureBatch) -> Floats2d:
         """Compute the sum of the inputs of each unit, without the bias. Shape: (N, H)"""
         if batch.word_cache is None or batch.word_ids is None:
-            return HiddenInputs.of_batch(batch).score(self.weights.inner)
+            return HiddenInputs.from_batch(batch).score(self.weights.inner)
         # The batch is predicted: take the sums of each word that were computed before.
         word_sums = self._update_word_sums(batch.word_cache)
         return word_sums.sum_windows(batch.word_ids, batch.lengths)
@@ -175,7 +175,7 @@ class HiddenLayer(Shim):
         change. If several threads add words at once, the sums of the last thread are kept."""
         inner = self.weights.inner
         word_sums = self._word_sums
-        if word_sums is None or not word_sums.are_of(inner, cache):
+        if word_sums is None or not word_sums.matches(inner, cache):
             slots = cache.hidden_slots  # the inputs of the layer from a word, by offset
             # `WordSums` treats types as features: their weights come before the weights of vectors.
             n_type_rows = count_type_rows(len(slots.by_offset))
@@ -200,7 +200,7 @@ class HiddenLayer(Shim):
             Shapes: (N, K)
         """
         inner, bias, outer = self.weights
-        inputs = HiddenInputs.of_batch(batch, HIDDEN_VECTOR_DROPOUT)
+        inputs = HiddenInputs.from_batch(batch, HIDDEN_VECTOR_DROPOUT)
         units = numpy.maximum(inputs.score(inner) + bias, 0)
         # Each unit is multiplied by 0 if it is left out. The others count more, so that the mean of
         # a sum over them stays the same. Shape: (N, H)

@@ -188,7 +188,7 @@ def check_rows(row_numbers: Ints1d, n_rows: int) -> None:
         return
     is_ascending = (row_numbers[1:] > row_numbers[:-1]).all()
     if not (is_ascending and row_numbers[0] >= 0 and row_numbers[-1] < n_rows):
-        raise ValueError(f"expected ascending numbers of rows, from 0 to {n_rows - 1}")
+        raise ValueError(f"expected ascending row indices, from 0 to {n_rows - 1}")
 
 
 def find_distinct(numbers: Ints2d) -> tuple[Ints2d, Ints1d]:

@@ -85,8 +85,8 @@ def build_sparse_crf(
     at_least(0, "SparseCRF", "hidden_window", hidden_window)
     if hidden and not features.include_static_vectors:
         raise ValueError(
-            f"{where}: hidden: expected 0 without include_static_vectors of the features, whose "
-            f"vectors the layer sees, got {hidden}"
+            f"{where}: hidden: expected 0 unless the features have include_static_vectors, as "
+            f"static vectors are the inputs of the layer, got {hidden}"
         )
     if hidden:
         features = features.with_hidden_window(hidden_window)

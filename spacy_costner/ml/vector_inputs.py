@@ -35,7 +35,7 @@ class VectorInputs(NamedTuple):
     rows: Ints2d
 
     @classmethod
-    def of_ids(cls, vectors: StaticVectors, vector_ids: Ints2d) -> "VectorInputs":
+    def from_ids(cls, vectors: StaticVectors, vector_ids: Ints2d) -> "VectorInputs":
         """Make the inputs of tokens.
 
         vectors (StaticVectors): All vectors.

@@ -333,7 +333,7 @@ class SparseWeights(Shim):
         is set to None, which all that changes weights in place does. If several threads add words
         at once, the sums of the last thread are kept."""
         word_sums = self._word_sums
-        if word_sums is None or not word_sums.are_of(self.table.weights, cache):
+        if word_sums is None or not word_sums.matches(self.table.weights, cache):
             # The words together have all rows, and none of them may still wait for its
             # regularisation.
             self._apply_regularisation()
@@ -677,7 +677,7 @@ def vector_inputs_of(batch: FeatureBatch) -> VectorInputs | None:
     part of the sums of words, as in a batch with a word cache."""
     if batch.vectors is None or batch.vector_ids is None:
         return None
-    return VectorInputs.of_ids(batch.vectors, batch.vector_ids)
+    return VectorInputs.from_ids(batch.vectors, batch.vector_ids)
 
 
 def apply_dropout(batch: FeatureBatch, dropout: float) -> FeatureBatch:

@@ -69,7 +69,7 @@ class WordSums(NamedTuple):
         sums = numpy.zeros((0, n_offsets, weights.shape[1]), dtype="float32")
         return cls(weights, n_features, n_vector_rows, cache, slots, sums, n_words=0)
 
-    def are_of(self, weights: Floats2d, cache: WordCache) -> bool:
+    def matches(self, weights: Floats2d, cache: WordCache) -> bool:
         """Whether these are the sums of the words of a cache by these weights. If they aren't, the
         weights or the cache have been replaced since."""
         return self.weights is weights and self.cache is cache
@@ -121,8 +121,8 @@ class WordSums(NamedTuple):
             id_column = self.slots.vectors.places[0]
             vectors = cache.vectors.read(words[:, id_column])
             weights = side_by_side(self._vector_weights, vectors.shape[1])
-            # BLAS may round the product of a word in another way if there are other words next to
-            # it. This function doesn't.
+            # BLAS may round the product of a word differently if there are other words next to it.
+            # This function doesn't.
             products = sparse.multiply_rows(vectors, weights)
             # Vectors may have fewer offsets than `sums`.
             offsets = list(self.slots.by_offset)
@@ -181,5 +181,5 @@ class WordSums(NamedTuple):
             scores += sparse.sum_rows(rows, self._feature_weights)
         if cache.vectors is not None:
             vector_ids = self.slots.vectors.gather(value_ids, lengths)
-            inputs = VectorInputs.of_ids(cache.vectors, vector_ids)
+            inputs = VectorInputs.from_ids(cache.vectors, vector_ids)
             scores += inputs.score(self._vector_weights)

@@ -154,8 +154,7 @@ class CalibrationState:
         """Keep how the docs were read on which the component was measured.
 
         reading (Reading): How the docs were read.
-        RETURNS (str | None): A warning, if docs were read in another way for an earlier
-            measurement.
+        RETURNS (str | None): A warning, if docs were read differently for an earlier measurement.
         """
         earlier_reading = self.reading
         self.reading = reading
@@ -178,7 +177,7 @@ class CalibrationState:
         docs (Sequence[Doc]): The docs, before the component has predicted them.
         tokenizer (Callable[[str], Doc]): The tokenizer of the pipeline.
         uses_starts (bool): Whether the predictions of the component depend on sentence starts.
-        RETURNS (str | None): A warning, if the docs were read in another way.
+        RETURNS (str | None): A warning, if the docs were read differently.
         """
         if self.reading is None or self._n_compared >= N_COMPARED:
             return None

@@ -322,7 +322,7 @@ def _check_progress(progress: Any) -> None:
 def check_keys(
     block: Any, names: Iterable[str], where: str, *, optional: Iterable[str] = ()
 ) -> None:
-    """Check that a block of settings has all keys in `names`, perhaps some in `optional`, and no
+    """Check that a block of settings has all keys in `names`, possibly some in `optional`, and no
     others. `where` names the block, for the error."""
     needed = set(names)
     allowed_keys = needed.union(optional)

@@ -38,7 +38,7 @@ class TrainingCorpus(NamedTuple):
         return {
             "n_examples": self.n_examples,
             "trained_on": pack_ids(self.times_of_passage),
-            **Recurring.of_times(self.times_of_passage.values())._asdict(),
+            **Recurring.from_counts(self.times_of_passage.values())._asdict(),
         }
 
 

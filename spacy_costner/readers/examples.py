@@ -182,15 +182,15 @@ def with_info(
     spans_key: str | None = None,
     kept: KeptDocs | None = None,
 ) -> tuple[Callable[[Language], Iterable[Example]], CorpusInfo]:
-    """Let a reader of examples report what it reads.
+    """Give a reader of examples a report, `CorpusInfo`, of the corpus that it reads.
 
-    corpus (Callable): The reader: our own, or another one, such as spaCy's.
+    corpus (Callable): The reader: ours or a different one, such as spaCy's.
     spans_key (str | None): The key of `doc.spans` whose spans count as entities, if the reader
         isn't our own. None: the spans of `doc.ents` count.
     kept (KeptDocs | None): Docs that were read before. Our own reader takes them with their report
         if it would read the same docs.
-    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and what it reports. Each
-        reading begins a new report.
+    RETURNS (tuple[Callable, CorpusInfo]): A reader of the same examples, and its report. The report
+        starts over each time that the corpus is read.
     """
     info = CorpusInfo()
     if isinstance(corpus, AnyCorpus):

@@ -91,8 +91,8 @@ class RowReader(NamedTuple):
 
 
 def divide(path: Path, n_rows: int, *, whole_files: bool = False) -> Iterator[FilePart]:
-    """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and row
-    groups of Parquet are not divided.
+    """Divide a file into parts of a number of lines or rows. A .spacy file is one part, and Parquet
+    row groups are not divided.
 
     path (Path): The file to divide.
     n_rows (int): The number of lines of a part. A part of a Parquet file has at least as many rows.
@@ -250,8 +250,8 @@ def _line_to_row(line: bytes, place: FilePlace, reader: RowReader) -> TextRow:
 
 
 def _record_to_row(record: Mapping[str, Any], place: FilePlace, reader: RowReader) -> TextRow:
-    """Make a `TextRow` from a JSON object or a row of Parquet. Its line or row number is the id if
-    the record has none. The record is refused if its id isn't text or a number of 64 bits: not all
+    """Make a `TextRow` from a JSON object or a Parquet row. Its line or row number is the id if the
+    record has none. The record is refused if its id isn't text or a number of 64 bits: not all
     formats of output can have other ids."""
     row_id = record.get(reader.id_key, place.number)
     text = record.get(reader.text_key)

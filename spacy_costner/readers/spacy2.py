@@ -97,7 +97,7 @@ def _read_list(record: Any, key: str, place: FilePlace) -> list[Any]:
 
 
 def _find_words(words: Sequence[str], text: Any, place: FilePlace) -> list[TaskToken]:
-    """Find the words of a text, which are all but its whitespace, in order."""
+    """Find the words of a text, in order. Everything else in the text has to be whitespace."""
     if not isinstance(text, str):
         raise place.refuse(f"raw: expected a text, got {shown(text)}")
     tokens: list[TaskToken] = []

@@ -81,7 +81,7 @@ class Recurring(NamedTuple):
     n_passages: int
 
     @classmethod
-    def of_times(cls, times: Collection[int]) -> "Recurring":
+    def from_counts(cls, times: Collection[int]) -> "Recurring":
         """Count the passages that recur. A corpus that is copied as a whole, or for the most part,
         counts once: the numbers are divided by their median, and rounded up.
 

@@ -182,8 +182,8 @@ def number_words(sentences: Iterable[Sequence[str]], min_count: int) -> Numbered
 
 
 def positive_pmi(tokens: Ints1d, n_words: int) -> Any:
-    """Compute the matrix M of `learn_word_vectors`. Returns a `csr_matrix` of SciPy, which stores
-    only the numbers above 0. Shapes: (N,) to (W, C)
+    """Compute the matrix M of `learn_word_vectors`. Returns a SciPy `csr_matrix`, which stores only
+    the numbers above 0. Shapes: (N,) to (W, C)
 
     A context is one of the F most frequent words at one of four offsets. So there are C = 4 F
     contexts: column i F + c is word c at the offset `OFFSETS[i]`.
@@ -254,8 +254,8 @@ def divide_words(word_counts: Floats1d) -> Iterator[tuple[int, int]]:
 
 def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> Any:
     """Count how often each word of a range, from `first` up to `end` (exclusive), has each context,
-    n(w, c). Returns a `csr_matrix` of SciPy with the columns of `positive_pmi`.
-    Shape: (end - first, C)"""
+    n(w, c). Returns a SciPy `csr_matrix` with the columns of `positive_pmi`. Shape: (end - first,
+    C)"""
     places = numpy.flatnonzero((tokens >= first) & (tokens < end))
     rows: list[Ints1d] = []
     columns: list[Ints1d] = []
@@ -273,8 +273,8 @@ def count_pairs(tokens: Ints1d, first: int, end: int, n_context_words: int) -> A
 def factorise(matrix: Any, *, dim: int, seed: int) -> Floats2d:
     """Compute a vector for each row of a matrix by singular value decomposition, U S V': the rows
     of U S^.5 for the largest singular values, each divided by its length. The matrix is a
-    `csr_matrix` of SciPy without rows of 0. `dim` is the number of singular values, D; a matrix of
-    a lower rank has fewer. `seed` is the seed of the vector from which the iteration starts. Rows
+    SciPy `csr_matrix` without rows of 0. `dim` is the number of singular values, D; a matrix of a
+    lower rank has fewer. `seed` is the seed of the vector from which the iteration starts. Rows
     that are orthogonal to all these singular vectors have vectors of 0. Shapes: (W, C) to (W, D)"""
     smaller_side = min(matrix.shape)
     if smaller_side <= max(SMALL_SIDE, 2 * dim):

@@ -96,7 +96,7 @@ class RayCluster(Executor):
         return self._make_future(self.start_task(pickled_call))
 
     def _make_future(self, reference: Any) -> Future:
-        """Make a future for a task of Ray. It ends when the task ends."""
+        """Make a future for a Ray task. It ends when the task ends."""
         future: Future = Future()
         future.set_running_or_notify_cancel()  # From now on it can't be cancelled, only ended.
         self.references[future] = reference
@@ -104,8 +104,8 @@ class RayCluster(Executor):
         return future
 
     def _end(self, future: Future, ray_future: Future) -> None:
-        """End our future after a task of Ray has ended. It ends with the value of the task, with
-        the error of its function or, if its worker has died, with a `BrokenExecutor`."""
+        """End our future after a Ray task has ended. It ends with the value of the task, with the
+        error of its function or, if its worker has died, with a `BrokenExecutor`."""
         error = ray_future.exception()
         self.references.pop(future, None)
         if error is None:
@@ -146,7 +146,7 @@ def check_address(address: str) -> None:
 
 
 def _make_task() -> Callable[..., Any]:
-    """Make the function that a worker of Ray executes.
+    """Make the function that a Ray worker executes.
 
     Ray sends a function of a module only by its name, and a worker with another version of this
     package may not have the name. An inner function such as this one is sent as a whole."""

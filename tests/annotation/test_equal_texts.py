@@ -264,12 +264,12 @@ def test_passages_are_long_sentences_or_whole_short_docs() -> None:
 )
 def test_a_corpus_of_copies_recurs_as_one(times: list[int], expected: Recurring) -> None:
     """Passages that occur twice, where nearly all do, don't recur."""
-    assert Recurring.of_times(times) == expected
+    assert Recurring.from_counts(times) == expected
 
 
 def known_of(numbers: Sequence[int]) -> KnownText:
     """The text of a training corpus with these docs."""
-    return KnownText.of_docs(docs_of(numbers))
+    return KnownText.from_docs(docs_of(numbers))
 
 
 @pytest.mark.parametrize("n_copies", [1, 2, 3])
@@ -344,7 +344,7 @@ def test_nothing_is_noted_on_corpora_of_papers(
     for dev_docs in dev_corpora:
         assert note_copies(dev_docs, "dev") == []
     for part in parts:
-        known = KnownText.of_docs(part)
+        known = KnownText.from_docs(part)
         for dev_docs in dev_corpora:
             assert note_known(known, dev_docs, "dev") == []
         assert len(note_recurrence(known, part, "train")) == 1

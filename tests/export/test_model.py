@@ -27,7 +27,7 @@ from spacy.tokens import Doc, Token
 from spacy.training import Example
 
 from spacy_costner.decoding import Decoding, make_threshold, make_viterbi
-from spacy_costner.export.features import symbols_of_spacy
+from spacy_costner.export.features import spacy_symbols
 from spacy_costner.export.model import WebModel, make_web_model
 from spacy_costner.export.model_file import MAGIC, VERSION, pack_file
 from spacy_costner.features.words import CHARACTER_TYPES, character_type
@@ -576,7 +576,7 @@ VOCAB = blank_vocab()
 
 def check_words(words_in_node: Node, words: list[str]) -> None:
     """Check the hashes, the attributes and the types of words."""
-    question = {"strings": words, "symbols": symbols_of_spacy(), "types": CHARACTER_TYPES}
+    question = {"strings": words, "symbols": spacy_symbols(), "types": CHARACTER_TYPES}
     answers = words_in_node.ask(question)
     for word, answer in zip(words, answers):
         lexeme = VOCAB[word]
@@ -628,7 +628,7 @@ def test_lower_case_of_all_characters(words_in_node: Node) -> None:
         if unicodedata.category(chr(code))[0] in "LMN" and chr(code) not in CHANGED:
             letters.append(chr(code))
     words = [*letters, "agent", "number", "NOUN", *(f"A{letter}Σ" for letter in letters)]
-    answers = words_in_node.ask({"strings": words, "symbols": symbols_of_spacy()})
+    answers = words_in_node.ask({"strings": words, "symbols": spacy_symbols()})
     assert [answer["LOWER"] for answer in answers] == [word.lower() for word in words]
     assert [answer["SHAPE"] for answer in answers] == [word_shape(word) for word in words]
 

@@ -346,7 +346,7 @@ def test_bad_templates_are_named(settings: dict[str, Any], message: str) -> None
 
 def test_a_missing_gazetteer_is_named(tmp_path: Path) -> None:
     features = Features(Template(gazetteers={"places": str(tmp_path / "no.txt")}))
-    with pytest.raises(ValueError, match=r"gazetteers: expected a text file.*no\.txt"):
+    with pytest.raises(ValueError, match=r"gazetteers: expected a UTF-8 text file.*no\.txt"):
         features.build_vocab(TRAIN)
 
 

@@ -239,7 +239,7 @@ def test_the_number_of_examples_may_change_between_updates() -> None:
 
 # What an error says was expected: enough losses, and an end for each but the last, in steps or in
 # epochs; ends that grow; losses and nothing else.
-NUMBER = "two losses .* steps or epochs"
+NUMBER = "at least two losses, .* steps or epochs"
 GROWING = "increasing numbers"
 LOSSES = ".*losses"
 BAD_ENDS = [(0, 5), (-1, 5), (5, 5), (7, 5), (math.nan, 5), (5, math.nan), (5, math.inf)]

@@ -546,7 +546,9 @@ def test_numbers_below_0_are_refused(settings: dict[str, int]) -> None:
 
 
 def test_a_layer_without_static_vectors_is_refused() -> None:
-    with pytest.raises(ValueError, match="hidden: expected 0 without include_static_vectors"):
+    with pytest.raises(
+        ValueError, match="hidden: expected 0 unless the features have include_static_vectors"
+    ):
         build_sparse_crf(hidden=4)
 
 

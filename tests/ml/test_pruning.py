@@ -218,11 +218,11 @@ def test_equal_rows_are_saved_once() -> None:
         ({"exponent": 500}, "expected finite weights, got an exponent of 500"),
         (
             {"used": pack(numpy.asarray([0, 2, 1]))},
-            "expected ascending numbers of rows, from 0 to 8",
+            "expected ascending row indices, from 0 to 8",
         ),
         (
             {"used": pack(numpy.asarray([0, 1, 9]))},
-            "expected ascending numbers of rows, from 0 to 8",
+            "expected ascending row indices, from 0 to 8",
         ),
         ({"used": pack(numpy.asarray([0, 1]))}, "expected at most 8 bytes"),
         ({"row_ids": pack(numpy.asarray([0, 1, 3]))}, "expected one of 3 rows for each of 3"),

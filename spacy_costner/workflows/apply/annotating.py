@@ -93,7 +93,7 @@ def annotate(
     form (Literal["jsonl", "parquet", "spacy"]): Form of the output.
     jobs (int): Number of processes.
     n_rows (int): Lines or rows of a part, which has its own output file. A .spacy file is one part,
-        and row groups of Parquet are not divided.
+        and Parquet row groups are not divided.
     text (str): Key or column of the text.
     id_name (str): Key or column of the id.
     with_text (bool): Whether the output has the texts; .spacy always has them.

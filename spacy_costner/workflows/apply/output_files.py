@@ -67,7 +67,7 @@ def write_parquet(
 
 
 class Packers(threading.local):
-    """A packer of msgpack for each thread, as threads must not share one."""
+    """A msgpack packer for each thread, as threads must not share one."""
 
     def __init__(self) -> None:
         self.packer = msgpack.Packer(use_bin_type=True)

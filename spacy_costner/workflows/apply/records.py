@@ -25,7 +25,7 @@ the list has, by their keys. The other values are empty: there, an attribute of 
 which list it belongs to."""
 
 Record = dict[str, Any]
-"""An answer as a dictionary: a JSON line, or a row of Parquet. See `to_record`."""
+"""An answer as a dictionary: a JSON line, or a Parquet row. See `to_record`."""
 
 
 def span_lists_of(nlp: Language) -> SpanLists:

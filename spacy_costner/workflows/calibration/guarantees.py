@@ -125,7 +125,7 @@ def guarantee(
     ner = get_component(nlp, name)
     examples = list(examples)
     references = [eg.reference for eg in examples]
-    known = KnownText.of_component(nlp, ner)
+    known = KnownText.from_component(nlp, ner)
     notes = note_recurrence(known, references, source)
     notes += find_notes(nlp, source)
     notes += find_unknown_labels(nlp, ner, examples, source)

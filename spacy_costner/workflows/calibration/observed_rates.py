@@ -135,7 +135,7 @@ def observe(nlp: Language, name: str, examples: Iterable[Example]) -> list[Obser
     for eg in examples:
         if group_of(eg.reference, promise.by_group) in thresholds_of_groups:
             in_groups.append(eg)
-    known = KnownText.of_component(nlp, ner)
+    known = KnownText.from_component(nlp, ner)
     used_examples, counts = leave_out(ner, known, in_groups, promise.by_group)
     if not have_entities(used_examples, counts):
         return []

@@ -231,7 +231,7 @@ def tune_on(
     # Count the correct, predicted and annotated entities of each doc with each value.
     values: list[float] = []
     counts_of_values: list[Ints2d] = []
-    for value, decoded in decode_at_all(predictions, parameter):
+    for value, decoded in decode_with_each_value(predictions, parameter):
         values.append(value)
         counts_of_values.append(count_by_doc(predictions, decoded))
     counts = numpy.stack(counts_of_values)  # shape: (values, docs, 3)
@@ -331,7 +331,7 @@ def find_points(values: Sequence[float], counts: Ints2d) -> list[OperatingPoint]
     return points
 
 
-def decode_at_all(
+def decode_with_each_value(
     predictions: Sequence[DevPredictions], parameter: str
 ) -> Iterator[tuple[float, Sequence[Entities]]]:
     """Decode docs with each value of a parameter.

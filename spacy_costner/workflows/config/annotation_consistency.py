@@ -107,9 +107,9 @@ def check_shift(corpus: str, entity_words: EntityWords) -> Iterator[Finding]:
 def check_lost_annotation(
     corpus: str, docs: Sequence[Doc], entity_words: EntityWords
 ) -> Iterator[Finding]:
-    """Check that not too many docs have lost their annotation. A doc has perhaps lost it if it has
-    no entity, but has a name: a word that is nearly always in an entity in the docs that have
-    entities, whose words are `entity_words`."""
+    """Check that not too many docs have lost their annotation. A doc may have lost it if it has no
+    entity, but has a name: a word that is nearly always in an entity in the docs with entities.
+    `entity_words` has the words of these docs."""
     n_tokens = entity_words.n_tokens
     is_mostly_in_entities = entity_words.count_in_entities() >= MIN_NAME_SHARE * n_tokens
     is_frequent = n_tokens >= MIN_NAME_TOKENS

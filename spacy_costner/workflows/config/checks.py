@@ -337,7 +337,7 @@ def check_recurrence(
     `check_corpora` for the arguments."""
     docs_of = {name: [eg.reference for eg in examples] for name, examples in corpora.items()}
     if "dev" in docs_of:
-        known = KnownText.of_docs(docs_of["train"], paths.get("train"))
+        known = KnownText.from_docs(docs_of["train"], paths.get("train"))
         for note in note_known(known, docs_of["dev"], paths.get("dev") or "dev"):
             places: list[DocPlace] = []
             for i, doc in enumerate(docs_of["dev"]):

@@ -84,7 +84,7 @@ class KnownText(NamedTuple):
     place: str = "the training corpus"
 
     @classmethod
-    def of_component(
+    def from_component(
         cls, nlp: Language, ner: CostSensitiveNER, *, with_raw_text: bool = True
     ) -> "KnownText":
         """The text that a component knows.
@@ -105,7 +105,7 @@ class KnownText(NamedTuple):
         )
 
     @classmethod
-    def of_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
+    def from_docs(cls, docs: Iterable[Doc], path: str | None = None) -> "KnownText":
         """The text that a component would know if it were trained on docs.
 
         docs (Iterable[Doc]): The training docs.
@@ -115,7 +115,7 @@ class KnownText(NamedTuple):
         times_of_passage: Counter[int] = Counter()
         for doc in docs:
             times_of_passage.update(passage_ids(doc))
-        return cls(set(times_of_passage), Recurring.of_times(times_of_passage.values()), path)
+        return cls(set(times_of_passage), Recurring.from_counts(times_of_passage.values()), path)
 
     def find_in(self, docs: Iterable[Doc]) -> Recurrence:
         """Count the passages of docs that are known."""

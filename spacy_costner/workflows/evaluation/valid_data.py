@@ -43,7 +43,7 @@ def find_faults(
     unknown_labels = find_unknown_labels(
         nlp, ner, examples, source, inner_nodes=inner_nodes, must_share=must_share
     )
-    known = KnownText.of_component(nlp, ner)
+    known = KnownText.from_component(nlp, ner)
     recurring = note_recurrence(known, [eg.reference for eg in examples], source)
     return recurring + unknown_labels
 

@@ -157,7 +157,7 @@ def count_predictions(variant: Variant) -> Predicted:
     scoring = variant.scoring
     reader = make_reader(Path(scoring.test_path), **scoring.reading)
     examples = list(examples_to_measure(nlp, reader, file_tokens=scoring.file_tokens))
-    known = KnownText.of_component(nlp, get_component(nlp, scoring.component))
+    known = KnownText.from_component(nlp, get_component(nlp, scoring.component))
     notes = note_recurrence(known, [eg.reference for eg in examples], scoring.test_path)
     unpredicted_docs = [eg.predicted for eg in examples]
     for eg, predicted_doc in zip(examples, nlp.pipe(unpredicted_docs)):

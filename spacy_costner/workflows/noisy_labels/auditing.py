@@ -198,8 +198,8 @@ def one_hot_labels(doc: Doc, labels: Sequence[str]) -> Array2d:
 
 
 def find_temperature(fold: Fold) -> float:
-    """Find the temperature of a fold with which the log loss of its predicted entities is lowest:
-    see `fit_temperature`. It is 1 if no entity is predicted."""
+    """Find the temperature of a fold that minimises the log loss of its predicted entities: see
+    `fit_temperature`. It is 1 if no entity is predicted."""
     predicted = predict_best(fold.dev)
     if not len(predicted.is_correct):
         return 1.0

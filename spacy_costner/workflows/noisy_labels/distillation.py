@@ -160,19 +160,19 @@ def distill(
         teacher_names = teachers if pipelines else ()
         with phase("evaluate"):
             rows = evaluate_all(teacher_names, pipelines, student, dev_corpus)
-        notes += note_dev(student, dev_corpus)
+        notes += note_dev_recurrence(student, dev_corpus)
     return Distilled(path, **counts._asdict(), rows=rows, notes=notes, noise=learned)
 
 
-def note_dev(student: Language, dev_corpus: Corpus) -> list[str]:
-    """Say which texts of the development corpus recur, if the student is our component: see
+def note_dev_recurrence(student: Language, dev_corpus: Corpus) -> list[str]:
+    """Note which texts of the development corpus recur, if the student is our component: see
     `note_recurrence`."""
     docs = [eg.reference for eg in dev_corpus(student)]
     config = student.config.interpolate()
     source = corpus_path(config, "dev_corpus") or "the development corpus"
     notes: list[str] = []
     for ner in find_components(student).values():
-        notes += note_recurrence(KnownText.of_component(student, ner), docs, source)
+        notes += note_recurrence(KnownText.from_component(student, ner), docs, source)
     return notes
 
 

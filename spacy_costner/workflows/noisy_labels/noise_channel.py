@@ -141,7 +141,7 @@ class Fold:
     tables: list[Floats3d] = field(default_factory=list)
 
     def predict(self, name: str) -> DevPredictions:
-        """Predict the checked texts of the fold with the model of a way."""
+        """Predict the checked texts of the fold with the model of one way to learn."""
         model = self.models[name]
         docs = docs_of(self.checked)
         return predict_dev(model.nlp, model.ner, map(Example, copies_for(model, docs), docs))

@@ -69,9 +69,9 @@ def save_answers(
     read, and the teachers don't run again.
 
     teachers (Sequence[Language]): The teachers. The first one tokenizes the texts.
-    vocab (Vocab): The vocab that the answers get.
+    vocab (Vocab): The vocab of the answers.
     raw_paths (Sequence[Path]): The files of the texts.
-    output_path (Path): The folder to make the folder of answers in.
+    output_path (Path): The parent of the folder of answers.
     soft (bool): Whether answers have soft targets.
     reading (ReadOptions): How to read the texts.
     YIELDS (Doc): The answers.

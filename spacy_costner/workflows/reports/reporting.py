@@ -186,7 +186,7 @@ def report(
         "decoding": decoding_fact(component["decoding"]["@misc"], ner.cfg["decoding"]),
         "temperature": temperature_fact(ner.cfg["temperature"]),
         "cost": cost_name or "each wrong tag costs 1",
-        **rare_facts(ner, dev, find_annotated_labels(pairs_of_docs)),
+        **optional_facts(ner, dev, find_annotated_labels(pairs_of_docs)),
     }
     promise = ner.guarantee
     parameter_of_decoding, setting = find_setting(ner.cfg["decoding"], counts.total)
@@ -217,12 +217,12 @@ def report(
     )
 
 
-def rare_facts(
+def optional_facts(
     ner: CostSensitiveNER, dev: DevPredictions, annotated_labels: Collection[str]
 ) -> dict[str, str]:
-    """Collect the facts that only some reports have, by name: entities that can't be predicted, a
-    guaranteed miss rate, no label in common. `annotated_labels` are the labels in the annotation of
-    the docs."""
+    """Collect the facts that only apply to some reports, by name: entities that can't be predicted,
+    a guaranteed miss rate, no label in common. `annotated_labels` are the labels in the annotation
+    of the docs."""
     facts: dict[str, str] = {}
     # If docs are cut at sentences or lines, each piece is predicted by itself. So an entity with
     # tokens of two pieces can't be predicted.

@@ -13,7 +13,7 @@ from ...costs.label_tree import Tree
 from ...metrics import ScoreIntervals, bootstrap_intervals
 from ...pipeline.scorers import EntityPairs, compare_entities, count_by_label
 from ...tags import Entities
-from ..calibration.tuning import TUNABLE, OperatingPoint, decode_at_all, find_point
+from ..calibration.tuning import TUNABLE, OperatingPoint, decode_with_each_value, find_point
 from ..evaluation.predictions import DevPredictions
 
 MIN_DOCS = 30
@@ -83,7 +83,7 @@ def find_curves(
     for parameter in TUNABLE:
         points: list[OperatingPoint] = []
         # Each value that `tune` tries, and the entities that are predicted with it
-        for value, decoded in decode_at_all([dev], parameter):
+        for value, decoded in decode_with_each_value([dev], parameter):
             points.append(find_point(value, [dev], decoded))
             if parameter == "threshold":
                 # `decoded` has the entities of each set of predictions. The only set is `dev`.

@@ -388,7 +388,7 @@ def check_drawn_by(
     """
     if drawing.pipeline == digest_component(ner):
         return
-    known = KnownText.of_component(nlp, ner, with_raw_text=False)
+    known = KnownText.from_component(nlp, ner, with_raw_text=False)
     n_known = sum(known.knows(doc) for doc in annotated)
     if n_known > len(annotated) / 2:
         raise ValueError(

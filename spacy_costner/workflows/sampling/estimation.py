@@ -161,7 +161,7 @@ def estimate(
     times = numpy.ones(len(annotated), dtype="int64")  # how often each doc was drawn
     is_of_session = any(SessionDrawing.is_in(doc.user_data) for doc in annotated)
     # Vectors may be learned from all texts, as drawn docs then have no advantage over other texts.
-    known = KnownText.of_component(nlp, ner, with_raw_text=False)
+    known = KnownText.from_component(nlp, ner, with_raw_text=False)
     # The docs were drawn in one of three ways. First make the checks that don't need the texts.
     if is_of_session:
         measuring = [SessionDrawing.from_dict(doc.user_data) for doc in annotated]
@@ -303,7 +303,7 @@ def estimate_label(
                 f"{n_correct} correct and {n_wrong} {wrong} in the drawn docs, fewer than "
                 f"{MIN_OF_EACH} of each"
             )
-            return refused(model_alone, refusal)
+            return without_estimate(model_alone, refusal)
         score = estimate_share(numerator, denominator, sample, confidence=confidence)
         score_alone = estimate_share(
             numerator.without_model(), denominator.without_model(), sample, confidence=confidence
@@ -336,9 +336,13 @@ def measure_number(
     model_alone = annotated.expected_total
     n_annotated = int(annotated.annotated.sum())
     if n_annotated == 0:
-        return refused(model_alone, f"none in the drawn docs: at most {most_docs:,} docs have any")
+        return without_estimate(
+            model_alone, f"none in the drawn docs: at most {most_docs:,} docs have any"
+        )
     if n_annotated < MIN_ENTITIES:
-        return refused(model_alone, f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}")
+        return without_estimate(
+            model_alone, f"{n_annotated} in the drawn docs, fewer than {MIN_ENTITIES}"
+        )
     total = estimate_total(annotated, sample, confidence=confidence)
     # Without the model, the estimate is the number of entities per token of the annotated docs,
     # times the number of tokens of all texts.
@@ -351,7 +355,7 @@ def measure_number(
     )
 
 
-def refused(model_alone: float, refusal: str) -> MeasureEstimate:
+def without_estimate(model_alone: float, refusal: str) -> MeasureEstimate:
     """Make a `MeasureEstimate` that only has the reason why there is no estimate."""
     return MeasureEstimate(
         estimate=None, model_alone=model_alone, annotated_alone=None, refusal=refusal

@@ -88,7 +88,7 @@ def test_sentences_are_known_however_docs_are_cut(trained: Path, sentences_per_d
     ner: Any = nlp.get_pipe("ner")
     examples = examples_of_sentences(nlp, range(90, 130), sentences_per_doc)
 
-    found = KnownText.of_component(nlp, ner).find_in(eg.reference for eg in examples)
+    found = KnownText.from_component(nlp, ner).find_in(eg.reference for eg in examples)
 
     assert (found.n_recurring, found.n_texts) == (10, 40)
 
@@ -100,7 +100,7 @@ def test_a_sentence_is_known_in_capitals(trained: Path) -> None:
     words, _ = sentence(95)
     text = " ".join(words).upper().replace(" .", ".")
 
-    found = KnownText.of_component(nlp, ner).find_in([nlp.make_doc(f"{text}\nToo short.")])
+    found = KnownText.from_component(nlp, ner).find_in([nlp.make_doc(f"{text}\nToo short.")])
 
     assert (found.n_recurring, found.n_texts) == (1, 1)
 

@@ -222,8 +222,8 @@ def test_docs_that_were_raw_text_are_known(transductive: Path) -> None:
 
     nlp = spacy.load(folder / "output" / "model-best")
     ner: Any = nlp.get_pipe("ner")
-    known = KnownText.of_component(nlp, ner)
-    training_text = KnownText.of_component(nlp, ner, with_raw_text=False)
+    known = KnownText.from_component(nlp, ner)
+    training_text = KnownText.from_component(nlp, ner, with_raw_text=False)
     dev = [eg.reference for eg in make_reader(folder / "dev.spacy")(nlp)]
     train = [eg.reference for eg in make_reader(folder / "train.spacy")(nlp)]
 
