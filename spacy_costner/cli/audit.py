@@ -150,7 +150,7 @@ def save_corrected(
     unanswered: str,
     print_json: bool,
 ) -> None:
-    """Correct the docs of a corpus in place by the suggestions of an audit with their answers, a
+    """Correct the docs of a corpus in place with the answers to the suggestions of an audit, a
     JSONL file, and save them. Print the numbers of accepted, rejected and unanswered suggestions.
     Refuses an output file that is missing or has no suffix of a corpus, and answers that don't fit
     the docs: see `apply_answers`."""

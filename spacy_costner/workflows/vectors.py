@@ -101,8 +101,8 @@ def learn_vectors(
     reading: ReadOptions = DEFAULTS,
 ) -> LearnedVectors:
     """Learn static word vectors from raw text, and save a pipeline that has them: see
-    `learn_word_vectors`. All forms of a word that the text has, such as "The" and "the", have the
-    same vector.
+    `learn_word_vectors`. All forms of a word in the text, such as "The" and "the", have the same
+    vector.
 
     raw_paths (Sequence[Path]): Text files with a sentence or a paragraph on each line, any corpora,
         whose annotation isn't used, and folders of these. - is standard input.
@@ -112,7 +112,7 @@ def learn_vectors(
     min_count (int): Minimum number of times that a word occurs.
     seed (int): Random seed.
     reading (ReadOptions): How to read corpora.
-    RETURNS (LearnedVectors): The folder, and what was learned.
+    RETURNS (LearnedVectors): The folder, and statistics of the vectors.
     RAISES (ValueError): If `dim` is below 1, something can't be read, the text has too few words,
         or the folder must not be replaced: see `check_folder`.
     RAISES (ImportError): If SciPy is missing, or spaCy has no such language.
@@ -206,7 +206,7 @@ def learn_with_corpus(
     output_path (Path): The folder for the pipeline with the vectors.
     lang (str): Code of the language.
     reading (ReadOptions): How to read the training corpus.
-    RETURNS (LearnedVectors): The folder, and what was learned.
+    RETURNS (LearnedVectors): The folder, and statistics of the vectors.
     RAISES (ValueError): If the folder exists and doesn't have learned vectors. See also
         `learn_vectors`.
     """

@@ -211,7 +211,7 @@ def test_weights_for_another_number_of_tags_are_refused(saved: Path) -> None:
     ner_of_one_label = pipeline(**KINDS["sparse"]).get_pipe("ner")
     ner_of_one_label.add_label("LOC")
 
-    with pytest.raises(ValueError, match=r"expected weights of 5 tags, got 13"):
+    with pytest.raises(ValueError, match=r"expected weights for 5 tags, got 13"):
         ner_of_one_label.from_bytes(ner.to_bytes(exclude=["cfg", "vocab"]))
 
 

@@ -97,16 +97,17 @@ def annotate(
     text (str): Key or column of the text.
     id_name (str): Key or column of the id.
     with_text (bool): Whether the output has the texts; .spacy always has them.
-    whole_files (bool): A .txt file is one doc, whose id is the file's name, and not a doc a line.
-    on_error (Literal["row", "raise"]): What a doc that fails does: a row with its error, or stop
-        all.
+    whole_files (bool): Whether a .txt file is one doc, whose id is the name of the file, instead of
+        a doc per line.
+    on_error (Literal["row", "raise"]): What to do if a doc fails: write a row with its error, or
+        stop the run.
     use_gpu (int): GPU ID or -1 for CPU.
     code_path (Path | None): Python file with registered functions to be imported.
     make_executor (MakeExecutor | None): Makes the executor, such as `ray_cluster("auto")`;
         `jobs` local processes if None: see `runs.run_all`.
-    RETURNS (Summary): What was done.
-    RAISES (ValueError): If an argument is wrong, the model is no pipeline, an input is not there or
-        not a text file, another process writes to the folder or, with `on_error = "raise"`, a doc
+    RETURNS (Summary): The numbers of parts, docs and tokens, and the errors.
+    RAISES (ValueError): If an argument is wrong, the model isn't a pipeline, an input is missing or
+        isn't a text file, another process writes to the folder or, with `on_error = "raise"`, a doc
         or a part fails.
     RAISES (ImportError): If the form is Parquet and pyarrow isn't installed.
     """

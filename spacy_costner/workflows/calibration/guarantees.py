@@ -73,8 +73,8 @@ def guarantee(
     file_tokens: bool = False,
     source: str = "calibration docs",
 ) -> Guarantee:
-    """Choose the thresholds of a component's set of spans on calibration docs, so that it keeps a
-    guarantee on docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
+    """Choose the thresholds of a component's set of spans on calibration docs, so that a guarantee
+    holds for docs from the same source. The set is in `doc.spans[spans_key + "_guaranteed"]`.
 
     nlp (Language): The trained pipeline. Its config, its component and its meta are updated.
     examples (Iterable[Example]): Annotated calibration docs: neither training docs, nor docs used

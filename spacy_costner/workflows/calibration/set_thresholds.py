@@ -1,4 +1,4 @@
-"""Choose the threshold of the set of spans for each part of the docs, so that the set keeps a
+"""Choose the threshold of the set of spans for each part of the docs, so that the set satisfies a
 limit: a highest miss rate, or a highest share of false alarms.
 
 A part is a group of docs, a label, or a label in a group. The methods are in

@@ -111,7 +111,7 @@ def check(
     name (str | None): The name of the component, if the config has several.
     reading (ReadOptions): How to read the corpora. These options replace the settings of
         the config.
-    RETURNS (Check): The counts of the corpora, and what was found.
+    RETURNS (Check): The counts of the corpora, and the findings.
     RAISES (ValueError): If the component is missing, a setting is unknown, or the config or a
         corpus can't be read.
     """

@@ -45,10 +45,10 @@ def takes_fields_of(
 
 @takes_fields_of(InitOptions)
 def init(options: InitOptions) -> str:
-    """Make a config for `spacy train`. The arguments are the fields of `InitOptions`, which has a
-    text for each: `init(lang="es", train_path=path)`. docs/init.md says what is chosen where one is
-    None. The config itself is not written to a file; only the label tree of `tree_by_prefix` and
-    the vectors of `raw_paths` are.
+    """Make a config for `spacy train`. The arguments are the fields of `InitOptions`, which
+    describes each of them: `init(lang="es", train_path=path)`. docs/init.md says what is chosen
+    where one is None. The config itself is not written to a file; only the label tree of
+    `tree_by_prefix` and the vectors of `raw_paths` are.
 
     RETURNS (str): The config.
     RAISES (ValueError): If a loss, cost or aim is unknown, if arguments can't be combined, or if a

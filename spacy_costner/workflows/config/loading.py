@@ -93,8 +93,8 @@ def open_config(path: str | Path) -> Config:
 def load_pipeline(
     model: str | Path, code_path: str | Path | None = None, use_gpu: int = -1
 ) -> Language:
-    """Load a pipeline. If a process was killed while it saved the pipeline, the folder is put in
-    order first: see `saving.clear`.
+    """Load a pipeline. Leftovers of a process that was killed while it saved the pipeline are
+    cleaned up first: see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
     code_path (str | Path | None): Python file with registered functions to be imported.
@@ -108,9 +108,9 @@ def load_pipeline(
 
 
 def check_is_pipeline(model: str | Path) -> None:
-    """Check that a path isn't a file, or a folder that is no pipeline, such as the output folder of
-    `fit`, which has a pipeline in it. If a process was killed while it saved the
-    pipeline, the folder is put in order first: see `saving.clear`.
+    """Check that a path isn't a file, or a folder that isn't a pipeline, such as the output folder
+    of `fit`, which has a pipeline in it. Leftovers of a process that was killed while it saved the
+    pipeline are cleaned up first: see `saving.clear`.
 
     model (str | Path): The pipeline, a package or a folder.
     RAISES (ValueError): If it is.

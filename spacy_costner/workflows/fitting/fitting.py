@@ -44,13 +44,13 @@ def fit(
     command: str = "python -m spacy costner fit",
     on_corpus: OnCorpus = ignore_corpus,
 ) -> Fitted:
-    """Train a linear model, calibrate and tune it on request, and save the pipeline. Without a
+    """Train a linear model, optionally calibrate and tune it, and save the pipeline. Without a
     config, `init` writes one first. See `fit_linear` for training. The model is evaluated only
     at the end.
 
-    config (Config | Path | None): A config for `spacy train`. A `Config` object is taken as it is:
-        paths of corpora and `overrides` are only put into a config that is a file. None: the one
-        that `init` writes for the corpora, to the output folder.
+    config (Config | Path | None): A config for `spacy train`. A `Config` object is used unchanged:
+        paths of corpora and `overrides` only apply to a config file. None: `init` writes a config
+        for the corpora to the output folder.
     output_path (Path): The folder for the pipeline, `model-best`.
     lang (str | None): Without a config: code of the language.
     train_path (Path | None): Training corpus, as paths.train.
@@ -69,13 +69,13 @@ def fit(
     reading (ReadOptions): How to read the corpora. These options replace the settings of the
         config.
     overrides (Mapping[str, Any]): Other settings, such as {"training.max_epochs": 3}.
-    command (str): The command, for the head of the config that is written.
+    command (str): The command, for the header of the config that is written.
     on_corpus (Callable[[str, CorpusSummary], None]): Called when a corpus was read, before
         training, with "train" or "dev" and how it was read.
     RETURNS (Fitted): The saved pipeline and the results.
     RAISES (ValueError): If the component of the config can't be trained, or not with these options
-        and corpora; if something can't be read, or the output path exists and is no pipeline; or if
-        the trained pipeline, which is saved then, can't be calibrated or tuned.
+        and corpora; if something can't be read, or the output path exists and isn't a pipeline; or
+        if the trained pipeline, which is saved then, can't be calibrated or tuned.
     """
     aim = None if tune is None else parse_aim(tune)
     if config is not None and lang is not None:

@@ -75,18 +75,18 @@ def audit(
     config (Config): A config of a linear model. Its corpora are not read. If its component has a
         cost, probabilities are multiplied by it.
     docs (Sequence[Doc]): The annotated docs, none of them empty. Models see the tokens of these
-        docs, so suggestions are made of whole tokens.
+        docs, so suggestions consist of whole tokens.
     n_folds (int): Number of folds.
     n_seeds (int): Number of trainings for each fold, whose weights are averaged.
     seed (int | None): Random seed with which docs are assigned to folds.
-    file_tokens (bool): Have models see the sentence starts of the file, too.
+    file_tokens (bool): Whether the models also see the sentence starts of the file.
     make_executor (MakeExecutor | None): Makes an executor of a task for each fold, such as
         `local_processes(2)`. None: one fold after another, in this process.
     code_path (Path | None): Python file with registered functions to be imported.
     RETURNS (Audit): All suspects, and their numbers by kind.
-    RAISES (ValueError): If the config hasn't one component that can be fitted and writes
-        `doc.ents`, has a setting that nothing reads, there are too few docs or no entities, or a
-        worker failed.
+    RAISES (ValueError): If the config doesn't have exactly one component that can be fitted and
+        writes `doc.ents`, has a setting that nothing reads, there are too few docs or no entities,
+        or a worker failed.
     """
     name = component_name(config, Path("config"))  # The path is only for an error.
     component_config = config.interpolate()["components"][name]

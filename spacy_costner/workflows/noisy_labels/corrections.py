@@ -56,8 +56,8 @@ def suspect_to_task(suspect: Suspect, docs: Sequence[Doc]) -> Task:
     suspect (Suspect): The suspect.
     docs (Sequence[Doc]): The docs that were audited.
     RETURNS (Task): The task. Its key "annotated" has the spans as they are annotated. With "doc",
-        the index of the doc, and "start", the first character of the text in the doc, an answer
-        finds its doc again.
+        the index of the doc, and "start", the first character of the text in the doc, an answer is
+        matched to its doc.
     """
     doc = docs[suspect.doc]
     begin, end = suspect.extent
@@ -107,18 +107,18 @@ def entities_text(doc: Doc, entities: Sequence[Entity]) -> str:
 
 
 def apply_answers(docs: Sequence[Doc], path: Path, *, unanswered: str = LEAVE) -> AnswerCounts:
-    """Correct a corpus by the suggestions of an audit that people have accepted. What a suggestion
-    changes is the difference between its spans, which people may have edited, and those under
-    "annotated". Tokens without annotation stay so, unless they are in an added span.
+    """Correct a corpus with the suggestions of an audit that people have accepted. The change is
+    the difference between the spans of a suggestion, which people may have edited, and the spans
+    under "annotated". Tokens without annotation stay unannotated, unless they are in an added span.
 
     docs (Sequence[Doc]): The docs that were audited. Their entities are corrected.
     path (Path): A JSONL file with a suggestion on each line: see `suspect_to_task`.
     unanswered (str): What happens to suggestions without an answer, or with the answer "ignore":
         "leave" or "accept".
     RETURNS (AnswerCounts): The number of suggestions with each answer.
-    RAISES (CorpusError): If a line is not of an audit of these docs, or two lines contradict each
-        other. The message names the line.
-    RAISES (ValueError): If `unanswered` is something else.
+    RAISES (CorpusError): If a line doesn't belong to an audit of these docs, or two lines
+        contradict each other. The message names the line.
+    RAISES (ValueError): If `unanswered` is neither of these.
     """
     if unanswered not in UNANSWERED:
         expected = " or ".join(UNANSWERED)

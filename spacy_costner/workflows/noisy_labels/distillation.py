@@ -72,25 +72,25 @@ def distill(
     """Train a student on what teachers predict for unlabelled text, and save it.
 
     teachers (Sequence[str]): Pipelines that set `doc.ents`, packages or folders; or one JSONL file
-        of texts with entities, which anything has made. With `noise`, corpora with the answers of
-        an annotator each, in any format, and pipelines.
+        of texts with entities from any source. With `noise`, corpora in any format, each with the
+        answers of one annotator, and pipelines.
     config (Config): The student's config, for `spacy train`. Its `paths.train` will be replaced.
     raw_paths (Sequence[Path]): The text: see `read_texts`. Empty with a JSONL file.
-    output_path (Path): The folder of the answers, the corpus made of them, and the student.
+    output_path (Path): The folder of the answers, the corpus made from them, and the student.
     soft (bool): Learn the probabilities of the teachers, not their entities.
     incomplete (bool): The teachers find only some of the entities, as rules do. A token that is in
         none of these is O only if its word is almost never in entities: see `find_outside_words`.
         Otherwise its annotation is missing.
     noise (Literal["channel"] | None): channel: learn from the texts of `gold_path` how each teacher
         errs, and learn the probabilities of tags given text and answers: see `noise_channel`.
-    min_confidence (float): Where the teachers are less certain that there is an entity, or that
-        it has none, annotation is missing: see `leave_out_uncertain`.
-    gold_path (Path | None): Annotated corpus to learn from, too. With `noise`, the texts that a
-        person has checked, some of which the teachers have annotated.
+    min_confidence (float): Annotation is missing where the teachers are less confident, whether in
+        an entity or in O: see `leave_out_uncertain`.
+    gold_path (Path | None): Additional annotated corpus to learn from. With `noise`, the texts that
+        a person has checked, some of which the teachers have annotated.
     gold_weight (float): Weight of each of its docs; a doc of a teacher has 1.
     n_seeds (int): Train a linear student N times, and average the weights.
     reading (ReadOptions): How to read the text and the annotated corpus.
-    RETURNS (Distilled): Where the student is, and scores.
+    RETURNS (Distilled): The path of the student, and the scores.
     RAISES (ValueError): If arguments, teachers and the student's config can't be combined; if
         something in the output folder must not be replaced; if a text or an answer can't be read.
     """

@@ -147,7 +147,7 @@ def estimate(
         instead of docs that `draw` drew.
     name (str): Name of the component.
     n_left_out (int): The number of drawn docs that annotators left out. They are assumed to be like
-        the others, which is noted.
+        the others, and a note says so.
     RETURNS (Estimate): The estimates, for all labels together and for each.
     RAISES (ValueError): If the component is missing or isn't trained, or `confidence` is out of its
         range; if the drawn docs are too few, weren't drawn at random from these texts for this

@@ -193,7 +193,7 @@ def suggest(
     name: str = "ner",
     annotated: Iterable[Doc] = (),
 ) -> list[Suggestion]:
-    """Choose the docs whose annotation is worth most, and predict their entities.
+    """Choose the docs that are most worth annotating, and predict their entities.
 
     nlp (Language): The trained pipeline.
     docs (Iterable[Doc]): The pool, without annotation or with preset entities. Docs without words
@@ -254,7 +254,7 @@ def suggest_first(
     docs: Iterable[Doc], *, n: int = 200, annotated: Iterable[Doc] = ()
 ) -> list[Suggestion]:
     """Choose docs to annotate without a model, so that together they have many of the frequent
-    words. The worth of a word is the square root of the number of docs that have it, or 0 if only
+    words. The value of a word is the square root of the number of docs that have it, or 0 if only
     one doc has it.
 
     docs (Iterable[Doc]): The pool. Docs without words or with the text of an earlier doc are left
@@ -262,7 +262,7 @@ def suggest_first(
     n (int): Number of docs to choose, at least 1; all if there are fewer.
     annotated (Iterable[Doc]): Docs that are annotated already: their texts are left out.
     RETURNS (list[Suggestion]): The docs, in the order in which they were chosen. The score of a doc
-        is the sum of the worth of its different words.
+        is the sum of the values of its distinct words.
     RAISES (ValueError): If the pool is empty, or `n` is out of its range.
     """
     if n < 1:
