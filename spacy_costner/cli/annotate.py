@@ -89,8 +89,8 @@ def annotation_text(summary: Summary) -> str:
     failed_lines: list[str] = []
     for path, failed_docs in summary.failures.items():
         failed_lines.append(
-            f"failed: {path}: {failed_docs.failed:,} of {failed_docs.docs:,} docs, the first error "
-            f"is {failed_docs.first_error}"
+            f"failed: {path}: {failed_docs.failed:,} of {failed_docs.docs:,} docs, the first is "
+            f"{failed_docs.first_error}"
         )
     lines += first_lines(failed_lines)
     lines += first_lines([f"not written: {file}: {why}" for file, why in summary.errors.items()])

@@ -28,7 +28,7 @@ SHIFTED = (
     "their text is"
 )
 OVERLAPPING = "spans overlap: their tokens are missing annotation"
-PADDED = "spans begin or end with whitespace, which is left out"
+PADDED = "spans begin or end with whitespace: the whitespace is left out"
 ONLY_SPACE = "spans are only whitespace: they are left out"
 
 

@@ -153,8 +153,8 @@ def test_any_pattern(javascript: Node, pattern: str, texts: list[str]) -> None:
     [
         (r"(a)\1", "no groupref in a pattern"),
         (r"(a)?(?(1)b|c)", "no groupref_exists in a pattern"),
-        (r"(?:a*)*", "no repeat of what can be empty"),
-        (r"(?:|a)+", "no repeat of what can be empty"),
+        (r"(?:a*)*", "a pattern that doesn't repeat an empty match"),
+        (r"(?:|a)+", "a pattern that doesn't repeat an empty match"),
     ],
 )
 def test_what_javascript_cannot_have_is_refused(pattern: str, message: str) -> None:

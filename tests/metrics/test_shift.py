@@ -499,7 +499,7 @@ def test_watch_alarms_of_other_texts_in_the_same_words_each_time(
 
     assert first.exit_code == 1
     assert first.stdout == second.stdout
-    assert "Alarm: the model is less sure" in first.stdout
+    assert "Alarm: the model is less certain" in first.stdout
     assert "expected, optimistic" in first.stdout
     assert "PERSON" in first.stdout
 

@@ -96,7 +96,7 @@ OTHER_WIDTH = {**SMALL["model"], "tok2vec": {**SMALL["model"]["tok2vec"], "width
     [
         ({"scheme": "IOB2"}, "expected scheme 'IOB2', got 'BILUO'"),
         ({"outside": "before"}, "expected outside 'before', got 'single'"),
-        ({"model": OTHER_WIDTH}, "expected a model as in the config"),
+        ({"model": OTHER_WIDTH}, "expected the model that the config describes"),
     ],
     ids=["scheme", "outside", "model"],
 )

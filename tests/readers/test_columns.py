@@ -153,9 +153,9 @@ def test_of_layers_with_the_same_labels_the_first_is_read(path: Path) -> None:
 @pytest.mark.parametrize(
     "text, got",
     [
-        ("1 Kim B-PER\n3 left O\n", "one that numbers the tokens of each sentence, got '1', '3'"),
-        ("1 Kim B-PER\n\n1 left O\n", "one that numbers the tokens"),
-        ("7 Kim B-PER\n7 left O\n", "one that numbers the tokens"),
+        ("1 Kim B-PER\n3 left O\n", "to number the tokens of each sentence, got '1', '3'"),
+        ("1 Kim B-PER\n\n1 left O\n", "to number the tokens"),
+        ("7 Kim B-PER\n7 left O\n", "to number the tokens"),
         ("a1 Kim B-PER\na1 left O\na1 now O\n", "expected tokens in column 1, got 'a1', 'a1'"),
     ],
     ids=["numbers that skip", "sentences of one token", "numbers of sentences", "names of docs"],

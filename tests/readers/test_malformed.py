@@ -137,7 +137,7 @@ def dialogue_task(start: Any, end: Any, **data: Any) -> dict[str, Any]:
 # have texts of one kind.
 STUDIO: dict[str, tuple[Any, str]] = {
     "no task": (3, "expected a Label Studio task, got 3"),
-    "no data": ({"annotations": []}, "expected a task of Label Studio"),
+    "no data": ({"annotations": []}, "expected a Label Studio task"),
     "no text": (
         studio_task(data={"image": "a.png", "audio": "b.wav"}),
         "expected a text under 'text'",
@@ -310,7 +310,7 @@ def test_a_damaged_spacy_file_is_refused_by_its_name(tmp_path: Path) -> None:
 # Folders: their files and texts, and what follows the name of the folder in the message.
 FOLDERS: dict[str, tuple[dict[str, str], str]] = {
     "nothing in it": ({}, ": expected a folder with text files, found none"),
-    "a folder without files": ({"a/.keep": ""}, ": expected a folder with files of texts"),
+    "a folder without files": ({"a/.keep": ""}, ": expected a folder with text files"),
     "only about a corpus": ({"README.md": "Mine", "LICENSE": "MIT"}, ": expected a folder with"),
     "an empty file": ({"a.conll": GOOD_COLUMNS, "b.conll": ""}, "/b.conll, line 1: expected text"),
     "a damaged file": (

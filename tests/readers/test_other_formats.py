@@ -188,7 +188,7 @@ def test_a_table_without_sentences_is_one_and_that_is_said(tmp_path: Path) -> No
     path.write_text("token,tag\nKim,B-PER\nleft,O\n")
     (doc,), info = read_corpus(path)
     assert letters(doc) == "BO"
-    assert "they are one sentence" in info.problems[0].message
+    assert "each is read as one sentence" in info.problems[0].message
 
 
 def test_the_column_of_the_tags_of_a_table_can_be_named(tmp_path: Path) -> None:

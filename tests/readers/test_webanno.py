@@ -247,7 +247,7 @@ def test_a_malformed_line_is_refused_by_file_and_line(case: str, tmp_path: Path)
 
 def test_a_word_without_a_token_and_sentences_out_of_order_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "#Text=Kim Lee\n1-1\t0-3\tKim\t_\t_\n")
-    with pytest.raises(CorpusError, match=r"expected all words of the text.*got ' Lee'"):
+    with pytest.raises(CorpusError, match=r"expected each word of the text.*got ' Lee'"):
         read_corpus(path)
     path = write(tmp_path, TWO_SENTENCES.replace("18-24", "8-14"))
     with pytest.raises(CorpusError, match="line 13: expected a sentence that begins at 17 or soon"):

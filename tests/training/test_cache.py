@@ -205,7 +205,7 @@ def test_settings_that_need_docs_are_refused(
     name: str, value: Any, corpora: dict[str, Any], tmp_path: Path
 ) -> None:
     config = config_of(corpora, **{name: value})
-    message = f"{name}: expected none with `cache`, which reads docs"
+    message = f"{name}: expected no value with `cache`, which reads docs"
     with pytest.raises(ValueError, match=message):
         fit(config, tmp_path / "output", cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
@@ -227,7 +227,9 @@ def test_batchers_that_look_at_docs_are_refused(corpora: dict[str, Any], tmp_pat
     examples = prepare(nlp_and_components, train_corpus)
     pieces = read_pieces(components, examples, 100, cache=tmp_path)
     batches = minibatch_by_words(pieces, 10, get_length=lambda piece: len(piece.predicted))
-    with pytest.raises(ValueError, match=r"^cache: .* training\.batcher that needs the lengths"):
+    with pytest.raises(
+        ValueError, match=r"^cache: .* training\.batcher that only needs the lengths"
+    ):
         list(batches)
 
 
