@@ -566,7 +566,7 @@ def test_tree_by_prefix_does_not_replace_a_tree(prefixed: list[str]) -> None:
     [
         (
             ["--train", "train.spacy", "--tree-by-prefix", "/"],
-            "a separator in labels, got '/' for _x, date",
+            "a separator that occurs in the labels, got '/' for _x, date",
         ),
         (["--tree-by-prefix", "_"], "--tree-by-prefix: expected --train"),
     ],
