@@ -223,8 +223,8 @@ class ForwardBackward:
         return self._messages.sample_paths(rng.random((n, self._messages.n_tokens)))
 
     def backprop(self, *vjps: VjpWithDerivative) -> Potentials:
-        """Compute the sum of the gradients of several queries of these messages. It takes one pass
-        over the batch, not one for each query.
+        """Compute the summed gradient of several queries on these messages. It takes one pass over
+        the batch, not one for each query.
 
         *vjps (VjpWithDerivative): The callback of each query, and the derivative with respect to
             its values. There is at least one.

@@ -256,9 +256,9 @@ def draw_transitions(table: TransitionWeights) -> Any:
 
 
 def _colours(values: Floats2d) -> Any:
-    """The scale of colours of a heat map of these values, a matplotlib ScalarMappable: see
-    `heat_map`. The value 0 is transparent, and the opacity grows with the distance from 0, so that
-    cells can be read in light and dark mode. Shape of the values: (rows, columns)"""
+    """The colour scale of a heat map for these values, a matplotlib ScalarMappable: see `heat_map`.
+    The value 0 is transparent, and the opacity grows with the distance from 0, so that cells can be
+    read in light and dark mode. Shape of the values: (rows, columns)"""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 

@@ -251,9 +251,9 @@ def _describe_pass(
     tags: Tags,
     arrays: dict[str, ArrayXd],
 ) -> dict[str, Any]:
-    """Make the header of one of the passes of a model, and add its weights to the arrays of the
-    file. A model has one pass, or two: see `FirstPass`. The names of the arrays begin with the name
-    of the pass. The class `Pass` in recognizer.js reads the header.
+    """Make the header of one pass of a model, and add its weights to the arrays of the file. A
+    model has one pass, or two: see `FirstPass`. The names of the arrays begin with the name of the
+    pass. The class `Pass` in recognizer.js reads the header.
 
     Weights become whole numbers, which are small in the file: a weight is number * 2 ** exponent.
     Rows in which all numbers are 0 are left out. Many of the other features have the same row. So

@@ -170,10 +170,10 @@ def nearest_elsewhere(
 
 def neighbour_values(value_ids: Ints1d, tokens: Ints2d, lengths: Ints1d, side: int) -> Ints2d:
     """Find the values of the tokens before some tokens (`side` is -1) or after them (1).
-    `value_ids` has the id of the value of each token of a batch, and `tokens` has M rows of up to n
+    `value_ids` has the value id of each token of a batch, and `tokens` has M rows of up to n
     tokens, both with -1 for none. Returns, for each row, the ids of the values in descending order.
-    A value that several tokens have comes once, with -1 in the places of the others.
-    Shapes: (N,), (M, n) to (M, n)"""
+    A value that several tokens have comes once, with -1 in the places of the others. Shapes: (N,),
+    (M, n) to (M, n)"""
     # The value of each token's neighbour on this side. A token at the border of a doc has no
     # neighbour. The last entry is for the token -1. Shape: (N + 1,)
     neighbour_ids = numpy.append(numpy.roll(value_ids, -side), -1)

@@ -125,7 +125,7 @@ class Features(Shim):
 
     @property
     def n_vector_rows(self) -> int:
-        """The number of rows of weights of static vectors, M. The D numbers of a vector have a row
+        """The number of weight rows for static vectors, M. The D numbers of a vector have a row
         each at the first offset, then at the next, and so on."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
@@ -133,9 +133,8 @@ class Features(Shim):
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of rows of weights of a hidden layer, 0 if the model has none, as without
-        static vectors. The rows of the types of words come first, then the rows of static
-        vectors."""
+        """The number of weight rows of a hidden layer, 0 if the model has none, as without static
+        vectors. The rows of the types of words come first, then the rows of static vectors."""
         if not self.has_vocab or self.lookup.vector_column is None:
             return 0
         return self.lookup.n_type_rows + self.lookup.vector_column.n_hidden_rows

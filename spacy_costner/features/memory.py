@@ -139,7 +139,7 @@ class LabelMemory:
     labels (Sequence[str]): The L labels, O first.
     counts (Counts): How often each of V values had each label, by unit and in total.
     text_ids (Array1d): The text ids of the D training docs, ascending. Shape: (D,)
-    units (Ints1d): The index of the unit of each of these docs. Shape: (D,)
+    units (Ints1d): The unit of each of these docs, as an index. Shape: (D,)
     """
 
     def __init__(

@@ -83,8 +83,8 @@ class PairColumn(BatchColumn):
 
     @property
     def pairs(self) -> tuple[Ints1d, Ints1d]:
-        """The id of the left value of each of the P pairs, and the id of the right value. The pairs
-        are in the order of their own ids. Shapes: (P,)"""
+        """For each of the P pairs, the ids of the left and of the right value. The pairs are in the
+        order of their own ids. Shapes: (P,)"""
         return split_pairs(self._pairs)
 
     @property

@@ -230,7 +230,7 @@ class VectorColumn(Column):
 
     @property
     def n_hidden_rows(self) -> int:
-        """The number of rows of weights of a hidden layer: D for each of its offsets."""
+        """The number of weight rows of a hidden layer: D for each of its offsets."""
         return len(self.hidden_offsets) * self.dim
 
     def collect(self, counts: TrainingCounts) -> None:

@@ -38,8 +38,8 @@ class HiddenInputs(NamedTuple):
     Its weights have M rows: first a row for each offset and type, then the rows of `VectorInputs`,
     one for each offset and number of a vector.
 
-    type_rows (Ints2d): For each token and offset the row of weights of the type of the word there,
-        -1 for none. Shape: (N, O)
+    type_rows (Ints2d): For each token and offset the weight row for the type of the word there, -1
+        for none. Shape: (N, O)
     vectors (VectorInputs): The static vectors of the words.
     """
 
@@ -171,8 +171,9 @@ class HiddenLayer(Shim):
         return word_sums.sum_windows(batch.word_ids, batch.lengths)
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
-        """Return the sums of the inner weights of all words of a cache. They are kept until weights
-        change. If several threads add words at once, the sums of the last thread are kept."""
+        """Return the sums of the inner weights for all words in a cache. They are kept until
+        weights change. If several threads add words at once, the sums of the last thread are
+        kept."""
         inner = self.weights.inner
         word_sums = self._word_sums
         if word_sums is None or not word_sums.matches(inner, cache):

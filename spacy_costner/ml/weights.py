@@ -329,9 +329,9 @@ class SparseWeights(Shim):
         return numpy.concatenate([products, without_vector])[inputs.rows]
 
     def _update_word_sums(self, cache: WordCache) -> WordSums:
-        """Return the sums of the weights of all words of a cache. They are kept until `_word_sums`
-        is set to None, which all that changes weights in place does. If several threads add words
-        at once, the sums of the last thread are kept."""
+        """Return the weight sums for all words in a cache. They are kept until `_word_sums` is set
+        to None, which all that changes weights in place does. If several threads add words at once,
+        the sums of the last thread are kept."""
         word_sums = self._word_sums
         if word_sums is None or not word_sums.matches(self.table.weights, cache):
             # The words together have all rows, and none of them may still wait for its

@@ -25,7 +25,7 @@ def rehearsal_loss(
     teacher (Potentials): The scores of the earlier model for whole docs. If it has fewer tags, only
         paths with these tags are compared: see `rehearsal_targets`.
     scores (Potentials): The scores of the model for the same docs.
-    sequence_lengths (Ints1d): The number of tokens of each sequence of the chain. Shape: (B,)
+    sequence_lengths (Ints1d): The number of tokens in each sequence of the chain. Shape: (B,)
     constraints (Constraints): The paths that are possible for the docs.
     RETURNS (tuple[float, Potentials]): The divergence in nats, and its gradient with respect to the
         scores of the model.

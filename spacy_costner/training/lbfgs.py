@@ -175,7 +175,7 @@ class TotalLoss:
 
     def _find_table_rows(self) -> Ints2d:
         """Find, for each token, the rows of the table of `make_table` that add up to its scores:
-        the rows of its groups of features and of the static vectors in its window. -1 stands for
+        the rows for its feature groups and for the static vectors in its window. -1 stands for
         none. Shape: (N, S)"""
         if self.vectors is None:
             return self.merged.rows

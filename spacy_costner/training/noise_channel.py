@@ -356,7 +356,7 @@ def expect_counts(batches: Sequence[Batch], tables: Sequence[Floats3d]) -> Expec
         log_z, _ = posterior.log_partition()
         log_z_of_text, _ = chain.log_partition(batch.potentials)
         log_likelihood += float(log_z.sum(dtype="float64") - log_z_of_text.sum(dtype="float64"))
-        # The sum of the probabilities of the tags of the chain that count as the same IOB2 tag
+        # The summed probabilities of the chain's tags that count as the same IOB2 tag
         n_observed = tables[0].shape[1]
         counts_as = observed_tag_of(batch.tags)[:, None] == numpy.arange(n_observed)
         probs = posterior.marginals() @ counts_as

@@ -332,7 +332,7 @@ def _find_soft_target_docs(
 
     RAISES (ValueError): If a teacher has a label that the tags don't have.
     """
-    # The sum of the lengths of the sequences of each doc. Shape: (D,)
+    # The summed sequence lengths of each doc. Shape: (D,)
     sums = numpy.bincount(doc_of_sequence, weights=lengths, minlength=len(examples))
     n_tokens_of_docs = sums.astype(int)
     soft_target_docs: list[SoftTargetDoc] = []

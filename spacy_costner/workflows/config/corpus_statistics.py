@@ -16,7 +16,7 @@ from ...training.soft_targets import count_expected_entities
 from ..corpora import FEW_SENTENCES, count_sentences
 
 SPACY_EMBED_ROWS = 5000
-"""The number of rows of the tables of word forms in spaCy's own configs."""
+"""The number of rows in the tables of word forms in spaCy's own configs."""
 
 
 @dataclass(frozen=True)

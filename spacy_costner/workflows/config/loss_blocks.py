@@ -18,10 +18,10 @@ RECOMMENDED = {"Mixed": {"k": 3.0}, "Perceptron": {"alpha": 1.0}, "ZScore": {"mu
 """The settings of losses for which a value other than the default is recommended."""
 
 LATER_EPOCHS = 2
-"""The number of epochs of each loss of a schedule, except the first."""
+"""The number of epochs for each loss in a schedule, except the first."""
 
 FIRST_STEPS = 500
-"""The approximate number of steps of the first loss of a schedule, if training has no last
+"""The approximate number of steps for the first loss in a schedule, if training has no last
 epoch."""
 
 HIGHEST_SCORE = 5

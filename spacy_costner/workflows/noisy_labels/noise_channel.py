@@ -111,8 +111,8 @@ class Comparison(NamedTuple):
     """The ways to learn, compared on held-out checked texts.
 
     ways (list[Way]): The scores of each way.
-    weights_of_models (Floats1d): The weights of the model of checked texts and of the model of
-        answers. Shape: (2,)
+    weights_of_models (Floats1d): The weights of two models: the one trained on checked texts, and
+        the one trained on answers. Shape: (2,)
     first_weights (Floats1d): The weights of both models together and of annotators.
         Shape: (J + 1,)
     weights_of_students (Floats1d): The weights of students and of annotators. Shape: (J + 1,)

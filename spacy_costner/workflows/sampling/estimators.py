@@ -303,7 +303,7 @@ def _estimate_by_drawing(count: Count, sample: Sample) -> FloatsXd:
 
 
 def _margin(values: FloatsXd, sample: Sample, confidence: float) -> FloatsXd:
-    """Half of the width of the confidence interval of the mean of `values`, which has a value for
+    """Half the width of the confidence interval for the mean of `values`, which has a value for
     each drawing. Shapes: (..., n) to (...)"""
     quantile = student_quantile((1 + confidence) / 2, degrees_of_freedom(values))
     return quantile * numpy.sqrt(variance_of_mean(values, sample))

@@ -80,7 +80,7 @@ def by_least_confidence(ner: CostSensitiveNER, posterior: Posterior) -> Uncertai
 
     Culotta & McCallum, 2005, "Reducing Labeling Effort for Structured Prediction Tasks".
     """
-    # The logarithm of the probability of the best path of each doc. Shape: (1, D)
+    # The log-probability of the best path in each doc. Shape: (1, D)
     _, log_probs = posterior.best_paths(k=1)
     doc_uncertainties = -numpy.expm1(log_probs[0])  # 1 - p, without the rounding error near 0
     token_uncertainties = 1.0 - posterior.marginals.max(axis=1).astype("float64")
