@@ -312,7 +312,7 @@ def test_weights_of_more_features_than_there_are_are_refused() -> None:
     weights["n_features"] = 10**9
     saved["shims"][0] = [saved["shims"][0][0], srsly.msgpack_dumps(weights)]
 
-    message = f"expected weights of {n_features} features, got 1000000000"
+    message = f"expected weights for {n_features} features, got 1000000000"
     with pytest.raises(ValueError, match=message):
         load_model(ner.model, srsly.msgpack_dumps(saved), n_tags=None)
 

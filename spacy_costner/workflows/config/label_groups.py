@@ -56,8 +56,8 @@ def group_labels(corpus: CorpusStatistics) -> list[list[str]]:
     """
     groups: list[list[str]] = []
     for label, n_spans in corpus.label_counts.most_common():
-        # For each group the number of pairs that have a span with this label and a span of the
-        # group that overlap
+        # For each group the number of overlaps between a span with this label and a span of the
+        # group
         n_overlaps: list[int] = []
         for group in groups:
             n_overlaps.append(sum(corpus.overlaps[label, member] for member in group))
