@@ -364,9 +364,7 @@ def count(
                 counts = counts.sum(axis=0)
             look[part][decoding] = counts.tolist()
         if part == "test" and BEST_PATH in predicted:
-            pairs = compare_tags(
-                predicted[BEST_PATH], labels=ner.labels, scheme=ner.cfg["scheme"]
-            )
+            pairs = compare_tags(predicted[BEST_PATH], labels=ner.labels, scheme=ner.cfg["scheme"])
             look["wrong_tags"] = numpy.flatnonzero(pairs.gold != pairs.predicted).tolist()
         if part == "test" and "tree" in cost:
             tree = make_tree(cost["tree"], "experiments: cost")
