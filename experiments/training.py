@@ -350,9 +350,9 @@ def count(
 ) -> Look:
     """Count the right and wrong answers in all parts of a corpus except "train": see
     `train_and_count`. "wrong_tags" has the numbers of the tokens of "test" that have a wrong tag by
-    the best path, if that is among the decodings. If the cost has a tree, "levels" has the F in "test" by the best path, in
-    percent, at each level of the tree: categories are replaced by their parents at this level. The
-    root is level 1."""
+    the best path, if that is among the decodings. If the cost has a tree, "levels" has the F in
+    "test" by the best path, in percent, at each level of the tree: categories are replaced by their
+    parents at this level. The root is level 1."""
     look: Look = {}
     for part in docs.keys() - {"train"}:
         predicted = predict(ner, docs[part], decodings)

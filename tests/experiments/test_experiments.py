@@ -128,6 +128,28 @@ def test_an_experiment_fills_its_template(
     assert (tmp_path / "page.md").exists() != quick
 
 
+def test_a_variant_has_a_section_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heading and its command name it, and the section of the experiment is left as it is."""
+    page = tmp_path / "page.md"
+    write_section(page, "combinations", "first")
+    monkeypatch.setattr(runner, "PAGE", page)
+    monkeypatch.setattr(runner, "OUTPUT", tmp_path)
+    monkeypatch.setattr(combinations, "experiment", lambda run, size: {"corpora": size["limit"]})
+    full = dict(combinations.SPEC["full"])
+    spec = {"full": full, "variants": {"small": {"limit": 7}}}
+    monkeypatch.setattr(runner, "spec", lambda name: spec)
+
+    text = runner.run_experiment("combinations", quick=False, jobs=1, variant="small")
+
+    assert text.startswith("## Beyond the papers, variant: small\n")
+    assert "`python -m experiments combinations --variant small`" in text
+    assert text.endswith("7")
+    assert "<!-- combinations -->\n\nfirst" in page.read_text()
+    assert "<!-- combinations-small -->" in page.read_text()
+
+
 def test_templates_are_filled_with_figures_and_lists() -> None:
     assert fill("{a} {b[c]:g}\n", {"a": 1, "b": {"c": 2.0}}) == "1 2"
     lists = {"a": [1, 2.0, 3], "b": [4]}
