@@ -1,4 +1,4 @@
-"""`python -m experiments mixed_loss [--quick] [--variant paper] [--jobs 2] [--address host:port]`."""
+"""`python -m experiments softmax_margin [--quick] [--variant paper] [--jobs 2]`."""
 
 from enum import Enum
 from typing import Annotated

@@ -177,8 +177,8 @@ def provenance(command: str, seconds: float) -> str:
     """Where figures come from: the command, the time of all runs, the versions."""
     versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     return (
-        f"`python -m experiments {command}`, {date.today()}: {seconds / 60:.0f} minutes of one core, "
-        f"Python {platform.python_version()}, {versions}."
+        f"`python -m experiments {command}`, {date.today()}: {seconds / 60:.0f} minutes of one "
+        f"core, Python {platform.python_version()}, {versions}."
     )
 
 

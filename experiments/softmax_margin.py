@@ -1,9 +1,9 @@
 """Gimpel & Smith (2010): softmax-margin and six other ways of training, table 1.
 
 A method has two numbers: C, its regularisation, and m, the multiplier of its cost. A grid has pairs
-of them. The variant "paper" of the spec has the epochs and the grids of the paper, the variant
-"gazetteers" adds features of lists of phrases. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood ("crf"),
-the others from 0.
+of them. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood ("crf"),
+the others from 0. The variant "paper" of the spec has the epochs and the grids of the paper, the
+variant "gazetteers" adds features of lists of phrases.
 """
 
 import json
