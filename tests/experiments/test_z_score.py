@@ -1,6 +1,7 @@
 """The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -19,8 +20,9 @@ from experiments.chains import (
     best_z_score,
 )
 from experiments.corpora import ASSETS, as_examples
+from experiments.runner import Runner
 from experiments.training import linear_block, make_ner
-from experiments.z_score import FULL, Z, vary
+from experiments.z_score import FULL, HMP, HMP_AVERAGED, MM, MM_H_OPTIMUM, Z, vary
 
 from .. import oracle
 from ..support.batches import random_potentials
@@ -401,6 +403,45 @@ def test_token_errors_by_hand() -> None:
         eg.predicted.set_ents(list(answer.ents))
 
     assert z_score.token_error(examples) == pytest.approx(100 * 2 / 6)
+
+
+def test_iterative_methods_learn_on_all_folds_but_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each fold has the same two sentences, so all methods know those of the tested fold. Columns
+    of table 2 with other features are empty."""
+    monkeypatch.setattr(z_score, "folds", lambda source: [make_docs() for _ in range(5)])
+    size = {
+        "sources_used": ["shuffled"],
+        "iterative_features": ["S1"],
+        "tested": 2,
+        "hmp_epochs": 20,
+    }
+    columns = [("S1", "shuffled"), ("S2", "shuffled")]
+
+    errors = z_score.errors_of_iterative_methods(Runner(tmp_path), size, columns)
+
+    assert errors.keys() == {"Z-score, constraints (3)", MM, MM_H_OPTIMUM, HMP, HMP_AVERAGED}
+    assert [*errors.values()] == [[0.0, ""]] * 5
+
+
+def test_parts_of_a_fold_are_the_tested_one_the_next_and_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(z_score, "folds", lambda source: [[number] for number in range(5)])
+    assert z_score.parts_of_fold("shuffled", 4) == ([1, 2, 3], [0], [4])
+
+
+def test_figure_1_and_table_1_have_their_methods() -> None:
+    rng = default_rng(0)
+    hmm = chains.random_hmm(3, 4, rng)
+    train, test = hmm.sample(5, 4, rng), hmm.sample(5, 4, rng)
+
+    of_figure = z_score.measured(hmm, train, test, of_figure_1=True)
+    of_table = z_score.measured(hmm, train, test, of_figure_1=False)
+
+    assert of_figure.keys() == z_score.COLOURS.keys()
+    assert of_table.keys() == {*z_score.HEADER_1[2:-1]}
 
 
 def test_pooled_errors_weigh_parts_by_their_tokens() -> None:
