@@ -1,4 +1,4 @@
-"""`python -m experiments mixed_loss [--quick] [--jobs 2] [--address host:port]`."""
+"""`python -m experiments softmax_margin [--quick] [--variant paper] [--jobs 2]`."""
 
 from enum import Enum
 from typing import Annotated
@@ -14,12 +14,14 @@ Name = Enum("Name", {path.stem: path.stem for path in sorted((ROOT / "experiment
 def main(
     name: Annotated[Name, Argument(help="The experiment")],
     quick: Annotated[bool, Option("--quick", help="A part of it, in a few minutes")] = False,
+    variant: Annotated[str | None, Option("--variant", help="Other settings in its spec")] = None,
     jobs: Annotated[int, Option("--jobs", "-j", help="Trainings at a time", min=1)] = 2,
     address: Annotated[str | None, Option("--address", help="Ray cluster: host:port")] = None,
 ) -> None:
     """Run an experiment and print its section of docs/reproduction.md. A full run also writes it to
     this page."""
-    typer.echo(run_experiment(name.value, quick=quick, jobs=jobs, address=address))
+    text = run_experiment(name.value, quick=quick, variant=variant, jobs=jobs, address=address)
+    typer.echo(text)
 
 
 if __name__ == "__main__":

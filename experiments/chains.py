@@ -1,14 +1,14 @@
 """Linear chains on arrays, for the experiments without entities in the paper of the Z-score: labels
 of any kind, whose sequences are all possible. The module has the Z-score in closed form, also with
-the Hamming loss, the margin method and the likelihood; and hidden Markov models to draw sequences
-from.
+the Hamming loss or with constraints, the margin methods, the perceptron and the likelihood; and
+hidden Markov models to draw sequences from.
 
 The weights of a chain are one vector, theta, of D numbers: a row of K for each of V features, then
 a row for each tag, its transitions (steps). N is the number of tokens, B the number of sequences.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.random import Generator
@@ -18,8 +18,15 @@ from spacy.training import Example
 from thinc.types import Array1d, Array2d, Floats1d, Floats2d, Ints1d, Ints2d
 
 from spacy_costner import chain
-from spacy_costner.losses import max_margin, sequential
-from spacy_costner.losses.composition import uniform_over_legal, zero_forbidden
+from spacy_costner.losses import max_margin, perceptron, sequential
+from spacy_costner.losses.composition import (
+    best_competitor,
+    best_gold,
+    difference_of_scores,
+    hinge,
+    uniform_over_legal,
+    zero_forbidden,
+)
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.training.lbfgs import Minimum, TotalLoss, has_settled, minimise_by_lbfgs
 from spacy_costner.types import Constraints, Gold, LossResult, Potentials
@@ -36,6 +43,9 @@ ROUNDING = 4 * float(numpy.finfo("float64").eps)
 
 Objective = Callable[[Floats1d], tuple[float, Floats1d]]
 """Takes a vector to value and gradient."""
+
+LossFunction = Callable[[Potentials, Gold], LossResult]
+"""A loss of this package without settings."""
 
 
 class Sequences(NamedTuple):
@@ -67,6 +77,19 @@ class Sequences(NamedTuple):
         """Gold with the Hamming cost: 1 for each tag but the gold one."""
         is_wrong = numpy.arange(len(self.steps)) != self.tags[:, None]  # (N, K)
         return Gold(tags=self.tags, costs=is_wrong.astype("float64"))
+
+    def apart(self) -> list["Sequences"]:
+        """Each sequence by itself."""
+        each_sequence: list[Sequences] = []
+        ends = numpy.cumsum(self.lengths)
+        for begin, end in zip(ends - self.lengths, ends):
+            one = self._replace(
+                features=self.features[begin:end],
+                tags=self.tags[begin:end],
+                lengths=numpy.asarray([end - begin], dtype="int32"),
+            )
+            each_sequence.append(one)
+        return each_sequence
 
     def score(self, vector: Floats1d) -> Potentials:
         """The scores for a vector of weights: of the features, then of the steps. Shape: (D,)"""
@@ -340,6 +363,63 @@ def best_hamming_z_score(sequences: Sequences, *, c2: float) -> Floats1d:
     return alpha * theta_of_gold - theta_of_loss
 
 
+def best_constrained_z_score(
+    sequences: Sequences, *, c2: float, c: float, tolerance: float
+) -> Minimum:
+    """The weights of the best Z-score with the constraints (3), gold has to have the highest score.
+    They are added one after another, as in Altun, Tsochantaridis & Hofmann (2003). Shape: (D,)
+
+        min theta'(C* + 2 c2 I) theta / 2 + c f(theta)   with b*'theta >= L
+
+    f is the sum of `losses.perceptron`, which is 0 where all constraints hold: how much higher the
+    highest score of each sequence is than the score of gold. L is the lead of `best_z_score`, which
+    is the solution for c = 0. If all constraints can hold, they do for a large c.
+
+    f is nowhere below its planes, f(theta) >= s_p'theta, where s_p is its slope at earlier weights:
+    the features of the highest scores minus the features of gold. With A = C* + 2 c2 I, the minimum
+    with planes instead of f is theta = A^-1 (a_0 b* - sum_p a_p s_p), for the multipliers that
+    `best_multipliers` finds. As in `cutting_planes`, its value is a lower bound. The search ends
+    when the least value so far is above the bound by less than the tolerance, as a share of the
+    value.
+    """
+    moments = Moments(sequences, c2=c2)
+    violation = loss_of_weights(sequences, perceptron)
+    # The lead and the planes: b*, then -s_p for each plane; and A^-1 times these. Shapes: (P, D)
+    rows = moments.right[None]
+    solutions = solve(moments, moments.right)[None]
+    lead = float(moments.right @ solutions[0])
+    multipliers = numpy.ones(1)
+    best_vector = solutions[0]
+    least_value = float("inf")
+    for n_evaluations in range(1, MOST_PLANES + 1):
+        vector = multipliers @ solutions
+        value, slope = violation(vector)
+        spread = float(multipliers @ (rows @ vector))  # theta'A theta
+        objective = spread / 2 + c * value
+        if objective < least_value:
+            best_vector = vector
+            least_value = objective
+        # Without planes the bound is that of the closed form.
+        bound = float(multipliers[0]) * lead - spread / 2
+        if least_value - bound <= tolerance * least_value:
+            return Minimum(best_vector, least_value, n_evaluations, n_evaluations, "converged")
+
+        # Planes without a multiplier are dropped.
+        is_kept = multipliers > NO_SHARE
+        is_kept[0] = True
+        rows = numpy.concatenate([rows[is_kept], -slope[None]])
+        solutions = numpy.concatenate([solutions[is_kept], solve(moments, -slope)[None]])
+        offsets = numpy.zeros(len(rows))
+        offsets[0] = lead
+        multipliers = best_multipliers(
+            rows @ solutions.T,
+            offsets,
+            start=numpy.append(multipliers[is_kept], 0.0),
+            constraint={"type": "ineq", "fun": lambda a: c - a[1:].sum()},
+        )
+    return Minimum(best_vector, least_value, MOST_PLANES, MOST_PLANES, "iterations used up")
+
+
 def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
     """The weights of the CRF: the least negative log-likelihood plus c2 times the sum of their
     squares. Shape: (D,)"""
@@ -352,16 +432,59 @@ def most_likely(sequences: Sequences, *, c2: float) -> Floats1d:
     return minimise_by_lbfgs(penalised, numpy.zeros(sequences.size)).vector
 
 
-def largest_margin(sequences: Sequences, *, c: float, tolerance: float) -> Minimum:
-    """The weights of the margin method with the Hamming loss: the least of C times
-    `losses.max_margin` and half the sum of their squares. See `cutting_planes`."""
-    total = loss_of_weights(sequences, max_margin)
+def largest_margin(
+    sequences: Sequences, *, c: float, tolerance: float, loss: LossFunction = max_margin
+) -> Minimum:
+    """The weights of a margin method: the least of C times its loss and half the sum of their
+    squares. The loss is `losses.max_margin` with the Hamming loss, or `sequence_margin`. See
+    `cutting_planes`."""
+    total = loss_of_weights(sequences, loss)
     return cutting_planes(total, sequences.size, c=c, tolerance=tolerance)
 
 
-def loss_of_weights(
-    sequences: Sequences, loss: Callable[[Potentials, Gold], LossResult]
-) -> Objective:
+def sequence_margin(potentials: Potentials, gold: Gold) -> LossResult:
+    """The hinge loss of whole sequences: gold has to lead each other path by 1, however many tags
+    of this path are wrong.
+
+        loss = max(0, 1 + max_{y != y*} s(y) - s(y*))
+
+    Altun, Tsochantaridis & Hofmann (2003).
+    """
+    _, competitor_score = best_competitor(potentials, gold)
+    _, gold_path_score = best_gold(potentials, gold)
+    return difference_of_scores(
+        competitor_score, gold_path_score, gold, lambda violation: hinge(1 + violation)
+    )
+
+
+def hidden_markov_perceptron(
+    sequences: Sequences, *, n_epochs: int, averaged: bool = False
+) -> Floats1d:
+    """The weights of the perceptron, in steps of 1 for each sequence whose best path is wrong. It
+    ends after `n_epochs`, or after an epoch without a mistake. `averaged`: the mean of the weights
+    after each sequence, instead of the last weights. Shape: (D,)
+
+    Collins (2002).
+    """
+    vector = numpy.zeros(sequences.size)
+    total = numpy.zeros(sequences.size)
+    each_sequence = sequences.apart()
+    for _ in range(n_epochs):
+        is_perfect = True
+        for sequence in each_sequence:
+            _, gradient = perceptron(sequence.score(vector), sequence.gold)
+            step = sequence.weight_gradient(gradient)
+            if step.any():
+                is_perfect = False
+                vector = vector - step
+            total += vector
+        if is_perfect:
+            break
+    # The scale of the weights doesn't matter, so the sum does instead of the mean.
+    return total if averaged else vector
+
+
+def loss_of_weights(sequences: Sequences, loss: LossFunction) -> Objective:
     """A loss of all sequences as a function of the weights, with its gradient."""
 
     def evaluate(vector: Floats1d) -> tuple[float, Floats1d]:
@@ -411,34 +534,46 @@ def cutting_planes(function: Objective, size: int, *, c: float, tolerance: float
 
 
 def best_shares(products: Floats2d, offsets: Floats1d) -> Floats1d:
-    """The shares of planes in the bound of `cutting_planes`: the a of all that are at least 0 and
-    add up to 1 with the largest b'a - a'G a / 2, for the products G, (P, P), and the offsets b,
-    (P,). Shape: (P,)"""
+    """The shares of planes in the bound of `cutting_planes`: multipliers that add up to 1. See
+    `best_multipliers`. Shape: (P,)"""
+    n_planes = len(offsets)
+    ones = numpy.ones(n_planes)
+    shares = best_multipliers(
+        products,
+        offsets,
+        start=ones / n_planes,
+        constraint={"type": "eq", "fun": lambda a: a.sum() - 1, "jac": lambda a: ones},
+    )
+    return shares / shares.sum()
+
+
+def best_multipliers(
+    products: Floats2d, offsets: Floats1d, *, start: Floats1d, constraint: Mapping[str, Any]
+) -> Floats1d:
+    """The a of all that are at least 0 with the largest b'a - a'G a / 2, for the products G,
+    (P, P), and the offsets b, (P,). The search begins at `start`. The constraint is one of
+    `scipy.optimize.minimize`. Shape: (P,)"""
     # Scaled, as SLSQP ends by absolute differences.
     scale = float(numpy.abs(products).max())
     if scale == 0:
         scale = 1.0
     g = products / scale
     b = offsets / scale
-    n_planes = len(b)
-    ones = numpy.ones(n_planes)
 
     def objective(a: Floats1d) -> tuple[float, Floats1d]:
         """What is minimised, a'G a / 2 - b'a, and its gradient."""
         return float(a @ g @ a) / 2 - float(a @ b), g @ a - b
 
-    adds_up_to_1 = {"type": "eq", "fun": lambda a: a.sum() - 1, "jac": lambda a: ones}
     optimum = minimize(
         objective,
-        ones / n_planes,
+        start,
         jac=True,
         method="SLSQP",
-        bounds=[(0, 1)] * n_planes,
-        constraints=adds_up_to_1,
+        bounds=[(0, None)] * len(b),
+        constraints=constraint,
         options={"ftol": 1e-14, "maxiter": 300},
     )
-    shares = optimum.x.clip(0)  # rounding may leave them below 0
-    return shares / shares.sum()
+    return optimum.x.clip(0)  # rounding may leave them below 0
 
 
 class HMM(NamedTuple):

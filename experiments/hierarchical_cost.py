@@ -60,9 +60,9 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
     }
     # Methods are tuned on a part of the training data of the first fold.
     held_out = {**data, "fold": 0, "held_out": True}
-    epochs = list(range(1, min(split["epochs"], size["epochs"]) + 1))
     trials: list[Trial] = []
     for method in split["methods"]:
+        epochs = list(range(1, most_epochs(name, method, size) + 1))
         grid = split["grids"].get(method, METHODS[method]["grid"])
         for value in grid[: size["values"]]:
             stages = [stage(METHODS[method], value, epochs)]
@@ -77,6 +77,13 @@ def run_split(run: Runner, name: str, size: Mapping[str, Any]) -> tuple[Tuned, d
         key = f"{name}-fold-{fold}"
         tests.append(Trial(method, key, {**data, "fold": fold}, stages, settings))
     return tuned, test(run, tests, cost=COSTS["tree"])
+
+
+def most_epochs(split: str, method: str, size: Mapping[str, Any]) -> int:
+    """The largest number of epochs that is tried for a method: its own or by default that of the
+    split, but not more than the size has."""
+    epochs = METHODS[method].get("epochs", SPLITS[split]["epochs"])
+    return min(epochs, size["epochs"])
 
 
 def best_setting(tuned: Sequence[System]) -> dict[str, Any]:
@@ -173,10 +180,10 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     limit = ""
     if size["limit"]:
         limit = f", the first {size['limit']:,} sentences"
-    epochs: dict[str, int] = {}
+    epochs = {name: most_epochs(name, "tree", size) for name in SPLITS}
+    epochs["pa"] = most_epochs("paper", "pa", size)
     cells_of_splits: dict[str, Figures] = {}
-    for name, split in SPLITS.items():
-        epochs[name] = min(split["epochs"], size["epochs"])
+    for name in SPLITS:
         cells_of_splits[name] = {key: cells(system) for key, system in outcomes[name].items()}
     return {
         "limit": limit,

@@ -13,7 +13,7 @@ from spacy_costner.metrics import Difference
 
 from .corpora import ROOT
 from .runner import Figures, Runner, spec
-from .scores import WHOLE, F, System, Trial, best_on_dev, compare, test, tune
+from .scores import WHOLE, F, System, Trial, best_on_dev, compare, mcnemar, test, tune
 from .training import Stage, features_of, in_turn, linear_block
 
 DEVELOPMENT = 2000
@@ -22,7 +22,11 @@ corpus has no development part: footnote 3."""
 
 SPEC = spec("mce_f")
 TASKS = {name: {"scheme": "IOB2", **task} for name, task in SPEC["tasks"].items()}
-ML_ONLINE, BY_F, BY_EXPECTED_F = "ML, online", "MCE-F", "MCE-F, expected counts"
+ML_ONLINE = "ML, online"
+BY_F = "MCE-F"
+BY_EXPECTED_F = "MCE-F, expected counts"
+FROM_0 = ", from 0"
+"""Behind the names of the rows of table 1, which start from weights of 0."""
 
 Task = Mapping[str, Any]
 """A task of the paper, or a replacement: see mce_f.cfg."""
@@ -152,11 +156,16 @@ def systems_of(
         first_stage = stage(TASKS[name], map_row, settings_in_turn[0])
         return in_turn(first_stage, [setting["settings"] for setting in settings_in_turn])
 
-    # MAP first, as others start from it. It is trained with each C up to the one chosen.
+    # MAP first, as others start from it. It is trained from one C to the next, which finds the same
+    # weights in less time than from 0.
     map_row = rows["MAP"]
-    best = choose({"MAP": map_row})
-    position = map_row["tried"].index(best["MAP"].settings["setting"])
+    data = data_of(TASKS[name], "dev", limit)
+    map_on_dev = Trial("MAP", f"{name}-dev", data, stages_of_map(map_row["tried"]))
+    systems_of_map = tune(run, [map_on_dev])["MAP"]
+    best_map = best_on_dev(systems_of_map)
+    position = systems_of_map.index(best_map)
     map_settings = map_row["tried"][: position + 1]
+    best = {"MAP": best_map._replace(settings={"setting": map_settings[-1]})}
 
     # Then the other rows that have several settings.
     rows_with_choice: dict[str, Criterion] = {}
@@ -169,7 +178,6 @@ def systems_of(
     chosen_rows = dict(rows)
     for criterion, system in best.items():
         chosen_rows[criterion] = {**rows[criterion], "tried": [system.settings["setting"]]}
-    # From one C to the next, which finds the same weights in less time.
     map_stages = stages_of_map(map_settings)
     map_trial, *other_trials = trials(name, limit, "test", chosen_rows, map_stages)
     # The last of these stages is the trial of MAP itself.
@@ -203,19 +211,25 @@ def section(run: Runner, name: str, size: Mapping[str, Any]) -> str:
 
 
 def against_online(systems: Sequence[System]) -> str:
-    """The gain of MCE-F over the likelihood that is trained in the same way."""
+    """The gain of MCE-F over the likelihood that is trained in the same way from the same weights:
+    from MAP and, if the task has these rows, from 0."""
     system_by_name = {system.name: system for system in systems}
-    by_f = [system_by_name[name] for name in (BY_F, BY_EXPECTED_F)]
-    (differences,) = compare(by_f, system_by_name[ML_ONLINE])
-    texts: list[str] = []
-    for system, difference in zip(by_f, differences):
-        texts.append(f"{system.name} {interval(difference)}, p = {difference.p:.4f}")
-    return f"F above that of {ML_ONLINE}: {'; '.join(texts)}."
+    sentences: list[str] = []
+    for start in ("", FROM_0):
+        if ML_ONLINE + start not in system_by_name:
+            continue
+        by_f = [system_by_name[name + start] for name in (BY_F, BY_EXPECTED_F)]
+        (differences,) = compare(by_f, system_by_name[ML_ONLINE + start])
+        texts: list[str] = []
+        for system, difference in zip(by_f, differences):
+            texts.append(f"{system.name} {interval(difference)}, p = {difference.p:.4f}")
+        sentences.append(f"F above that of {ML_ONLINE}{start}: {'; '.join(texts)}.")
+    return " ".join(sentences)
 
 
 HEADER = (
     *("criterion", "setting", "F, development", "F, paper", "F", "sentences, paper", "sentences"),
-    *("F above MAP", "p"),
+    *("F above MAP", "p", "McNemar, tags", "McNemar, sentences"),
 )
 
 
@@ -234,13 +248,20 @@ def table_row(
         paper_f, paper_whole = (f"{value:.2f}" for value in published[system.name])
     above_map = ""
     p = ""
+    p_of_tags = ""
+    p_of_sentences = ""
     if system is not by_map:
         ((difference,),) = compare([system], by_map)
         above_map = interval(difference)
         p = f"{difference.p:.4f}"
+        if system.wrong_tags and by_map.wrong_tags:
+            p_of_tags, p_of_sentences = (f"{value:.2g}" for value in mcnemar(system, by_map))
     our_f = system.spread(F)
     our_whole = system.spread(WHOLE)
-    return [system.name, setting, dev_f, paper_f, our_f, paper_whole, our_whole, above_map, p]
+    of_f = [dev_f, paper_f, our_f]
+    of_sentences = [paper_whole, our_whole]
+    significance = [above_map, p, p_of_tags, p_of_sentences]
+    return [system.name, setting, *of_f, *of_sentences, *significance]
 
 
 def interval(difference: Difference) -> str:
@@ -251,5 +272,6 @@ def interval(difference: Difference) -> str:
 def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """All tables."""
     sections = [section(run, name, size[name]) for name in size["tasks"]]
-    figures = {"development": DEVELOPMENT, "ml_online": ML_ONLINE}
+    exponents = sorted({n for name in size["tasks"] for n in size[name]["exponents"]})
+    figures = {"development": DEVELOPMENT, "ml_online": ML_ONLINE, "exponents": exponents}
     return {**figures, "tasks": "\n\n".join(sections)}

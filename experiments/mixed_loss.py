@@ -14,7 +14,7 @@ from spacy_costner.cli.tables import markdown_table
 
 from .corpora import parts_of
 from .runner import Figures, Runner, spec
-from .scores import F, System, Trial, best_on_dev, compare, tune
+from .scores import PRECISION, RECALL, F, System, Trial, best_on_dev, compare, tune
 from .training import Block, features_of, in_turn, linear_block
 
 SPEC = spec("mixed_loss")
@@ -56,19 +56,21 @@ def variance(fit: System) -> str:
 
 
 def table_1(fits: Mapping[str, System]) -> str:
-    """All sentences: the paper's figures and ours, by loss, including "seq"; and whether F differs
-    from the F of "seq" by more than chance."""
-    # A fit has a single seed, whose score is the only one.
-    test_f = [fit.on("test", F)[0] for fit in fits.values()]
+    """All sentences: the paper's precision, recall and F and ours, by loss, including "seq"; and
+    whether F differs from the F of "seq" by more than chance."""
+    rows: list[list[object]] = []
+    for score in (PRECISION, RECALL, F):
+        # A fit has a single seed, whose score is the only one.
+        our_scores = [fit.on("test", score)[0] for fit in fits.values()]
+        rows.append([f"{score.name}, paper", *(PAPER_1[score.name][loss] for loss in fits)])
+        rows.append([f"{score.name}, here", *our_scores])
     dev_f = [fit.on("dev", F)[0] for fit in fits.values()]
     n_samples = SPEC["full"]["n_samples"]
     (differences,) = compare(list(fits.values()), fits["seq"], n_samples=n_samples)
     p_values: list[object] = []
     for loss, difference in zip(fits, differences):
         p_values.append("" if loss == "seq" else difference.p)  # none against itself
-    rows: list[list[object]] = [
-        ["F, paper", *(PAPER_1["F"][loss] for loss in fits)],
-        ["F, here", *test_f],
+    rows += [
         ["p of F against seq", *p_values],
         ["F of the development set", *dev_f],
         ["variance of the prior", *(variance(fit) for fit in fits.values())],

@@ -108,36 +108,49 @@ class Runner:
         return f"{name}.svg"
 
 
-def run_experiment(name: str, *, quick: bool, jobs: int, address: str | None = None) -> str:
-    """Run an experiment. Returns its section of the page, which is written unless it is quick.
+def run_experiment(
+    name: str, *, quick: bool, jobs: int, variant: str | None = None, address: str | None = None
+) -> str:
+    """Run an experiment. Returns its section of the page, which is written unless it is quick. A
+    variant has a section of its own.
 
     name (str): The name of its files in experiments/.
     quick (bool): Whether to run a small part of it only.
     jobs (int): Runs at a time, on this machine.
+    variant (str | None): The name of other settings in the spec, or None.
     address (str | None): The Ray cluster to run on, instead of this machine.
     """
-    folder = OUTPUT / name / "full"
+    section_name = name
+    if variant is not None:
+        section_name = f"{name}-{variant}"
+    folder = OUTPUT / section_name / "full"
     figures: Path | None = PAGE.parent / "figures"
     if quick:
-        folder = OUTPUT / name / "quick"
+        folder = OUTPUT / section_name / "quick"
         figures = None
     make_executor = ray_cluster(address) or local_processes(jobs)
     runner = Runner(folder, make_executor, figures)
-    text = section(name, runner, quick)
+    text = section(name, runner, quick, variant)
     if not quick:
-        write_section(PAGE, name, text)
+        write_section(PAGE, section_name, text)
     return text
 
 
-def section(name: str, runner: Runner, quick: bool) -> str:
+def section(name: str, runner: Runner, quick: bool, variant: str | None = None) -> str:
     """Run an experiment and fill in its page with its size in the spec, its results, and where they
     come from."""
-    size = size_of(spec(name), quick)
+    size = size_of(spec(name), quick, variant)
     module = import_module(f"experiments.{name}")
     figures = module.experiment(runner, size)
     # The runner has the seconds of all runs only now.
-    source = provenance(name, runner.seconds)
-    return fill(template(name), {**size, **figures, "provenance": source})
+    command = name
+    text = template(name)
+    if variant is not None:
+        command = f"{name} --variant {variant}"
+        heading, rest = text.split("\n", 1)
+        text = f"{heading}, variant: {variant}\n{rest}"
+    source = provenance(command, runner.seconds)
+    return fill(text, {**size, **figures, "provenance": source})
 
 
 def spec(name: str) -> Config:
@@ -145,19 +158,27 @@ def spec(name: str) -> Config:
     return load_config(ROOT / "experiments" / f"{name}.cfg", interpolate=True)
 
 
-def size_of(config: Mapping[str, Any], quick: bool) -> dict[str, Any]:
-    """How much is run: the settings in [full] of a spec, some of which [quick] replaces."""
-    if not quick:
-        return dict(config["full"])
-    return {**config["full"], **config["quick"]}
+def size_of(config: Mapping[str, Any], quick: bool, variant: str | None = None) -> dict[str, Any]:
+    """How much is run: the settings in [full] of a spec, some of which a variant replaces, and then
+    [quick]. Raises an error if the spec doesn't have the variant."""
+    size = dict(config["full"])
+    if variant is not None:
+        variants = config.get("variants", {})
+        if variant not in variants:
+            expected = ", ".join(variants) or "none, as the experiment has no variants"
+            raise ValueError(f"variant: expected {expected}, got {variant!r}")
+        size |= variants[variant]
+    if quick:
+        size |= config["quick"]
+    return size
 
 
-def provenance(name: str, seconds: float) -> str:
+def provenance(command: str, seconds: float) -> str:
     """Where figures come from: the command, the time of all runs, the versions."""
     versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     return (
-        f"`python -m experiments {name}`, {date.today()}: {seconds / 60:.0f} minutes of one core, "
-        f"Python {platform.python_version()}, {versions}."
+        f"`python -m experiments {command}`, {date.today()}: {seconds / 60:.0f} minutes of one "
+        f"core, Python {platform.python_version()}, {versions}."
     )
 
 

@@ -5,6 +5,7 @@ A trial is a training that is to be done. A look is the counts of its model. A s
 of models that were trained in the same way. Sums and counts have a column for each of COUNTS.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,14 @@ import numpy
 from thinc.types import Floats1d, Floats2d, FloatsXd
 
 from spacy_costner.cli.tables import mean_and_deviation
-from spacy_costner.metrics import Difference, f_score, paired_differences, ratio
+from spacy_costner.metrics import (
+    Difference,
+    f_score,
+    paired_differences,
+    precision,
+    ratio,
+    recall,
+)
 from spacy_costner.workflows.runs import Run
 
 from .runner import Runner
@@ -40,6 +48,8 @@ class Score(NamedTuple):
 
 # The columns of sums are COUNTS.
 F = Score("F", lambda sums: 100 * f_score(sums[..., 0], sums[..., 1], sums[..., 2]))
+PRECISION = Score("precision", lambda sums: 100 * precision(sums[..., 0], sums[..., 1]))
+RECALL = Score("recall", lambda sums: 100 * recall(sums[..., 0], sums[..., 2]))
 COST = Score("average cost", lambda sums: ratio(sums[..., 3], sums[..., 4]), sign=-1, digits=4)
 WHOLE = Score("sentences right", lambda sums: 100 * ratio(sums[..., 5], sums[..., 6]))
 
@@ -53,12 +63,15 @@ class System(NamedTuple):
     test (Sequence[Floats2d]): The COUNTS of the test part, of each seed or fold. Shape: each
         (docs, columns)
     settings (Mapping[str, Any]): Its settings of training, and others that distinguish it.
+    wrong_tags (Sequence[Sequence[int]]): The tokens of the test part with a wrong tag by the best
+        path, of each seed: see `training.count`.
     """
 
     name: str
     dev: Floats2d
     test: Sequence[Floats2d] = ()
     settings: Mapping[str, Any] = {}
+    wrong_tags: Sequence[Sequence[int]] = ()
 
     def on(self, part: str, score: Score) -> Floats1d:
         """A score on "dev" or "test", of each seed. Shape: (seeds,)"""
@@ -90,7 +103,9 @@ def system(name: str, looks: Sequence[Look], decoding: str = BEST_PATH, **settin
     """
     dev = [numpy.asarray(look["dev"][decoding]) for look in looks if "dev" in look]
     test = [numpy.asarray(look["test"][decoding]) for look in looks if "test" in look]
-    return System(name, numpy.asarray(dev), test, settings)
+    # Results that an earlier version has cached don't have them.
+    wrong_tags = [look["wrong_tags"] for look in looks if "wrong_tags" in look]
+    return System(name, numpy.asarray(dev), test, settings, wrong_tags)
 
 
 class Trial(NamedTuple):
@@ -189,3 +204,37 @@ def compare(
     differences_by_score = paired_differences(counts, compute, **settings)
     # The first system is the baseline, whose difference from itself is 0.
     return [differences[1:] for differences in differences_by_score]
+
+
+def mcnemar(first: System, second: System) -> tuple[float, float]:
+    """Whether two systems are right equally often, by McNemar's test: the two-sided p for tags, and
+    for sentences. The first seed of each counts. Only what one system has right and the other has
+    wrong counts, too: see `binomial_p`.
+
+    McNemar (1947), as in Suzuki, McDermott & Isozaki (2006), section 5.3.
+    """
+    first_wrong_tags = set(first.wrong_tags[0])
+    second_wrong_tags = set(second.wrong_tags[0])
+    p_of_tags = binomial_p(
+        len(first_wrong_tags - second_wrong_tags), len(second_wrong_tags - first_wrong_tags)
+    )
+    whole = COUNTS.index("whole")
+    first_is_right = first.test[0][:, whole] > 0
+    second_is_right = second.test[0][:, whole] > 0
+    p_of_sentences = binomial_p(
+        int((first_is_right & ~second_is_right).sum()),
+        int((second_is_right & ~first_is_right).sum()),
+    )
+    return p_of_tags, p_of_sentences
+
+
+def binomial_p(n_first: int, n_second: int) -> float:
+    """The probability that two counts are at least as different as these, if each of their n units
+    is in either with the same probability.
+
+        p = min(1, 2 sum_{k <= min(n_first, n_second)} binomial(n, k) / 2^n)
+    """
+    n = n_first + n_second
+    # Whole numbers, so that nothing overflows or is rounded before the division.
+    n_ways = sum(math.comb(n, k) for k in range(min(n_first, n_second) + 1))
+    return min(1.0, 2 * n_ways / 2**n)

@@ -2,7 +2,8 @@
 
 A method has two numbers: C, its regularisation, and m, the multiplier of its cost. A grid has pairs
 of them. Risk and the Jensen risk bound ("jrb") start from the weights of the likelihood ("crf"),
-the others from 0.
+the others from 0. The variant "paper" of the spec has the epochs and the grids of the paper, the
+variant "gazetteers" adds features of lists of phrases.
 """
 
 import json
@@ -48,6 +49,7 @@ class Plan:
         self.data = data
         self.size = size
         self.n_batches = ceil(n_train / size["batch_size"])
+        self.features = features_with(size["gazetteers"])
 
     def penalty(self, c: float | None) -> float:
         """The L2 of a step with which the steps of an epoch have the penalty C ||w||^2."""
@@ -86,7 +88,7 @@ class Plan:
         return {
             "fit": "online",
             "loss": filled(method["loss"], cost=HAMMING, c=c, m=m),
-            "model": linear_block(FEATURES, **self.optimizer(name, c, m)),
+            "model": linear_block(self.features, **self.optimizer(name, c, m)),
             "seed": seed,
             "settings": {
                 "epochs": as_list(settings["epochs"]),
@@ -94,6 +96,12 @@ class Plan:
                 "batch_size": batch_size,
             },
         }
+
+    def values(self, grid: Any) -> list[Any]:
+        """The values of C or m that are tried: a list, or the name of a list in the size."""
+        if isinstance(grid, str):
+            grid = self.size[grid]
+        return list(grid)
 
     def tune(
         self, run: Runner, names: Sequence[str], crf: System | None = None
@@ -112,7 +120,7 @@ class Plan:
             epochs = self.size["epochs"]
             if method["from_crf"]:
                 epochs = self.size["epochs_of_risk"]
-            grid = [*product(method["c"], method["m"])]
+            grid = [*product(self.values(method["c"]), self.values(method["m"]))]
             for c, m in grid[:: self.size["every"]]:
                 c_and_m = {"c": c, "m": m}
                 settings = {**c_and_m, "epochs": epochs, "averaged": (False, True)}
@@ -147,11 +155,22 @@ def find_corpus() -> str:
     raise FileNotFoundError(f"assets: expected any of {', '.join(CORPORA)}, found none")
 
 
-def survey(data: Mapping[str, Any]) -> dict[str, Any]:
+def features_with(folder: str | None) -> dict[str, Any]:
+    """The settings of features, with a gazetteer for each text file of a folder, if there is one: a
+    phrase on each line. Raises an error if there is no such file."""
+    if folder is None:
+        return FEATURES
+    paths = sorted((ROOT / folder).glob("*.txt"))
+    if not paths:
+        raise FileNotFoundError(f"{folder}: expected gazetteers, *.txt, found none")
+    return {**FEATURES, "gazetteers": {path.stem: str(path) for path in paths}}
+
+
+def survey(data: Mapping[str, Any], gazetteers: str | None) -> dict[str, Any]:
     """A run: the facts of a corpus: the sentences of each part, the entities of the test part, the
     features of the training data, and their mean number per token."""
     docs = read(json.dumps(data))
-    ner = make_ner(as_examples(docs["train"]), model=linear_block(FEATURES))
+    ner = make_ner(as_examples(docs["train"]), model=linear_block(features_with(gazetteers)))
     features, _ = linear_part(ner.model)
     rows = features.find(docs["train"]).rows  # (N, S), -1 for none
     n_features_of_token = (rows >= 0).sum(axis=1)
@@ -196,7 +215,7 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     """Tune on development data, then train with what was chosen."""
     corpus = find_corpus()
     data = parts_of(CORPORA[corpus], size["limit"])
-    (facts,) = run([Run("corpus", survey, {"data": data})])
+    (facts,) = run([Run("corpus", survey, {"data": data, "gazetteers": size["gazetteers"]})])
     plan = Plan(data, size, facts["train"])
     from_zero = [name for name in METHODS if not METHODS[name]["from_crf"]]
     from_crf = [name for name in METHODS if METHODS[name]["from_crf"]]
@@ -204,8 +223,12 @@ def experiment(run: Runner, size: Mapping[str, Any]) -> Figures:
     tuned |= plan.tune(run, from_crf, crf=best_on_dev(tuned["crf"]))
     chosen = {name: best_on_dev(tuned[name]).settings for name in METHODS}
     systems = plan.test(run, chosen)
+    gazetteers = ""
+    if size["gazetteers"]:
+        gazetteers = f", and gazetteers: {', '.join(plan.features['gazetteers'])}"
     return {
         **facts,
         "corpus": corpus,
+        "lists": gazetteers,
         "ours": results(systems, size["n_samples"]),
     }

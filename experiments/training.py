@@ -28,7 +28,12 @@ from spacy_costner.costs.tables import HAMMING
 from spacy_costner.ml import linear_part
 from spacy_costner.pipeline.component import CostSensitiveNER
 from spacy_costner.pipeline.prediction import make_prediction
-from spacy_costner.pipeline.scorers import count_at_level, count_docs, entity_pairs
+from spacy_costner.pipeline.scorers import (
+    compare_tags,
+    count_at_level,
+    count_docs,
+    entity_pairs,
+)
 from spacy_costner.training.lbfgs import TotalLoss, has_settled, minimise_by_lbfgs
 from spacy_costner.training.online import TrainingResult, read_batches, train
 
@@ -344,9 +349,10 @@ def count(
     cost: Block = HAMMING,
 ) -> Look:
     """Count the right and wrong answers in all parts of a corpus except "train": see
-    `train_and_count`. If the cost has a tree, "levels" has the F in "test" by the best path, in
-    percent, at each level of the tree: categories are replaced by their parents at this level. The
-    root is level 1."""
+    `train_and_count`. "wrong_tags" has the numbers of the tokens of "test" that have a wrong tag by
+    the best path, if that is among the decodings. If the cost has a tree, "levels" has the F in
+    "test" by the best path, in percent, at each level of the tree: categories are replaced by their
+    parents at this level. The root is level 1."""
     look: Look = {}
     for part in docs.keys() - {"train"}:
         predicted = predict(ner, docs[part], decodings)
@@ -357,11 +363,14 @@ def count(
             if part == "dev":
                 counts = counts.sum(axis=0)
             look[part][decoding] = counts.tolist()
+        if part == "test" and BEST_PATH in predicted:
+            pairs = compare_tags(predicted[BEST_PATH], labels=ner.labels, scheme=ner.cfg["scheme"])
+            look["wrong_tags"] = numpy.flatnonzero(pairs.gold != pairs.predicted).tolist()
         if part == "test" and "tree" in cost:
             tree = make_tree(cost["tree"], "experiments: cost")
-            pairs = entity_pairs(predicted[BEST_PATH])
+            entities = entity_pairs(predicted[BEST_PATH])
             levels = range(1, tree.depth + 1)
-            look["levels"] = [100 * count_at_level(pairs, tree, n).fscore for n in levels]
+            look["levels"] = [100 * count_at_level(entities, tree, n).fscore for n in levels]
     return look
 
 

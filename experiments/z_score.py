@@ -30,9 +30,12 @@ from .chains import (
     HMM,
     ComponentSequences,
     Sequences,
+    best_constrained_z_score,
     best_hamming_z_score,
     best_z_score,
+    hidden_markov_perceptron,
     most_likely,
+    sequence_margin,
 )
 from .corpora import ASSETS, as_examples, read_docs, tags_of
 from .runner import Figures, Runner, spec
@@ -42,7 +45,12 @@ from .training import BEST_PATH, features_of, linear_block, loss_block, make_ner
 Z = "Z-score"
 Z_100 = "Z-score (100)"
 Z_H = "Z-score (H)"
+Z_3 = "Z-score, constraints (3)"
+MM = "MM"
 MM_H = "MM (H)"
+MM_H_OPTIMUM = "MM (H), cutting planes"
+HMP = "HMP"
+HMP_AVERAGED = "HMP, averaged"
 CRF = "CRF"
 TRUE = "true HMM"
 ALL_O = "O for everything"
@@ -54,7 +62,17 @@ METHODS = SPEC["methods"]
 PAPER_1 = {int(n_symbols): figures for n_symbols, figures in SPEC["paper_1"].items()}
 FEATURES = {name: {**features_of("z_score"), **more} for name, more in SPEC["features"].items()}
 TRAINED_BY = {Z: best_z_score, Z_H: best_hamming_z_score, CRF: most_likely}
-COLOURS = {TRUE: MUTED, Z: ACCENT, Z_H: "#6ea8dc", MM_H: ALERT, CRF: SECOND}
+COLOURS = {
+    TRUE: MUTED,
+    Z: ACCENT,
+    Z_3: "#123f66",
+    Z_H: "#6ea8dc",
+    MM: "#e59a8f",
+    MM_H: ALERT,
+    HMP: "#c9a227",
+    HMP_AVERAGED: "#7d6411",
+    CRF: SECOND,
+}
 """The methods of figure 1, with their colours."""
 
 N_FOLDS = 5
@@ -66,9 +84,9 @@ Measured = dict[str, list[float]]
 """By method, the test error in per cent and the seconds of training."""
 
 
-def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> Measured:
-    """Train by each method, and by sampled paths if `sampled`. Penalties aren't chosen: the spec
-    has them."""
+def measured(hmm: HMM, train: Sequences, test: Sequences, *, of_figure_1: bool) -> Measured:
+    """Train by each method of figure 1 or of table 1. Penalties aren't chosen: the spec has
+    them."""
     c2 = FULL["c2"]
     methods: dict[str, Callable[[], Floats1d]] = {
         TRUE: lambda: hmm.weights,
@@ -77,8 +95,17 @@ def measured(hmm: HMM, train: Sequences, test: Sequences, *, sampled: bool) -> M
         MM_H: lambda: chains.largest_margin(train, **FULL["margin"]).vector,
         CRF: lambda: most_likely(train, c2=FULL["crf_c2"]),
     }
-    if sampled:
+    if not of_figure_1:
         methods[Z_100] = lambda: best_z_score(train, c2=c2, n_sampled=100)
+    else:
+        n_epochs = FULL["hmp_epochs_of_hmms"]
+        margin = FULL["margin_of_sequences"]
+        methods |= {
+            Z_3: lambda: best_constrained_z_score(train, c2=c2, **FULL["violation"]).vector,
+            MM: lambda: chains.largest_margin(train, loss=sequence_margin, **margin).vector,
+            HMP: lambda: hidden_markov_perceptron(train, n_epochs=n_epochs),
+            HMP_AVERAGED: lambda: hidden_markov_perceptron(train, n_epochs=n_epochs, averaged=True),
+        }
     error_and_seconds: Measured = {}
     for name, train_by_method in methods.items():
         weights, seconds = timed(train_by_method)
@@ -111,7 +138,7 @@ def short_sequences(size: int, n_runs: int) -> dict[str, Any]:
         hmm = chains.random_hmm(3, 4, rng)
         test = hmm.sample(FULL["n_test"], 10, rng)
         train = hmm.sample(size, 10, rng)
-        measurements.append(measured(hmm, train, test, sampled=False))
+        measurements.append(measured(hmm, train, test, of_figure_1=True))
     return {"methods": mean_of(measurements)}
 
 
@@ -129,7 +156,7 @@ def long_sequences(n_symbols: int, kind: str, n_hmms: int, n_runs: int) -> dict[
             rng = default_rng([3, n_symbols, i, run])
             train = hmm.sample(FULL["n_training"], length, rng)
             test = hmm.sample(FULL["n_test"], length, rng)
-            measurements.append(measured(hmm, train, test, sampled=True))
+            measurements.append(measured(hmm, train, test, of_figure_1=False))
         means_of_hmms.append(mean_of(measurements))
     return {"methods": mean_of(means_of_hmms), "of_each": means_of_hmms, "drawn": n_drawn}
 
@@ -239,14 +266,7 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
     Settings are chosen by training on three of the four folds and counting on the fourth. Returns
     the number of "tokens"; for each of the "methods" its error in percent and the chosen setting;
     and the "largest" weights of the first of them."""
-    docs_of_folds = folds(source)
-    held_out_fold = (fold + 1) % N_FOLDS
-    test = docs_of_folds[fold]
-    held_out = docs_of_folds[held_out_fold]
-    inner: list[Doc] = []  # what is trained on to choose
-    for i, docs in enumerate(docs_of_folds):
-        if i not in (fold, held_out_fold):
-            inner += docs
+    inner, held_out, test = parts_of_fold(source, fold)
     train = inner + held_out
     ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
     sequences = [as_sequences(ner, docs) for docs in (inner, held_out, train, test)]
@@ -265,6 +285,43 @@ def named_entities(source: str, features: str, fold: int) -> dict[str, Any]:
     weights = best_z_score(train_sequences, c2=FULL["c2"]).reshape(-1, n_tags)
     largest = [float(weights[-n_tags, 0]), float(weights[:-n_tags].max())]
     return {"tokens": len(test_tags), "methods": results, "largest": largest}
+
+
+def parts_of_fold(source: str, fold: int) -> tuple[list[Doc], list[Doc], list[Doc]]:
+    """The docs of three folds, of the fold after the tested one, on which settings are chosen, and
+    of the tested fold."""
+    docs_of_folds = folds(source)
+    held_out_fold = (fold + 1) % N_FOLDS
+    inner: list[Doc] = []
+    for i, docs in enumerate(docs_of_folds):
+        if i not in (fold, held_out_fold):
+            inner += docs
+    return inner, docs_of_folds[held_out_fold], docs_of_folds[fold]
+
+
+def iterative_methods(source: str, features: str, fold: int, n_epochs: int) -> dict[str, Any]:
+    """Table 2: the methods that look for the best wrong path again and again, on the folds of
+    `named_entities`, with all paths. Settings are those of the paper, in the spec. Returns the
+    number of "tokens"; and for each of the "methods" its error in percent, and the seconds."""
+    inner, held_out, test = parts_of_fold(source, fold)
+    train = inner + held_out
+    ner = make_ner(as_examples(train), model=linear_block(FEATURES[features]))
+    train_sequences, test_sequences = (as_sequences(ner, docs) for docs in (train, test))
+    margin = FULL["margin_of_entities"]
+    violation = FULL["violation_of_entities"]
+    perceptron = partial(hidden_markov_perceptron, train_sequences, n_epochs=n_epochs)
+    trained: dict[str, Callable[[], Floats1d]] = {
+        Z_3: lambda: best_constrained_z_score(train_sequences, **violation).vector,
+        MM: lambda: chains.largest_margin(train_sequences, loss=sequence_margin, **margin).vector,
+        MM_H_OPTIMUM: lambda: chains.largest_margin(train_sequences, **margin).vector,
+        HMP: perceptron,
+        HMP_AVERAGED: partial(perceptron, averaged=True),
+    }
+    results: Measured = {}
+    for name, train_by_method in trained.items():
+        weights, seconds = timed(train_by_method)
+        results[name] = [test_sequences.error(weights), seconds]
+    return {"tokens": len(test_sequences.tags), "methods": results}
 
 
 def fitted_margin(train: Sequence[Doc], features: str) -> CostSensitiveNER:
@@ -426,9 +483,10 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
     for features, source in columns:
         results_of_columns.append([results[features, source, fold] for fold in range(n_folds)])
 
-    errors: dict[str, list[float]] = {}  # of each method in each column
+    errors: dict[str, list[float | str]] = {}  # of each method in each column
     for name in (ALL_O, *METHODS, MM_H):
         errors[name] = [pooled(fold_results, name) for fold_results in results_of_columns]
+    errors |= errors_of_iterative_methods(run, size, columns)
     # Methods with the same errors as the Z-score are named below the table.
     same = [name for name in METHODS if name != Z and errors[name] == errors[Z]]
     published = SPEC["paper_2"]
@@ -451,6 +509,32 @@ def table_2(run: Runner, size: Mapping[str, Any]) -> Figures:
         "expected": expected_step(folds(sources[0])),
         "word": word,
     }
+
+
+def errors_of_iterative_methods(
+    run: Runner, size: Mapping[str, Any], columns: Sequence[tuple[str, str]]
+) -> dict[str, list[float | str]]:
+    """The errors of `iterative_methods` in the columns of table 2, by method. A column is a kind of
+    features and a source. It is empty for features that these methods are not run with, as they
+    take minutes."""
+    grid = {
+        "source": size["sources_used"],
+        "features": size["iterative_features"],
+        "fold": range(size["tested"]),
+        "n_epochs": [size["hmp_epochs"]],
+    }
+    results = run.grid("table-2-iterative", iterative_methods, **grid)
+    errors: dict[str, list[float | str]] = {}
+    for name in (Z_3, MM, MM_H_OPTIMUM, HMP, HMP_AVERAGED):
+        errors[name] = []
+        for features, source in columns:
+            of_column = [
+                result
+                for (source_of_run, features_of_run, *_), result in results.items()
+                if (source_of_run, features_of_run) == (source, features)
+            ]
+            errors[name].append(pooled(of_column, name) if of_column else "")
+    return errors
 
 
 def expected_step(parts: Sequence[Sequence[Doc]]) -> float:

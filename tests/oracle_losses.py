@@ -295,17 +295,47 @@ def features(c: Chain, y: Tags) -> Counter:
 
 
 def mce(
-    batch: Batch, smoothing: str, slope: float, offset: float, psi: float, normalise: bool
+    batch: Batch,
+    smoothing: str,
+    slope: float,
+    offset: float,
+    psi: float,
+    normalise: bool,
+    distance: str,
 ) -> float:
-    """l(d), d = (all wrong paths, put together) - (all right ones)"""
+    """l(d), d = (all wrong paths, put together) - (all right ones); 0 where no path is wrong"""
     total = 0.0
     for c in batch:
+        if not c.wrong:
+            continue
         wrong = together(scores(c.wrong), psi, normalise)
         right = together(scores(c.right), psi, normalise)
-        x = slope * (wrong - right) + offset
-        smoothed = sigmoid(x) if smoothing == "sigmoid" else logistic(x) / slope
-        total += c.weight * smoothed
+        d = wrong - right
+        if distance == "ratio":
+            d = math.exp(d)
+        if distance == "difference":
+            log_z = log_sum_exp(scores(c.paths))
+            d = math.exp(wrong - log_z) - math.exp(right - log_z)
+        total += c.weight * smoothed(d, smoothing, slope, offset)
     return total
+
+
+def mce_of_tokens(batch: Batch, smoothing: str, slope: float, offset: float) -> float:
+    """sum_t w_t l(d_t), d_t = (best path with a wrong tag at t) - (best path with the right one)"""
+    total = 0.0
+    for c in batch:
+        for t, weight in enumerate(c.token_weights):
+            with_right, with_wrong = scores_by(c, partial(c.is_right, t))
+            if with_wrong:
+                d = max(with_wrong) - max(with_right)
+                total += c.weight * weight * smoothed(d, smoothing, slope, offset)
+    return total
+
+
+def smoothed(d: float, smoothing: str, slope: float, offset: float) -> float:
+    """l(d): the sigmoid or the logistic of x = slope d + offset"""
+    x = slope * d + offset
+    return sigmoid(x) if smoothing == "sigmoid" else logistic(x) / slope
 
 
 def together(scores: Sequence[float], psi: float, normalise: bool) -> float:
@@ -461,6 +491,14 @@ def choices_of_mce(c: Chain) -> list[list[float]]:
     return [scores(c.wrong), scores(c.right)]
 
 
+def choices_of_tokens(c: Chain) -> list[list[float]]:
+    """At each token the best path with the right tag, and the best path with a wrong one."""
+    choices: list[list[float]] = []
+    for t in range(len(c.gold)):
+        choices += scores_by(c, partial(c.is_right, t))
+    return choices
+
+
 def choices_of_mce_f(c: Chain) -> list[list[float]]:
     """The best wrong path; for each gold entity the best path with and without it; for each that
     is made up, the best path with and without gold in its place."""
@@ -512,7 +550,13 @@ def cost_row(define: Any, choices: Any = lambda c, multiplier: [], **settings: A
 
 def mce_row(**settings: Any) -> Row:
     """MCE with settings: defaults where nothing is said."""
-    defaults = {"smoothing": "sigmoid", "slope": 1.0, "offset": 0.0, "normalise": False}
+    defaults = {
+        "smoothing": "sigmoid",
+        "slope": 1.0,
+        "offset": 0.0,
+        "normalise": False,
+        "distance": "log-ratio",
+    }
     define = partial(mce, **{**defaults, **settings})
     if math.isfinite(settings["psi"]):
         return Row(settings, define)
@@ -538,6 +582,23 @@ LOSSES: dict[str, Row] = {
     "MCE, logistic": mce_row(psi=5.0, smoothing="logistic", slope=2.0, offset=0.5),
     "MCE, psi inf": mce_row(psi=math.inf, slope=0.3, offset=0.1),
     "MCE, logistic, psi inf": mce_row(psi=math.inf, smoothing="logistic"),
+    "MCE, ratio": mce_row(psi=2.0, distance="ratio", slope=0.5, offset=-0.5),
+    "MCE, ratio, psi inf": mce_row(psi=math.inf, distance="ratio", offset=-1.0),
+    "MCE, difference": mce_row(psi=1.0, distance="difference", slope=3.0),
+    "MCE, difference, psi 2": mce_row(
+        psi=2.0, distance="difference", smoothing="logistic", normalise=True
+    ),
+    "MCE, difference, psi inf": mce_row(psi=math.inf, distance="difference", slope=2.0),
+    "MCE, token": Row(
+        dict(unit="token", psi=math.inf, slope=0.6, offset=0.2),
+        partial(mce_of_tokens, smoothing="sigmoid", slope=0.6, offset=0.2),
+        choices_of_tokens,
+    ),
+    "MCE, token, logistic": Row(
+        dict(unit="token", psi=math.inf, smoothing="logistic"),
+        partial(mce_of_tokens, smoothing="logistic", slope=1.0, offset=0.0),
+        choices_of_tokens,
+    ),
     "MCEF": Row(dict(gamma=2.0), partial(mce_f_of_batch, gamma=2.0, count=expected_counts)),
     "MCEF, psi inf": Row(
         dict(psi=math.inf, slope=0.4, offset=-0.2),

@@ -1,26 +1,33 @@
-"""Minimum classification error (MCE): a smooth count of the sequences with any mistake. With the
-logistic smoothing, a sequence counts more the further competitors are above gold.
+"""Minimum classification error (MCE): a smooth count of the sequences with any mistake, or of the
+wrong tags. With the logistic smoothing, a sequence counts more the further competitors are above
+gold.
 
-A competitor is a path that is not gold. In shapes, B is the number of sequences.
+A competitor is a path that is not gold. In shapes, B is the number of sequences, N of tokens, and K
+of tags.
 """
 
 import math
 from functools import partial
 
+import numpy
+from thinc.api import to_numpy
 from thinc.types import Floats1d
 from thinc.util import get_array_module
 
 from .. import chain
-from ..types import Gold, Loss, LossResult, Potentials
+from ..types import Gold, Loss, LossResult, Potentials, ScoreWithVjp, add_to
 from ..validation import above, as_number, finite, one_of
 from .composition import (
+    Transform,
     best_competitor,
     best_gold,
     difference_of_scores,
     gold_score,
+    sequence_weights,
     sharpen,
     uniform_over_legal,
 )
+from .likelihood import weights_of_tokens
 
 
 def make_mce(
@@ -30,6 +37,8 @@ def make_mce(
     offset: float = 0.0,
     psi: float = 1.0,
     normalise: bool = False,
+    distance: str = "log-ratio",
+    unit: str = "sequence",
 ) -> Loss:
     """Build the minimum classification error: see `mce`.
 
@@ -40,9 +49,25 @@ def make_mce(
     psi (float): How much more better competitors count, above 0. With 1 competitors count by
         their probability, with "inf" only the best one counts.
     normalise (bool): Whether competitors are averaged. Otherwise they are summed.
-    RAISES (ValueError): If a parameter is out of its range.
+    distance (str): How gold is compared with its competitors: by "log-ratio", the difference of
+        their scores; by "ratio", of exp(score); or by "difference", of probabilities.
+    unit (str): What is counted: each "sequence" with a mistake, or each "token" with a wrong tag.
+        Tokens need the best competitor alone, psi = inf.
+    RAISES (ValueError): If a parameter is out of its range, or doesn't go with another one.
     """
     only_best = as_number(psi) == math.inf  # in a config, "inf" is a string
+    one_of(DISTANCES, "MCE", "distance", distance)
+    one_of(UNITS, "MCE", "unit", unit)
+    # exp(score) as the argument of exp(x) would overflow.
+    if distance == "ratio" and smoothing == "logistic":
+        expected = "smoothing: expected 'sigmoid', as distance is 'ratio'"
+        raise ValueError(f"spacy_costner.MCE: {expected}, got {smoothing!r}")
+    counts_tokens = unit == "token"
+    if counts_tokens and not only_best:
+        raise ValueError(f"spacy_costner.MCE: psi: expected inf, as unit is 'token', got {psi!r}")
+    if counts_tokens and distance != "log-ratio":
+        expected = "distance: expected 'log-ratio', as unit is 'token'"
+        raise ValueError(f"spacy_costner.MCE: {expected}, got {distance!r}")
     compute = partial(
         mce,
         smoothing=one_of(SMOOTHINGS, "MCE", "smoothing", smoothing),
@@ -50,10 +75,12 @@ def make_mce(
         offset=finite("MCE", "offset", offset),
         psi=math.inf if only_best else above(0, "MCE", "psi", psi),
         normalise=normalise,
+        distance=distance,
+        unit=unit,
     )
     # With the best competitor alone, the loss has a kink where another path becomes the best one.
     # The sigmoid is not convex, so the loss needs a start.
-    return Loss(compute, is_smooth=not only_best, needs_start=True)
+    return Loss(compute, is_smooth=not only_best, needs_start=True, weighs_tokens=counts_tokens)
 
 
 def mce(
@@ -65,8 +92,10 @@ def mce(
     offset: float = 0.0,
     psi: float = 1.0,
     normalise: bool = False,
+    distance: str = "log-ratio",
+    unit: str = "sequence",
 ) -> LossResult:
-    """A smooth count of the sequences with any mistake.
+    """A smooth count of the sequences with any mistake, or of the tokens with a wrong tag.
 
         loss = l(d),  d = -g(y*) + (1 / psi) log(1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))
 
@@ -78,13 +107,42 @@ def mce(
     |Y| - 1. The sigmoid is not convex, so start from a model that was trained with the
     likelihood.
 
-    Suzuki, McDermott & Isozaki (2006), eq 5 to 10.
+    The distance d has other forms, with G = (1 / (|Y| - 1) sum_{y != y*} exp(psi g(y)))^(1 / psi):
+
+        d = G / exp(g(y*))          "ratio"
+        d = (G - exp(g(y*))) / Z    "difference", of probabilities
+
+    The ratio is 1 where gold and its competitors have the same score, so that an offset of -slope
+    makes the sigmoid steep there.
+
+    With the unit "token" and psi = inf, the loss is the sum of w_t l(d_t). Here d_t compares the
+    best path that has the right tag at token t with the best path that has another tag there, and
+    w_t is the weight of the token.
+
+    Suzuki, McDermott & Isozaki (2006), eq 5 to 10; eq 14 for tokens; the appendix for distances, of
+    which "difference" has exp(g) / Z as its g, because the powers of the paper's g need positive
+    numbers.
     """
     transform = partial(SMOOTHINGS[smoothing], slope=slope, offset=offset)
+    if unit == "token":
+        return mce_of_tokens(potentials, gold, transform)
+    wrong_score, right_score = competitors_and_gold(potentials, gold, psi=psi, normalise=normalise)
+    if distance == "difference":
+        log_z = chain.log_partition(potentials)
+        return difference_of_probabilities(wrong_score, right_score, log_z, gold, transform)
+    if distance == "ratio":
+        transform = partial(_of_exponential, transform)
+    return difference_of_scores(wrong_score, right_score, gold, transform)
+
+
+def competitors_and_gold(
+    potentials: Potentials, gold: Gold, *, psi: float, normalise: bool
+) -> tuple[ScoreWithVjp, ScoreWithVjp]:
+    """Compute the score of all competitors together, log G in `mce`, and the score of gold."""
     if psi == math.inf:
         _, best_wrong = best_competitor(potentials, gold)
         _, best_right = best_gold(potentials, gold)
-        return difference_of_scores(best_wrong, best_right, gold, transform)
+        return best_wrong, best_right
 
     # The log-sums of psi times the scores, over the wrong paths and over the right ones.
     right_paths = gold.paths
@@ -105,9 +163,72 @@ def mce(
     # The callbacks return gradients with respect to psi times the scores. With respect to the
     # scores they are psi times as large. But the log-sum is divided by psi, so the two factors
     # cancel out, and the callbacks can be used as they are.
-    wrong_score = (wrong_sum / psi, backprop_wrong)
-    right_score = (right_sum / psi, backprop_right)
-    return difference_of_scores(wrong_score, right_score, gold, transform)
+    return (wrong_sum / psi, backprop_wrong), (right_sum / psi, backprop_right)
+
+
+def difference_of_probabilities(
+    wrong_score: ScoreWithVjp,
+    right_score: ScoreWithVjp,
+    log_z: ScoreWithVjp,
+    gold: Gold,
+    transform: Transform,
+) -> LossResult:
+    """Compute the sum of l(d), d = (exp(wrong score) - exp(right score)) / Z, each times the weight
+    of its sequence; `transform` is l."""
+    wrong, backprop_wrong = wrong_score
+    right, backprop_right = right_score
+    log_normalizer, backprop_log_z = log_z
+    xp = get_array_module(right)
+    p_wrong = xp.exp(wrong - log_normalizer)
+    p_right = xp.exp(right - log_normalizer)
+    d = p_wrong - p_right
+    # Without a competitor there is no mistake to count.
+    losses, slopes = transform(xp.where(xp.isneginf(wrong), wrong, d))
+    weights = sequence_weights(gold, losses)
+    d_of_d = weights * slopes
+    gradient = add_to(backprop_wrong(d_of_d * p_wrong), backprop_right(-d_of_d * p_right))
+    # The probabilities also depend on the scores by Z.
+    gradient = add_to(gradient, backprop_log_z(-d_of_d * d))
+    return LossResult(float((weights * losses).sum()), gradient)
+
+
+def mce_of_tokens(potentials: Potentials, gold: Gold, transform: Transform) -> LossResult:
+    """Compute the sum of w_t l(d_t) of `mce` over tokens; `transform` is l."""
+    xp = get_array_module(potentials.emissions)
+    n_tokens, n_tags = potentials.emissions.shape
+    messages = chain.max_messages(potentials)
+    best_with_tag = messages.max_marginals()  # (N, K)
+    is_right = gold.token_tags
+    if is_right.ndim == 1:
+        is_right = is_right[:, None] == xp.arange(n_tags)
+    right_tags = xp.where(is_right, best_with_tag, -xp.inf).argmax(axis=1)
+    wrong_tags = xp.where(is_right, -xp.inf, best_with_tag).argmax(axis=1)
+    # The scores of the best paths with these tags, as segments of one token: first the right ones,
+    # then the wrong ones. Shape: (2 N,)
+    tags = to_numpy(xp.concatenate([right_tags, wrong_tags])).astype("int32")
+    begin = numpy.tile(numpy.arange(n_tokens, dtype="int32"), 2)
+    scores, backprop = messages.segment_max_scores(chain.Segments(begin, begin + 1, tags))
+    right, wrong = scores[0].reshape(2, n_tokens)
+    # Where no tag is wrong, because none is annotated, there is no mistake to count. Nor is there
+    # one in a sequence whose gold is impossible.
+    is_counted = ~is_right[xp.arange(n_tokens), wrong_tags] & xp.isfinite(right)
+    d = xp.where(is_counted, wrong, -xp.inf) - xp.where(is_counted, right, 0)
+    losses, slopes = transform(d)
+    weights = weights_of_tokens(potentials, gold)
+    d_of_d = weights * slopes
+    d_scores = xp.zeros_like(scores)
+    d_scores[0] = xp.concatenate([-d_of_d, d_of_d])
+    return LossResult(float((weights * losses).sum()), backprop(d_scores))
+
+
+def _of_exponential(transform: Transform, x: Floats1d) -> tuple[Floats1d, Floats1d]:
+    """Compute l(exp(x)), and its derivative with respect to x; `transform` is l. Shapes: (B,)"""
+    xp = get_array_module(x)
+    # The sigmoid of exp(MOST_LOG_RATIO) is exactly 1, and its derivative 0.
+    d = xp.exp(xp.minimum(x, MOST_LOG_RATIO))
+    # Without a competitor there is no mistake to count.
+    losses, slopes = transform(xp.where(xp.isneginf(x), x, d))
+    return losses, slopes * d
 
 
 def sigmoid(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Floats1d]:
@@ -125,6 +246,15 @@ def logistic(d: Floats1d, *, slope: float, offset: float) -> tuple[Floats1d, Flo
     x = slope * d + offset
     return xp.logaddexp(0, x) / slope, _sigmoid(x)
 
+
+DISTANCES = ("log-ratio", "ratio", "difference")
+"""The forms of d in `mce`."""
+
+UNITS = ("sequence", "token")
+"""What `mce` counts."""
+
+MOST_LOG_RATIO = 100.0
+"""Larger logarithms of a ratio are cut: their exponentials would overflow."""
 
 SMOOTHINGS = {"sigmoid": sigmoid, "logistic": logistic}
 """The functions l of `mce`, keyed by the value of the setting."""

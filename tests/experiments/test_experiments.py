@@ -8,13 +8,25 @@ from typing import Any
 import numpy
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import binomtest
 from spacy.tokens import Doc
 from spacy.util import registry
 
 from experiments import combinations, runner, training
 from experiments.corpora import ROOT, as_examples, read_docs
 from experiments.runner import PAGE, Runner, fill, template, write_section
-from experiments.scores import COST, WHOLE, F, System, best_on_dev, system
+from experiments.scores import (
+    COST,
+    PRECISION,
+    RECALL,
+    WHOLE,
+    F,
+    System,
+    best_on_dev,
+    binomial_p,
+    mcnemar,
+    system,
+)
 from experiments.training import linear_block, make_ner, read_weights, run_stages, train_and_count
 from spacy_costner.workflows.runs import Run
 
@@ -114,6 +126,28 @@ def test_an_experiment_fills_its_template(
     assert f"Seeds ({seeds})" in text
     assert text.endswith(limit)
     assert (tmp_path / "page.md").exists() != quick
+
+
+def test_a_variant_has_a_section_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heading and its command name it, and the section of the experiment is left as it is."""
+    page = tmp_path / "page.md"
+    write_section(page, "combinations", "first")
+    monkeypatch.setattr(runner, "PAGE", page)
+    monkeypatch.setattr(runner, "OUTPUT", tmp_path)
+    monkeypatch.setattr(combinations, "experiment", lambda run, size: {"corpora": size["limit"]})
+    full = dict(combinations.SPEC["full"])
+    spec = {"full": full, "variants": {"small": {"limit": 7}}}
+    monkeypatch.setattr(runner, "spec", lambda name: spec)
+
+    text = runner.run_experiment("combinations", quick=False, jobs=1, variant="small")
+
+    assert text.startswith("## Beyond the papers, variant: small\n")
+    assert "`python -m experiments combinations --variant small`" in text
+    assert text.endswith("7")
+    assert "<!-- combinations -->\n\nfirst" in page.read_text()
+    assert "<!-- combinations-small -->" in page.read_text()
 
 
 def test_templates_are_filled_with_figures_and_lists() -> None:
@@ -342,11 +376,36 @@ def test_scores_are_those_of_the_counts() -> None:
     system = system_with_hits("good", dev=[30, 30], test=[30, 24])
     assert system.on("test", WHOLE).tolist() == [100, 80]
     assert system.on("test", F).tolist() == pytest.approx([100, 100 * 2 * 24 / (24 + 30)])
+    assert system.on("test", PRECISION).tolist() == [100, 100]
+    assert system.on("test", RECALL).tolist() == [100, 80]
     assert system.on("test", COST).tolist() == pytest.approx([0, 6 / 60])
     assert system.spread(WHOLE) == "90.00 ± 14.14"
     f_of_both_seeds = system.with_seeds_summed().on("test", F).tolist()
     assert f_of_both_seeds == pytest.approx([100 * 2 * 54 / (54 + 60)])
     assert system.with_folds_joined().test[0].shape == (2 * 30, 7)
+
+
+@pytest.mark.parametrize("n_first, n_second", [(0, 0), (0, 5), (3, 1), (8, 2), (400, 300)])
+def test_mcnemar_is_the_binomial_test(n_first: int, n_second: int) -> None:
+    n = max(n_first + n_second, 1)  # without any unit, p is 1
+    expected = binomtest(n_first, n).pvalue if n_first + n_second else 1.0
+    assert binomial_p(n_first, n_second) == pytest.approx(expected)
+
+
+def test_mcnemar_counts_what_one_system_alone_has_right() -> None:
+    """The first system has 6 sentences right that the second one has wrong, and all 4 wrong tags of
+    the second one that are not its own."""
+    first = system_with_hits("first", [30], [30])._replace(wrong_tags=[[0, 1]])
+    second = system_with_hits("second", [30], [24])._replace(wrong_tags=[[1, 5, 6, 7, 8]])
+    p_of_tags, p_of_sentences = mcnemar(first, second)
+    assert p_of_tags == pytest.approx(binomtest(1, 5).pvalue)
+    assert p_of_sentences == pytest.approx(2 / 2**6)
+
+
+def test_tokens_with_a_wrong_tag_are_noted(docs: list[Doc]) -> None:
+    """A model of weights of 0 finds no entity: the tokens Ana, Lee, Roma; Roma are wrong."""
+    ner = make_ner(as_examples(docs), model=LINEAR)
+    assert training.count(ner, {"test": docs})["wrong_tags"] == [0, 1, 3, 4]
 
 
 def test_a_system_has_the_counts_of_its_decoding() -> None:

@@ -5,7 +5,7 @@ from spacy.tokens import Doc
 
 from experiments import corpora, hierarchical_cost
 from experiments.corpora import deal, divide
-from experiments.hierarchical_cost import METHODS, SPLITS
+from experiments.hierarchical_cost import METHODS, SPEC, SPLITS
 from experiments.runner import Runner
 
 from ..support.vocabs import blank_vocab
@@ -81,6 +81,19 @@ def test_a_limited_corpus_is_divided_into_tenths(corpus):
     train, test = divide(GOLD, by_abstract=False, limit=20, fold=1).values()
     assert len(train) == 18
     assert len(test) == 2
+
+
+def test_pa_makes_the_steps_of_the_paper():
+    """After each sentence, of at most C, for up to the 29 epochs of the paper. In other rows the
+    splits have the number of epochs."""
+    stage = hierarchical_cost.stage(METHODS["pa"], 0.03, [29])
+    assert stage["settings"]["batch_size"] == 1
+    assert stage["loss"]["aggressiveness"] == 0.03
+    assert 0.03 in METHODS["pa"]["grid"]
+    assert hierarchical_cost.most_epochs("paper", "pa", SPEC["full"]) >= 29
+    assert hierarchical_cost.most_epochs("paper", "tree", SPEC["full"]) == 10
+    assert hierarchical_cost.most_epochs("document", "tree", SPEC["full"]) == 6
+    assert hierarchical_cost.most_epochs("paper", "pa", {"epochs": 3}) == 3
 
 
 def test_the_experiment_makes_the_figures_of_its_page(corpus, tmp_path):

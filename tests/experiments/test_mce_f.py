@@ -94,3 +94,8 @@ def test_the_table(task: str, tmp_path: Path) -> None:
     f_from_map = [f for f in f_on_test if "±" in f]  # only these rows have several seeds
     assert f_from_map
     assert {*f_from_map} == {f"{f_of_map} ± 0.00"}
+    # The last two columns are McNemar's test, against MAP: all are right.
+    assert [row[-2:] for row in rows] == [["", " |"], *([["1", "1 |"]] * (len(rows) - 1))]
+    # MCE-F is compared with the likelihood from the same start, MAP or 0.
+    assert "F above that of ML, online: MCE-F +" in text
+    assert "F above that of ML, online, from 0: MCE-F, from 0 +" in text

@@ -56,9 +56,10 @@ def test_the_tables(root: Path) -> None:
 
     table_1 = figures["table_1"].splitlines()
     assert table_1[0] == "| all sentences | point | k=2 | seq |"
-    paper = PAPER_1["F"]
-    assert f"| F, paper | {paper['point']:.2f} | {paper['k=2']} | {paper['seq']} |" in table_1
-    assert "| F, here | 100.00 | 100.00 | 100.00 |" in table_1
+    for score in ("precision", "recall", "F"):
+        paper = [f"{PAPER_1[score][loss]:.2f}" for loss in ("point", "k=2", "seq")]
+        assert f"| {score}, paper | {' | '.join(paper)} |" in table_1
+        assert f"| {score}, here | 100.00 | 100.00 | 100.00 |" in table_1
     assert "| p of F against seq | 1.00 | 1.00 |  |" in table_1
     assert table_1[-1].startswith("| variance of the prior |")
     rows = [line.split(" | ")[0] for line in figures["table_2"].splitlines()[2:]]

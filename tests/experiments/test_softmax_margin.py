@@ -120,3 +120,39 @@ def test_the_experiment_tunes_and_tests_all_methods_and_fills_its_page(
     runs = {file.stem for file in (tmp_path / "runs").iterdir()}
     assert {f"test-0-{name}" for name in METHODS} < runs
     assert {"tune-None-None-perceptron", "tune-0.01-1-mira_built_in"} < runs
+
+
+def test_the_variant_of_the_paper_has_its_epochs_and_grids() -> None:
+    """Next to ours. [quick] comes last."""
+    size = size_of(softmax_margin.SPEC, quick=False, variant="paper")
+    assert {30, 100} < set(size["epochs"])
+    assert {1, 5, 10, 20} < set(size["m"]) & set(size["m_of_risk"])
+    assert size["c_of_risk"] == [0.0, 0.01]
+    plan = Plan({}, size, n_train=100)
+    assert plan.values(METHODS["jrb"]["c"]) == [0.0, 0.01]
+    for name in ("crf", "max_margin", "softmax_margin", "mira"):
+        assert plan.values(METHODS[name]["c"]) == [0.01, 0.1, 1.0]
+    assert plan.values(METHODS["mira_built_in"]["m"]) == [1, 5, 10, 20]
+
+    assert size_of(softmax_margin.SPEC, quick=True, variant="paper")["epochs"] == [3]
+    with pytest.raises(ValueError, match="variant: expected paper, gazetteers, got 'all'"):
+        size_of(softmax_margin.SPEC, quick=False, variant="all")
+
+
+def test_gazetteers_are_features(path: Path, tmp_path: Path) -> None:
+    """The list has Rome and Ana Lee, which are in the corpus: three positions, U, B and L, each at
+    three offsets, if there is a token."""
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    (folder / "names.txt").write_text("Rome\nAna Lee\n")
+    data = {part: [f"eng.{part}", 0, None] for part in ("train", "testa", "testb")}
+    data = {"train": data["train"], "dev": data["testa"], "test": data["testb"]}
+
+    with_list = softmax_margin.survey(data, "lists")
+    without_list = softmax_margin.survey(data, None)
+
+    assert with_list["features"] > without_list["features"]
+    (gazetteer,) = softmax_margin.features_with("lists")["gazetteers"]
+    assert gazetteer == "names"
+    with pytest.raises(FileNotFoundError, match="none: expected gazetteers"):
+        softmax_margin.features_with("none")

@@ -1,12 +1,14 @@
 """The experiments of the Z-score's paper: the equations against enumeration, the margin, HMMs."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 from spacy.tokens import Doc
 
 from experiments import chains, z_score
@@ -18,8 +20,9 @@ from experiments.chains import (
     best_z_score,
 )
 from experiments.corpora import ASSETS, as_examples
+from experiments.runner import Runner
 from experiments.training import linear_block, make_ner
-from experiments.z_score import FULL, Z, vary
+from experiments.z_score import FULL, HMP, HMP_AVERAGED, MM, MM_H_OPTIMUM, Z, vary
 
 from .. import oracle
 from ..support.batches import random_potentials
@@ -33,10 +36,10 @@ LENGTH = 4
 CORPUS = ASSETS / "conll2002_es" / "esp.train"
 
 
-def sample_sequences() -> Sequences:
-    """Three sequences of four tokens, from a random HMM of two tags and three symbols."""
-    rng = default_rng(0)
-    return chains.random_hmm(N_TAGS, N_SYMBOLS, rng).sample(3, LENGTH, rng)
+def sample_sequences(n: int = 3, seed: int = 0) -> Sequences:
+    """Sequences of four tokens, from a random HMM of two tags and three symbols."""
+    rng = default_rng(seed)
+    return chains.random_hmm(N_TAGS, N_SYMBOLS, rng).sample(n, LENGTH, rng)
 
 
 def feature_counts(sequences: Sequences, b: int, tags: Any) -> numpy.ndarray:
@@ -112,6 +115,121 @@ def test_the_hamming_z_score_has_the_least_variance_at_a_lead_of_1() -> None:
     margin = 1 + moments.mean_loss + moments.gold_lead @ y
     expected = margin / (moments.gold_lead @ x) * x - y
     assert_allclose(theta, expected, atol=1e-6)
+
+
+def leads_of_wrong_paths(sequences: Sequences) -> list[numpy.ndarray]:
+    """For each sequence, the feature counts of all wrong paths minus the feature counts of gold: a
+    row for each path."""
+    leads: list[numpy.ndarray] = []
+    for b in range(len(sequences.lengths)):
+        gold = tuple(sequences.tags[b * LENGTH : (b + 1) * LENGTH].tolist())
+        paths = [path for path in product(range(N_TAGS), repeat=LENGTH) if path != gold]
+        counts = numpy.asarray([feature_counts(sequences, b, path) for path in paths])
+        leads.append(counts - feature_counts(sequences, b, gold))
+    return leads
+
+
+@pytest.mark.parametrize("c", [0.0, 0.3, 100.0])
+@pytest.mark.parametrize("seed, can_hold", [(2, True), (4, False)])
+def test_the_z_score_with_constraints_is_the_optimum_with_all_of_them(
+    seed: int, can_hold: bool, c: float
+) -> None:
+    """With all wrong paths in a list, each sequence has a slack of its own: how far its best wrong
+    path is above gold. Without a weight of the slack it is the closed form, which doesn't keep to
+    the constraints. With a large weight all constraints hold, if there are such weights."""
+    c2 = 0.05
+    sequences = sample_sequences(6, seed)
+    moments = MomentsByEnumeration(sequences)
+    matrix = moments.covariance + 2 * c2 * numpy.eye(sequences.size)
+    closed_form = moments.solve(c2, moments.gold_lead)
+    size = sequences.size
+    leads = leads_of_wrong_paths(sequences)
+
+    def objective(values: numpy.ndarray) -> float:
+        """Of the weights, then the slacks."""
+        theta, slacks = values[:size], values[size:]
+        return float(theta @ matrix @ theta) / 2 + c * float(slacks.sum())
+
+    def distances(values: numpy.ndarray) -> numpy.ndarray:
+        """All constraints; they hold where these are at least 0."""
+        theta, slacks = values[:size], values[size:]
+        lead = moments.gold_lead @ (theta - closed_form)
+        of_paths = [slack - rows @ theta for slack, rows in zip(slacks, leads)]
+        return numpy.concatenate([[lead], slacks, *of_paths])
+
+    start = numpy.append(closed_form, [(rows @ closed_form).max().clip(0) for rows in leads])
+    optimum = minimize(
+        objective,
+        start,
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": distances},
+        options={"ftol": 1e-12, "maxiter": 500},
+    )
+
+    found = chains.best_constrained_z_score(sequences, c2=c2, c=c, tolerance=1e-5)
+
+    assert found.reason == "converged"
+    assert found.value == pytest.approx(optimum.fun, rel=1e-4)
+    if c == 0:
+        assert_allclose(found.vector, closed_form, atol=1e-6)
+    violation = sum((rows @ found.vector).max().clip(0) for rows in leads)
+    has_to_hold = can_hold and c == 100
+    assert bool(violation < 1e-2) is has_to_hold
+
+
+def test_the_margin_of_whole_sequences_is_that_of_its_definition() -> None:
+    """Value by enumeration, gradient by central differences."""
+    sequences = sample_sequences()
+    vector = default_rng(3).normal(size=sequences.size)
+
+    def by_enumeration(vector: numpy.ndarray) -> float:
+        violations = [1 + (rows @ vector).max() for rows in leads_of_wrong_paths(sequences)]
+        return sum(max(0.0, violation) for violation in violations)
+
+    loss = chains.loss_of_weights(sequences, chains.sequence_margin)
+    value, gradient = loss(vector)
+
+    assert value == pytest.approx(by_enumeration(vector))
+    assert value > 0
+    step = 1e-6
+    differences = []
+    for direction in numpy.eye(sequences.size):
+        above, below = (by_enumeration(vector + sign * step * direction) for sign in (1, -1))
+        differences.append((above - below) / (2 * step))
+    assert_allclose(gradient, differences, atol=1e-6)
+
+
+def test_the_perceptron_ends_when_gold_is_best() -> None:
+    """There are weights with which gold is best in each sequence, so it finds some. They are whole
+    numbers, as each step has the size 1."""
+    sequences = sample_sequences()
+
+    weights = chains.hidden_markov_perceptron(sequences, n_epochs=200)
+
+    assert_allclose(weights, weights.round())
+    for rows in leads_of_wrong_paths(sequences):
+        assert (rows @ weights).max() < 0
+    more = chains.hidden_markov_perceptron(sequences, n_epochs=1000)
+    assert_allclose(more, weights)
+
+
+def test_the_averaged_perceptron_sums_the_weights_after_each_sequence() -> None:
+    """In one epoch, the weights after two sequences are those that are learned from these two."""
+    sequences = sample_sequences()
+    each_sequence = sequences.apart()
+    total = numpy.zeros(sequences.size)
+    for n in range(1, len(each_sequence) + 1):
+        first_ones = sequences._replace(
+            features=sequences.features[: n * LENGTH],
+            tags=sequences.tags[: n * LENGTH],
+            lengths=sequences.lengths[:n],
+        )
+        total += chains.hidden_markov_perceptron(first_ones, n_epochs=1)
+
+    averaged = chains.hidden_markov_perceptron(sequences, n_epochs=1, averaged=True)
+
+    assert_allclose(averaged, total)
+    assert not numpy.allclose(averaged, chains.hidden_markov_perceptron(sequences, n_epochs=1))
 
 
 @pytest.mark.parametrize("outside", ["single", "before"])
@@ -214,6 +332,9 @@ def test_all_methods_learn_what_is_certain() -> None:
         best_hamming_z_score(train, c2=1e-3),
         chains.most_likely(train, c2=1e-2),
         chains.largest_margin(train, c=1.0, tolerance=1e-3).vector,
+        chains.largest_margin(train, c=1.0, tolerance=1e-3, loss=chains.sequence_margin).vector,
+        chains.hidden_markov_perceptron(train, n_epochs=20, averaged=True),
+        chains.best_constrained_z_score(train, c2=1e-3, c=1.0, tolerance=1e-2).vector,
     ]
 
     for weights in weights_of_methods:
@@ -282,6 +403,45 @@ def test_token_errors_by_hand() -> None:
         eg.predicted.set_ents(list(answer.ents))
 
     assert z_score.token_error(examples) == pytest.approx(100 * 2 / 6)
+
+
+def test_iterative_methods_learn_on_all_folds_but_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each fold has the same two sentences, so all methods know those of the tested fold. Columns
+    of table 2 with other features are empty."""
+    monkeypatch.setattr(z_score, "folds", lambda source: [make_docs() for _ in range(5)])
+    size = {
+        "sources_used": ["shuffled"],
+        "iterative_features": ["S1"],
+        "tested": 2,
+        "hmp_epochs": 20,
+    }
+    columns = [("S1", "shuffled"), ("S2", "shuffled")]
+
+    errors = z_score.errors_of_iterative_methods(Runner(tmp_path), size, columns)
+
+    assert errors.keys() == {"Z-score, constraints (3)", MM, MM_H_OPTIMUM, HMP, HMP_AVERAGED}
+    assert [*errors.values()] == [[0.0, ""]] * 5
+
+
+def test_parts_of_a_fold_are_the_tested_one_the_next_and_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(z_score, "folds", lambda source: [[number] for number in range(5)])
+    assert z_score.parts_of_fold("shuffled", 4) == ([1, 2, 3], [0], [4])
+
+
+def test_figure_1_and_table_1_have_their_methods() -> None:
+    rng = default_rng(0)
+    hmm = chains.random_hmm(3, 4, rng)
+    train, test = hmm.sample(5, 4, rng), hmm.sample(5, 4, rng)
+
+    of_figure = z_score.measured(hmm, train, test, of_figure_1=True)
+    of_table = z_score.measured(hmm, train, test, of_figure_1=False)
+
+    assert of_figure.keys() == z_score.COLOURS.keys()
+    assert of_table.keys() == {*z_score.HEADER_1[2:-1]}
 
 
 def test_pooled_errors_weigh_parts_by_their_tokens() -> None:

@@ -48,6 +48,11 @@ BAD: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("MCE", "slope", NOT_ABOVE_0, {}),
     ("MCE", "offset", (math.inf,), {}),
     ("MCE", "psi", (0.0, -1.0), {}),
+    ("MCE", "distance", ("cosine",), {}),
+    ("MCE", "distance", ("ratio",), {"unit": "token", "psi": math.inf}),
+    ("MCE", "smoothing", ("logistic",), {"distance": "ratio"}),
+    ("MCE", "unit", ("entity",), {}),
+    ("MCE", "psi", (1.0, 2.0), {"unit": "token"}),
     ("MCEF", "gamma", NOT_ABOVE_0, {}),
     ("MCEF", "psi", (0.0, 2.0), {}),
     ("MCEF", "slope", (2.0, *NOT_ABOVE_0), {}),
@@ -162,6 +167,7 @@ def test_settings_decide_what_a_loss_needs_and_does() -> None:
     assert make_zscore(cost=hamming_cost).cost is hamming_cost
     assert make_perceptron(alpha=0.5).cost is hamming_cost  # alpha is the weight of a cost
     assert make_mixed(lam=0.5).weighs_tokens
+    assert make_mce(unit="token", psi=math.inf).weighs_tokens
     assert not make_mixed(k=1.0).shifts_probabilities  # only with a multiplier
 
 
