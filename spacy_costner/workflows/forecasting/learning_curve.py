@@ -154,7 +154,11 @@ def count_entities(
     is_correct = dev.is_correct(predicted)
     counts = numpy.zeros(shape)
     for i, entities in enumerate(
-        (predicted.select(is_correct), predicted.select(~is_correct), dev.gold.select(~gold_is_predicted))
+        (
+            predicted.select(is_correct),
+            predicted.select(~is_correct),
+            dev.gold.select(~gold_is_predicted),
+        )
     ):
         texts = text_of_doc[dev.doc_of_entity(entities)]
         label_columns = column_of_label[numpy.minimum(entities.label, len(columns))]
