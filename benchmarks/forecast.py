@@ -1,11 +1,11 @@
 """Are forecasts of `forecast` right, and do their intervals contain the truth as often as they say?
 
     OMP_NUM_THREADS=1 python benchmarks/forecast.py results.jsonl DATA [corpus ...] [--draws 0 10]
-    python benchmarks/forecast.py results.jsonl --table
+    python benchmarks/forecast.py results.jsonl --table [--draws 0 10]
 
 DATA is the folder with the corpora: conll2002_es, conll2000, genia. Spanish as sentences and as
-articles, sentences of chunks, abstracts of GENIA with the five labels of JNLPBA. Copies of texts are
-left out.
+articles, sentences of chunks, abstracts of GENIA with the five labels of JNLPBA. Copies of texts
+are left out.
 
 A draw orders the texts by chance. On the first ones, with 100, 200, 400 and 1,000 sentences,
 learning curves are measured. Models of the first 1, 2 and 4 times as many texts, which are trained
@@ -19,6 +19,7 @@ import random
 import sys
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -30,9 +31,13 @@ from results import add_result, read_results
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 from thinc.api import Config
+from thinc.types import Floats1d
 
 from experiments import corpora
 from spacy_costner.annotation.equal_texts import number_texts
+from spacy_costner.cli.tables import text_table
+from spacy_costner.metrics import f_score
+from spacy_costner.metrics.learning_curves import PRIOR, CurvePrior, ScoreCounts, fit_curve
 from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.forecasting.learning_curve import count_entities, measure_curve
@@ -170,8 +175,11 @@ def measure(setting: Setting, docs: Sequence[Doc], test: Sequence[Doc], lang: st
     return Result(len(docs), labels, counts[0].astype(int).tolist(), process_time() - began)
 
 
-def measure_all(path: Path, data: Path, names: Sequence[str], draws: range) -> None:
-    """Measure all that isn't in the file yet, one draw after another."""
+def measure_all(
+    path: Path, data: Path, names: Sequence[str], draws: range, sizes: Sequence[int]
+) -> None:
+    """Measure all that isn't in the file yet, one draw after another. Curves have these numbers of
+    units of texts: see `SIZES`."""
     results = read_results(path, Setting, Result)
     corpus_of_name = {name: without_copies(READERS[name](data)) for name in names}
     for draw in draws:
@@ -179,10 +187,10 @@ def measure_all(path: Path, data: Path, names: Sequence[str], draws: range) -> N
             docs = random.Random(draw).sample(corpus.docs, len(corpus.docs))
             unit = round(N_UNIT / corpus.n_sentences)
             test = docs[-round(N_TEST / corpus.n_sentences) :]
-            sizes = sorted({unit * size * times for size in SIZES for times in TIMES})
-            assert sizes[-1] + len(test) <= len(docs)
-            settings = [Setting(name, draw, True, unit * size) for size in SIZES]
-            settings += [Setting(name, draw, False, size) for size in sizes]
+            n_of_truths = {unit * size * times for size in sizes for times in TIMES}
+            assert max(n_of_truths) + len(test) <= len(docs)
+            settings = [Setting(name, draw, True, unit * size) for size in sizes]
+            settings += [Setting(name, draw, False, n) for n in n_of_truths]
             for setting in sorted(settings, key=lambda setting: setting.n):
                 if setting in results:
                     continue
@@ -191,16 +199,148 @@ def measure_all(path: Path, data: Path, names: Sequence[str], draws: range) -> N
                 print(*setting, f"{result.seconds:.0f} s", file=sys.stderr, flush=True)
 
 
+class Cell(NamedTuple):
+    """A forecast of F, and the truth. All in points."""
+
+    corpus: str
+    n_sentences: int
+    draw: int
+    times: int
+    truth: float
+    value: float
+    low: float
+    high: float
+    peers: dict[str, float]
+
+
+def f_of(counts: Any) -> Floats1d:
+    """F of tp, fp and fn. Shape: (..., 3) to (...)"""
+    return 100 * f_score(*numpy.moveaxis(numpy.asarray(counts, dtype="float64"), -1, 0))
+
+
+def power_law(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
+    """100 - F = floor + scale n^-power, by least squares: the best of many powers."""
+    best_error = numpy.inf
+    forecast = numpy.zeros(len(n_more))
+    for power in numpy.linspace(0.02, 2, 100):
+        columns = numpy.stack([numpy.ones(len(n)), n**-power], axis=1)
+        coefficients, *_ = numpy.linalg.lstsq(columns, 100 - f, rcond=None)
+        if coefficients[0] < 0:  # the floor
+            scale = (columns[:, 1] @ (100 - f)) / (columns[:, 1] @ columns[:, 1])
+            coefficients = numpy.asarray([0, scale])
+        error = numpy.square(columns @ coefficients - (100 - f)).sum()
+        if error < best_error:
+            best_error = error
+            forecast = 100 - coefficients[0] - coefficients[1] * n_more**-power
+    return forecast
+
+
+def line(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
+    """F linear in log n, by least squares."""
+    return numpy.polyval(numpy.polyfit(numpy.log(n), f, 1), numpy.log(n_more))
+
+
+def log_line(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
+    """log(100 - F) linear in log n, by least squares."""
+    return 100 - numpy.exp(line(n, numpy.log(100 - f), n_more))
+
+
+def last_gain(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
+    """The gain between the last two points, of a doubling, again for each doubling."""
+    return f[-1] + (f[-1] - f[-2]) / numpy.log(n[-1] / n[-2]) * numpy.log(n_more / n[-1])
+
+
+PEERS = {"power law": power_law, "line": line, "log line": log_line, "last gain": last_gain}
+
+
+def compare(results: dict[Setting, Result], prior: CurvePrior = PRIOR) -> list[Cell]:
+    """Compare forecasts with the truth, where both are in the file."""
+    cells: list[Cell] = []
+    first_n = {name: min(s.n for s in results if s.corpus == name) for name, *_ in results}
+    for setting, result in results.items():
+        if not setting.is_curve:
+            continue
+        counts = numpy.asarray(result.counts, dtype="float64").sum(axis=2)  # all labels
+        n_texts = numpy.asarray(result.n_texts)
+        tp, _, fn = counts[-1].sum(axis=0)
+        fitted = fit_curve(n_texts, ScoreCounts.of_f(counts), (tp + fn) / counts.shape[1], prior)
+        measured = f_of(counts.sum(axis=1))
+        for times in TIMES:
+            truth = results.get(setting._replace(is_curve=False, n=setting.n * times))
+            if truth is None:
+                continue
+            n_more = numpy.asarray([setting.n * times], dtype="float64")
+            cells.append(
+                Cell(
+                    setting.corpus,
+                    N_UNIT * setting.n // first_n[setting.corpus],
+                    setting.draw,
+                    times,
+                    float(f_of(numpy.sum(truth.counts, axis=0))),
+                    *(100 * float(bound[0]) for bound in fitted.forecast(n_more)),
+                    {
+                        name: float(peer(n_texts, measured, n_more)[0])
+                        for name, peer in PEERS.items()
+                    },
+                )
+            )
+    return cells
+
+
+def row_of_cells(cells: Sequence[Cell]) -> list[str]:
+    """The number of cells, coverage, mean width, mean error with its sign and without, and the mean
+    errors of the peers."""
+    errors = numpy.asarray([cell.value - cell.truth for cell in cells])
+    covered = [cell.low <= cell.truth <= cell.high for cell in cells]
+    row = [
+        str(len(cells)),
+        f"{100 * numpy.mean(covered):.0f} %",
+        f"{numpy.mean([cell.high - cell.low for cell in cells]):.1f}",
+        f"{errors.mean():+.1f}",
+        f"{abs(errors).mean():.1f}",
+    ]
+    for name in PEERS:
+        row.append(f"{numpy.mean([abs(cell.peers[name] - cell.truth) for cell in cells]):.1f}")
+    return row
+
+
+def print_table(cells: Sequence[Cell]) -> None:
+    """Print a row for each corpus and size, and for all corpora together."""
+    names = list(dict.fromkeys(cell.corpus for cell in cells))
+    for times in TIMES:
+        rows = [["corpus", "sentences", "cells", "coverage", "width", "bias", "error", *PEERS]]
+        for name, size in product([*names, "all"], [*SIZES, 0]):
+            chosen = [
+                cell
+                for cell in cells
+                if cell.times == times
+                and name in (cell.corpus, "all")
+                and size in (cell.n_sentences // N_UNIT, 0)
+            ]
+            if chosen:
+                rows.append([name, str(size * N_UNIT or "all"), *row_of_cells(chosen)])
+        print(f"{times} times as many\n\n{text_table(rows)}\n")
+
+
 def main() -> None:
     """Measure, or print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("results", type=Path)
     parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("corpora", nargs="*", default=list(READERS))
+    parser.add_argument("--corpora", nargs="+", default=list(READERS))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--draws", type=int, nargs=2, default=(0, 10))
     options = parser.parse_args()
+    if options.table:
+        results = read_results(options.results, Setting, Result)
+        draws = range(*options.draws)
+        print_table([cell for cell in compare(results) if cell.draw in draws])
+        return
     warnings.simplefilter("ignore")
-    measure_all(options.results, options.data, options.corpora, range(*options.draws))
+    measure_all(
+        options.results, options.data, options.corpora, range(*options.draws), options.sizes
+    )
 
 
 if __name__ == "__main__":
