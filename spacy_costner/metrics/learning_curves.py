@@ -99,11 +99,13 @@ class ScoreCounts(NamedTuple):
         approximates. Shape: (P, P)
 
         Efron & Tibshirani (1993), "An Introduction to the Bootstrap", section 21.4."""
-        right = self.total - self.wrong
-        n_right = right.sum(axis=1, keepdims=True) + SMOOTHING
-        n_wrong = self.wrong.sum(axis=1, keepdims=True) + SMOOTHING
-        # How much a text moves the log odds if it has more weight. Shape: (P, U)
-        influence = right / n_right - self.wrong / n_wrong
+        # What is added by `SMOOTHING` counts as two more texts, one of them right, one wrong.
+        added = numpy.full((len(self.total), 1), SMOOTHING)
+        right = numpy.hstack([self.total - self.wrong, added, 0 * added])
+        wrong = numpy.hstack([self.wrong, 0 * added, added])
+        # How much a text moves the log odds if it has more weight. Shape: (P, U + 2)
+        influence = right / right.sum(axis=1, keepdims=True)
+        influence -= wrong / wrong.sum(axis=1, keepdims=True)
         n_texts = influence.shape[1]
         return influence @ influence.T * (n_texts / max(n_texts - 1, 1))
 

@@ -156,17 +156,16 @@ def forecast_curve(
     for label in curve.labels:
         by_label.append(forecast_label(label, curve.n_texts, curve.of_label(label), confidence))
     by_label.sort(key=lambda of_label: -of_label.entities)
-    n_docs = counts.shape[1]
     needed: list[Needed] = []
     points: list[CurvePoint] = []
     if overall.expected:
         fitted = fit_score(curve.n_texts, counts, ScoreCounts.of_f)
         f_now = overall.expected[0].f.value
         for aim in aims or next_aims(f_now):
-            needed.append(find_needed(fitted, aim, n_docs, confidence))
-        points = draw_curve(fitted, n_docs, confidence)
+            needed.append(find_needed(fitted, aim, curve.n_docs, confidence))
+        points = draw_curve(fitted, curve.n_docs, confidence)
     return Forecast(
-        docs=n_docs,
+        docs=curve.n_docs,
         entities=overall.entities,
         labels=[overall, *by_label],
         needed=needed,
@@ -217,7 +216,7 @@ def refuse(n_docs: int, n_entities: int) -> str:
 def count_entities(counts: Floats3d) -> int:
     """The number of annotated entities: those that were found and missed. Shape: (P, U, 3)"""
     tp, _, fn = counts[-1].sum(axis=0)
-    return int(tp + fn)
+    return round(tp + fn)
 
 
 def fit_score(

@@ -14,7 +14,6 @@ from ...readers import DEFAULTS, KeptDocs, ReadOptions
 from ..config.init_options import InitOptions, check_raw_option
 from ..config.trainable import components_to_fit
 from ..corpora import are_few
-from ..evaluation.recurrence import note_copies
 from ..fitting.fit_config import find_config, learn_vectors_for
 from ..fitting.fit_corpora import OnCorpus, ignore_corpus, read_training_corpus, report_corpus
 from ..fitting.folds import FoldTraining
@@ -100,10 +99,13 @@ def forecast(
             prepare_component=None,
         )
         curve = measure_curve(training, examples, n_folds=n_folds, seed=seed)
-    notes = note_copies((eg.reference for eg in examples), "the corpus")
+    notes: list[str] = []
     n_left_out = len(all_examples) - len(examples)
     if n_left_out:
-        notes.append(f"{n_left_out:,} docs without tokens or annotation were left out")
+        notes.append(f"docs without tokens or annotation, which were left out: {n_left_out:,}")
+    n_copies = len(examples) - curve.n_docs
+    if n_copies:
+        notes.append(f"docs whose text another doc has, which count once: {n_copies:,}")
     return forecast_curve(curve, aims=aims, confidence=confidence, notes=notes)
 
 

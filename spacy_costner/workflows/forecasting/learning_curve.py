@@ -45,6 +45,11 @@ class LearningCurve(NamedTuple):
     labels: Sequence[str]
     counts: Floats4d
 
+    @property
+    def n_docs(self) -> int:
+        """The number of docs with different texts, U."""
+        return self.counts.shape[1]
+
     def of_all_labels(self) -> Floats3d:
         """The counts of all labels together. Shape: (P, U, 3)"""
         return self.counts.sum(axis=2)
