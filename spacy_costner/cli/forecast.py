@@ -28,6 +28,7 @@ from .output import (
     print_result,
 )
 from .plots import draw_forecast, require_matplotlib, save_figure
+from .svg import save_svg
 from .tables import text_table
 
 
@@ -37,7 +38,10 @@ from .tables import text_table
         "lang": Option("--lang", "-l", show_default="en"),
         "train_path": Option("--train", help="Training corpus, as --paths.train", exists=True),
         "raw_paths": Option("--raw", exists=True, show_default=False),
-        "f": Option("--f", show_default="the next two multiples of 0.05"),
+        "f": Option(
+            "--f",
+            help="F to reach, such as 0.8: how many more docs it takes. Repeatable",
+            show_default="the next two multiples of 0.05"),
         "n_folds": Option("--folds", min=2),
         "seed": Option("--seed"),
     },
@@ -84,7 +88,11 @@ def forecast_cli(
             on_corpus=ignore_corpus if print_json else print_corpus,
         )
         if plot_path is not None:
-            save_figure(draw_forecast(result), plot_path)
+            figure = draw_forecast(result)
+            if plot_path.suffix.lower() == ".svg":
+                save_svg(figure, plot_path)
+            else:
+                save_figure(figure, plot_path)
     print_result(result, forecast_text(result), print_json, plot_path)
 
 

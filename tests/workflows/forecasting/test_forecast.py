@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy
 import pytest
@@ -226,7 +227,9 @@ def test_command(tmp_path: Path) -> None:
         "docs whose text another doc has, which count once: 1",
     ]
     assert {label["label"] for label in first["labels"]} == {"all", "PER", "LOC"}
-    assert "<svg" in plot.read_text()
+    colours = plot.read_text()
+    assert "light-dark(#2467a6, #6fb1ea)" in colours and "var(--accent)" in colours
+    assert ElementTree.fromstring(colours).tag == "{http://www.w3.org/2000/svg}svg"
     assert path.parent.joinpath("train.spacy").exists()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["curve.svg", "train.spacy"]
 
