@@ -270,6 +270,7 @@ def compare(results: dict[Setting, Result], prior: CurvePrior = PRIOR) -> list[C
             if truth is None:
                 continue
             n_more = numpy.asarray([setting.n * times], dtype="float64")
+            value, low, high = (100 * float(bound[0]) for bound in fitted.forecast(n_more))
             cells.append(
                 Cell(
                     setting.corpus,
@@ -277,7 +278,9 @@ def compare(results: dict[Setting, Result], prior: CurvePrior = PRIOR) -> list[C
                     setting.draw,
                     times,
                     float(f_of(numpy.sum(truth.counts, axis=0))),
-                    *(100 * float(bound[0]) for bound in fitted.forecast(n_more)),
+                    value,
+                    low,
+                    high,
                     {
                         name: float(peer(n_texts, measured, n_more)[0])
                         for name, peer in PEERS.items()
