@@ -18,7 +18,7 @@ import argparse
 import random
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,10 +37,19 @@ from experiments import corpora
 from spacy_costner.annotation.equal_texts import number_texts
 from spacy_costner.cli.tables import text_table
 from spacy_costner.metrics import f_score
-from spacy_costner.metrics.learning_curves import PRIOR, CurvePrior, ScoreCounts, fit_curve
+from spacy_costner.metrics.learning_curves import ScoreCounts
 from spacy_costner.workflows import init
 from spacy_costner.workflows.fitting.folds import FoldTraining
-from spacy_costner.workflows.forecasting.learning_curve import count_entities, measure_curve
+from spacy_costner.workflows.forecasting.curve_forecast import (
+    MIN_ENTITIES,
+    count_annotated,
+    fit_score,
+)
+from spacy_costner.workflows.forecasting.learning_curve import (
+    LearningCurve,
+    count_entities,
+    measure_curve,
+)
 
 SIZES = (1, 2, 4, 10)
 """The numbers of texts of the curves, in units of `N_UNIT` sentences."""
@@ -253,41 +262,51 @@ def last_gain(n: Floats1d, f: Floats1d, n_more: Floats1d) -> Floats1d:
 PEERS = {"power law": power_law, "line": line, "log line": log_line, "last gain": last_gain}
 
 
-def compare(results: dict[Setting, Result], prior: CurvePrior = PRIOR) -> list[Cell]:
-    """Compare forecasts with the truth, where both are in the file."""
-    cells: list[Cell] = []
-    first_n = {name: min(s.n for s in results if s.corpus == name) for name, *_ in results}
+def compare(results: dict[Setting, Result], of_label: bool = False) -> Iterator[Cell]:
+    """Compare forecasts with the truth, where both are in the file: F of all labels together, or F
+    of each label with enough entities to be forecast."""
+    units = {name: min(s.n for s in results if s.corpus == name) for name, *_ in results}
     for setting, result in results.items():
         if not setting.is_curve:
             continue
-        counts = numpy.asarray(result.counts, dtype="float64").sum(axis=2)  # all labels
-        n_texts = numpy.asarray(result.n_texts)
-        tp, _, fn = counts[-1].sum(axis=0)
-        fitted = fit_curve(n_texts, ScoreCounts.of_f(counts), (tp + fn) / counts.shape[1], prior)
-        measured = f_of(counts.sum(axis=1))
+        curve = LearningCurve(
+            numpy.asarray(result.n_texts),
+            result.labels,
+            numpy.asarray(result.counts, dtype="float64"),
+        )
+        n_sentences = N_UNIT * setting.n // units[setting.corpus]
         for times in TIMES:
             truth = results.get(setting._replace(is_curve=False, n=setting.n * times))
             if truth is None:
                 continue
             n_more = numpy.asarray([setting.n * times], dtype="float64")
-            value, low, high = (100 * float(bound[0]) for bound in fitted.forecast(n_more))
-            cells.append(
-                Cell(
+            pairs = [(curve.of_all_labels(), numpy.sum(truth.counts, axis=0))]
+            if of_label:
+                pairs = []
+                for label, true_counts in zip(truth.labels, truth.counts):
+                    if label in curve.labels:
+                        pairs.append((curve.of_label(label), numpy.asarray(true_counts)))
+            for counts, true_counts in pairs:
+                if of_label and count_annotated(counts) < MIN_ENTITIES:
+                    continue
+                fitted = fit_score(curve.n_texts, counts, ScoreCounts.of_f)
+                value, low, high = (100 * float(bound[0]) for bound in fitted.forecast(n_more))
+                measured = f_of(counts.sum(axis=1))
+                peers = {
+                    name: float(peer(curve.n_texts, measured, n_more)[0])
+                    for name, peer in PEERS.items()
+                }
+                yield Cell(
                     setting.corpus,
-                    N_UNIT * setting.n // first_n[setting.corpus],
+                    n_sentences,
                     setting.draw,
                     times,
-                    float(f_of(numpy.sum(truth.counts, axis=0))),
+                    float(f_of(true_counts)),
                     value,
                     low,
                     high,
-                    {
-                        name: float(peer(n_texts, measured, n_more)[0])
-                        for name, peer in PEERS.items()
-                    },
+                    peers,
                 )
-            )
-    return cells
 
 
 def row_of_cells(cells: Sequence[Cell]) -> list[str]:
@@ -338,7 +357,9 @@ def main() -> None:
     if options.table:
         results = read_results(options.results, Setting, Result)
         draws = range(*options.draws)
-        print_table([cell for cell in compare(results) if cell.draw in draws])
+        for of_label in (False, True):
+            print("F of each label\n" if of_label else "F of all labels\n")
+            print_table([cell for cell in compare(results, of_label) if cell.draw in draws])
         return
     warnings.simplefilter("ignore")
     measure_all(

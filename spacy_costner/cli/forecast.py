@@ -41,7 +41,8 @@ from .tables import text_table
         "f": Option(
             "--f",
             help="F to reach, such as 0.8: how many more docs it takes. Repeatable",
-            show_default="the next two multiples of 0.05"),
+            show_default="the next two multiples of 0.05",
+        ),
         "n_folds": Option("--folds", min=2),
         "seed": Option("--seed"),
     },

@@ -187,7 +187,7 @@ def forecast_label(
     RETURNS (LabelForecast): The measured scores and, unless the corpus is too small, the forecasts.
     """
     n_docs = counts.shape[1]
-    n_entities = count_entities(counts)
+    n_entities = count_annotated(counts)
     # Rows are the numbers of texts, columns the scores.
     scores = [of_score(counts).scores() for of_score in SCORES.values()]
     measured = [Measured(*row) for row in zip(n_texts.tolist(), *numpy.stack(scores).tolist())]
@@ -213,7 +213,7 @@ def refuse(n_docs: int, n_entities: int) -> str:
     return ""
 
 
-def count_entities(counts: Floats3d) -> int:
+def count_annotated(counts: Floats3d) -> int:
     """The number of annotated entities: those that were found and missed. Shape: (P, U, 3)"""
     tp, _, fn = counts[-1].sum(axis=0)
     return round(tp + fn)
@@ -223,7 +223,7 @@ def fit_score(
     n_texts: Floats1d, counts: Floats3d, of_score: Callable[[Floats3d], ScoreCounts]
 ) -> FittedCurve:
     """Fit the curve of a score: see `SCORES`. Shapes of texts and counts: (P,) and (P, U, 3)"""
-    entities_per_text = count_entities(counts) / counts.shape[1]
+    entities_per_text = count_annotated(counts) / counts.shape[1]
     return fit_curve(n_texts, of_score(counts), entities_per_text)
 
 
