@@ -67,8 +67,8 @@ def forecast_cli(
     """
     Forecast how good a linear model would be with two and four times as many training docs, and
     how many more docs an F takes, with intervals. Models are trained on growing parts of the
-    corpus, and scored on docs that they were not trained on: together this takes about 8 times as
-    long as `costner fit`. Override settings as in `spacy train`, e.g. --nlp.lang es.
+    corpus, and scored on docs that they were not trained on: together this takes 5 to 10 times
+    as long as `costner fit`. Override settings as in `spacy train`, e.g. --nlp.lang es.
     """
     overrides = read_overrides(ctx)
     import_code(code_path)
@@ -155,13 +155,15 @@ def needed_text(needed: Needed) -> str:
         return f"{name}: no more docs than there are"
     if needed.low is None:
         return f"{name}: the curve says it won't come"
-    at_least = f"{as_round(needed.low)} or more"
+    low = as_round(needed.low)
     if needed.more is None:
-        return f"{name}: the curve doesn't reach it; perhaps with {at_least}"
+        return f"{name}: the curve doesn't reach it, at least {low} more docs"
     about = f"{name}: about {as_round(needed.more)} more docs"
-    if needed.high is None:
-        return f"{about}, {at_least}"
-    return f"{about}, {as_round(needed.low)} to {as_round(needed.high)}"
+    if needed.high is not None:
+        return f"{about}, {low} to {as_round(needed.high)}"
+    if needed.low == 0:
+        return f"{about}, very uncertain"
+    return f"{about}, at least {low}"
 
 
 def as_round(number: int) -> str:

@@ -121,7 +121,8 @@ def measure_curve(
     text_of_doc = number_texts(eg.reference for eg in examples)
     folds, n_texts = divide(text_of_doc, n_folds=n_folds, seed=seed)
     labels = sorted(training.labels)
-    counts = numpy.zeros((len(n_texts), int(text_of_doc.max()) + 1, len(labels) + 1, 3))
+    n_docs = int(text_of_doc.max()) + 1
+    counts = numpy.zeros((len(n_texts), n_docs, len(labels) + 1, 3), dtype="float32")
     with progress(desc="learning curve", unit="model", total=n_folds * len(n_texts)) as bar:
         for fold in folds:
             held_out = list(compress(examples, fold.is_held_out))
@@ -157,14 +158,11 @@ def count_entities(
     column_of_label = numpy.asarray([*columns, len(labels)])
     gold_is_predicted = numpy.isin(dev.entity_keys(dev.gold), dev.entity_keys(predicted))
     is_correct = dev.is_correct(predicted)
-    counts = numpy.zeros(shape)
-    for i, entities in enumerate(
-        (
-            predicted.select(is_correct),
-            predicted.select(~is_correct),
-            dev.gold.select(~gold_is_predicted),
-        )
-    ):
+    correct = predicted.select(is_correct)
+    wrong = predicted.select(~is_correct)
+    missed = dev.gold.select(~gold_is_predicted)
+    counts = numpy.zeros(shape, dtype="float32")
+    for i, entities in enumerate((correct, wrong, missed)):
         texts = text_of_doc[dev.doc_of_entity(entities)]
         label_columns = column_of_label[numpy.minimum(entities.label, len(columns))]
         # `add.at` counts all entities, even if several have the same text and label.

@@ -194,8 +194,9 @@ def test_aims_are_the_next_multiples_of_5_points() -> None:
 
 def test_the_number_of_docs_is_a_sentence() -> None:
     assert needed_text(Needed(0.8, 921, 604, 1688)) == "F 80: about 920 more docs, 600 to 1,700"
-    assert needed_text(Needed(0.8, 921, 604, None)) == "F 80: about 920 more docs, 600 or more"
-    assert "doesn't reach it; perhaps with 600" in needed_text(Needed(0.8, None, 604, None))
+    assert needed_text(Needed(0.8, 921, 604, None)) == "F 80: about 920 more docs, at least 600"
+    assert needed_text(Needed(0.8, 90, 0, None)) == "F 80: about 90 more docs, very uncertain"
+    assert "doesn't reach it, at least 600" in needed_text(Needed(0.8, None, 604, None))
     assert needed_text(Needed(0.825, None, None, None)) == "F 82.5: the curve says it won't come"
     assert needed_text(Needed(0.5, 0, 0, 0)) == "F 50: no more docs than there are"
     assert [as_round(n) for n in (7, 99, 104, 1688)] == ["7", "99", "100", "1,700"]
