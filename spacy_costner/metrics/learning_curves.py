@@ -16,6 +16,7 @@ Rasmussen & Williams (2006), "Gaussian Processes for Machine Learning", sections
 """
 
 from dataclasses import dataclass
+from math import exp, log2
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -207,6 +208,21 @@ def fit_curve(
     precision = numpy.linalg.inv(covariance)
     weights = precision @ (score.log_odds() - prior.slope * x)
     return FittedCurve(n_texts, weights, precision, entities_per_text, prior)
+
+
+def expect_with_more(score: float, n_texts: int, n_more: int, prior: CurvePrior = PRIOR) -> float:
+    """Expect the score of a model with more training texts from its score alone: its log odds grow
+    with the mean slope of the prior.
+
+    score (float): The score. One of 0 or 1 stays the same.
+    n_texts (int): The number of training texts.
+    n_more (int): The number of additional texts.
+    RETURNS (float): The expected score.
+    """
+    if not 0 < score < 1:
+        return score
+    doublings = log2((n_texts + n_more) / n_texts)
+    return 1 / (1 + (1 - score) / score * exp(-prior.slope * doublings))
 
 
 def kernel(x: Floats1d, other_x: Floats1d, prior: CurvePrior) -> Floats2d:

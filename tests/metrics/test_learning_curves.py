@@ -10,6 +10,7 @@ from spacy_costner.metrics.learning_curves import (
     PRIOR,
     CurvePrior,
     ScoreCounts,
+    expect_with_more,
     fit_curve,
     kernel,
 )
@@ -148,6 +149,16 @@ def test_texts_of_a_score_have_this_score() -> None:
     assert fitted.find_n_texts(value, N_NOW).value == pytest.approx(900, rel=0.02)
     assert fitted.find_n_texts(high, N_NOW).low == pytest.approx(900, rel=0.02)
     assert fitted.find_n_texts(low, N_NOW).high == pytest.approx(900, rel=0.02)
+
+
+def test_the_expected_score_has_the_slope_of_the_prior() -> None:
+    """F of the sessions in docs/no-annotation.md, after 100, 200 and 400 texts, from F alone."""
+    sessions = [(57.4, 63.3, 68.0), (38.8, 45.1, 49.1), (80.9, 83.8, 85.9)]
+    for first, second, third in sessions:
+        assert 100 * expect_with_more(first / 100, 100, 100) == pytest.approx(second, abs=2.5)
+        assert 100 * expect_with_more(second / 100, 200, 200) == pytest.approx(third, abs=2.5)
+    assert [expect_with_more(score, 100, 100) for score in (0.0, 1.0)] == [0.0, 1.0]
+    assert expect_with_more(0.5, 100, 0) == 0.5
 
 
 def test_a_score_that_is_reached_takes_no_more_texts() -> None:
