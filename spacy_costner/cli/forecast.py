@@ -130,6 +130,9 @@ def rows_of_curve(overall: LabelForecast, level: str) -> list[Sequence[Any]]:
                 as_percent(expected.recall.value),
             ]
         )
+    if not overall.expected:
+        # Without forecasts the columns of what is measured or forecast and of intervals are empty.
+        return [[docs, f, *others] for docs, _, f, _, *others in rows]
     return rows
 
 

@@ -54,7 +54,7 @@ class CurvePrior(NamedTuple):
     noise: float
 
 
-PRIOR = CurvePrior(slope=0.25, slope_sd=0.12, roughness=0.06, noise=1.0)
+PRIOR = CurvePrior(slope=0.23, slope_sd=0.08, roughness=0.025, noise=1.5)
 """The prior of named entities, from the trials of benchmarks/forecast.py."""
 
 
