@@ -69,7 +69,7 @@ def forecast(
         if not 0 < share < 1:
             raise ValueError(f"{name}: expected a number between 0 and 1, got {share}")
     if config is not None and lang is not None:
-        raise ValueError("forecast: `lang`: expected no config with it")
+        raise ValueError("`lang`: expected no config with it")
     with TemporaryDirectory() as folder:  # for the new config and the learned vectors
         options = InitOptions(
             Path(folder, "config.cfg"),

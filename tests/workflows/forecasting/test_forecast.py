@@ -252,6 +252,14 @@ def test_what_is_refused(tmp_path: Path, arguments: list[str], message: str) -> 
     assert message in result.output
 
 
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    without_corpus = run("forecast")
+    with_config = run("forecast", SPARSE, "--lang", "es")
+
+    assert without_corpus.output == "--train: expected a corpus if there is no config, got none\n"
+    assert with_config.output == "--lang: expected no config with it\n"
+
+
 def test_a_corpus_without_entities_is_refused(tmp_path: Path) -> None:
     """Also if the config has labels."""
     path = save([Doc(VOCAB, words=["no", "entity"], ents=["O", "O"])], tmp_path / "train.spacy")
