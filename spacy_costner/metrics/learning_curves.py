@@ -111,7 +111,7 @@ class ScoreCounts(NamedTuple):
         return influence @ influence.T * (n_texts / max(n_texts - 1, 1))
 
 
-class Forecast(NamedTuple):
+class ForecastScores(NamedTuple):
     """Scores, and their intervals. Shapes: (n,)"""
 
     value: Floats1d
@@ -150,13 +150,13 @@ class FittedCurve:
     entities_per_text: float
     prior: CurvePrior
 
-    def forecast(self, n_texts: Floats1d, *, confidence: float = CONFIDENCE) -> Forecast:
+    def forecast(self, n_texts: Floats1d, *, confidence: float = CONFIDENCE) -> ForecastScores:
         """Forecast the score of a model that is trained on more texts. The interval is for one
         such model, scored on very many texts like these.
 
         n_texts (Floats1d): The numbers of texts, at least the lowest measured one. Shape: (n,)
         confidence (float): The probability that an interval contains the score.
-        RETURNS (Forecast): The scores with their intervals. Shapes: (n,)
+        RETURNS (ForecastScores): The scores with their intervals. Shapes: (n,)
         """
         x = numpy.log2(numpy.asarray(n_texts) / self.n_texts[0])
         measured_x = numpy.log2(self.n_texts / self.n_texts[0])
@@ -165,7 +165,9 @@ class FittedCurve:
         variance = numpy.diag(kernel(x, x, self.prior)) - ((cross @ self.precision) * cross).sum(1)
         variance = variance + training_noise(n_texts, self.entities_per_text, self.prior)
         margin = NormalDist().inv_cdf((1 + confidence) / 2) * numpy.sqrt(variance)
-        return Forecast(*(1 / (1 + numpy.exp(-y)) for y in (mean, mean - margin, mean + margin)))
+        return ForecastScores(
+            *(1 / (1 + numpy.exp(-y)) for y in (mean, mean - margin, mean + margin))
+        )
 
     def find_n_texts(
         self, score: float, n_now: int, *, confidence: float = CONFIDENCE

@@ -6,9 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Config
 
+from ...annotation.equal_texts import number_texts
 from ...metrics.learning_curves import CONFIDENCE
 from ...readers import DEFAULTS, KeptDocs, ReadOptions
 from ..config.init_options import InitOptions, check_raw_option
@@ -86,10 +89,7 @@ def forecast(
         complete_config = find_config(config, options, overrides, kept)
         linear = load_linear(complete_config, vocab=vocab_of_kept(kept, overrides))
         check_component(linear)
-        read_examples, info = read_training_corpus(linear, kept)
-        report_corpus("train", info, on_corpus)
-        all_examples = list(read_examples)
-        examples = select_annotated(linear, all_examples)
+        examples, notes = read_examples(linear, kept, on_corpus)
         training = FoldTraining(
             complete_config,
             linear.ner.labels,
@@ -99,13 +99,6 @@ def forecast(
             prepare_component=None,
         )
         curve = measure_curve(training, examples, n_folds=n_folds, seed=seed)
-    notes: list[str] = []
-    n_left_out = len(all_examples) - len(examples)
-    if n_left_out:
-        notes.append(f"docs without tokens or annotation, which were left out: {n_left_out:,}")
-    n_copies = len(examples) - curve.n_docs
-    if n_copies:
-        notes.append(f"docs whose text another doc has, which count once: {n_copies:,}")
     return forecast_curve(curve, aims=aims, confidence=confidence, notes=notes)
 
 
@@ -125,22 +118,45 @@ def check_component(linear: LinearPipeline) -> None:
         )
 
 
-def select_annotated(linear: LinearPipeline, examples: Sequence[Example]) -> list[Example]:
-    """The examples with tokens and with annotation of the component. It is an error if none has an
-    entity."""
-    annotation = linear.ner.annotation
+def read_examples(
+    linear: LinearPipeline, kept: KeptDocs, on_corpus: OnCorpus
+) -> tuple[list[Example], list[str]]:
+    """Read the training corpus of a pipeline, and select the docs with tokens and annotation.
+
+    linear (LinearPipeline): The pipeline, which is initialized here.
+    kept (KeptDocs): The docs of the corpus, if they were read before.
+    on_corpus (OnCorpus): Called when the corpus was read.
+    RETURNS (tuple[list[Example], list[str]]): The examples, and notes about docs that were left out
+        and copies.
+    RAISES (ValueError): If the corpus can't be read, doesn't fit the pipeline or has no entities.
+    """
+    all_examples, info = read_training_corpus(linear, kept)
+    report_corpus("train", info, on_corpus)
     annotated: list[Example] = []
-    has_entities = False
-    for eg in examples:
-        reference = eg.reference
-        spans = reference.ents
-        is_annotated = reference.has_annotation("ENT_IOB")
-        if annotation.spans_key is not None:
-            spans = reference.spans.get(annotation.spans_key, ())
-            is_annotated = annotation.spans_key in reference.spans
-        if len(eg.predicted) and is_annotated:
-            annotated.append(eg)
-            has_entities = has_entities or len(spans) > 0
-    if not has_entities:
+    n_left_out = 0
+    n_entities = 0
+    for eg in all_examples:
+        spans = annotated_spans(eg.reference, linear.ner.annotation.spans_key)
+        if spans is None or not len(eg.predicted):
+            n_left_out += 1
+            continue
+        annotated.append(eg)
+        n_entities += len(spans)
+    if not n_entities:
         raise ValueError("forecast: expected docs with annotated entities, got none")
-    return annotated
+    notes: list[str] = []
+    if n_left_out:
+        notes.append(f"docs without tokens or annotation, which were left out: {n_left_out:,}")
+    n_texts = len(numpy.unique(number_texts(eg.reference for eg in annotated)))
+    if n_texts < len(annotated):
+        n_copies = len(annotated) - n_texts
+        notes.append(f"docs whose text another doc has, which count once: {n_copies:,}")
+    return annotated, notes
+
+
+def annotated_spans(doc: Doc, spans_key: str | None) -> Sequence[Span] | None:
+    """The annotated entities of a doc: `doc.ents`, or the spans under a key. None if the doc isn't
+    annotated."""
+    if spans_key is None:
+        return doc.ents if doc.has_annotation("ENT_IOB") else None
+    return list(doc.spans[spans_key]) if spans_key in doc.spans else None

@@ -37,8 +37,8 @@ class LearningCurve(NamedTuple):
         mean over folds. Ascending. Shape: (P,)
     labels (Sequence[str]): The labels.
     counts (Floats4d): For each text and label the number of entities that are correct, wrong and
-        missed (tp, fp, fn). The last column of labels is for all other ones, such as inner nodes of
-        a label tree. Shape: (P, U, L + 1, 3)
+        missed (tp, fp, fn), the mean over docs with this text. The last column of labels is for all
+        other labels, such as inner nodes of a label tree. Shape: (P, U, L + 1, 3)
     """
 
     n_texts: Floats1d
@@ -133,6 +133,7 @@ def measure_curve(
                 predicted = dev.decode(linear.ner.decoding)
                 counts[i] += count_entities(dev, predicted, texts, counts[i].shape, labels)
                 bar.update()
+    counts /= numpy.bincount(text_of_doc)[:, None, None]  # copies count once
     return LearningCurve(n_texts, labels, counts)
 
 
