@@ -15,7 +15,13 @@ from typer import Argument, Option
 from ..files.saving import check_file
 from ..readers import ReadOptions
 from ..workflows.fitting.fit_corpora import ignore_corpus
-from ..workflows.forecasting.curve_forecast import Forecast, Interval, LabelForecast, Needed
+from ..workflows.forecasting.curve_forecast import (
+    TIMES,
+    Forecast,
+    Interval,
+    LabelForecast,
+    Needed,
+)
 from ..workflows.forecasting.forecasting import forecast
 from .command_line import command, reads_corpora
 from .options import CodeOption, read_overrides
@@ -107,6 +113,9 @@ def forecast_text(result: Forecast) -> str:
         lines.append(f"no forecast: {overall.refusal}")
     else:
         lines += [needed_text(needed) for needed in result.needed]
+        most_more = (max(TIMES) - 1) * result.docs
+        if any(needed.more is not None and needed.more > most_more for needed in result.needed):
+            lines.append(f"note: forecasts for more than {max(TIMES)} times as many are unchecked")
     if len(labels) > 1:
         lines += ["", text_table(rows_of_labels(labels, level))]
     lines += [f"note: {note}" for note in result.notes]

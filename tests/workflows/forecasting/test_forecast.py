@@ -175,6 +175,8 @@ def test_a_forecast_begins_with_the_docs_that_there_are() -> None:
     assert reached == (0.3, 0, 0, 0)
     assert about.low is not None and about.more is not None and about.low < about.more
     assert never.more is None
+    assert "unchecked" not in forecast_text(result)
+    assert "unchecked" in forecast_text(result._replace(needed=[Needed(0.8, 1201, 600, None)]))
     assert result.curve[0].docs == pytest.approx(40)
     assert result.curve[-1].docs == pytest.approx(1600)
 
