@@ -15,6 +15,7 @@ from thinc.api import Config
 
 from spacy_costner.annotation.equal_texts import number_texts
 from spacy_costner.cli.forecast import as_round, forecast_text, needed_text
+from spacy_costner.cli.plots import draw_forecast
 from spacy_costner.workflows.fitting.folds import FoldTraining
 from spacy_costner.workflows.forecasting.curve_forecast import (
     MIN_ENTITIES,
@@ -179,6 +180,18 @@ def test_a_forecast_begins_with_the_docs_that_there_are() -> None:
     assert "unchecked" in forecast_text(result._replace(needed=[Needed(0.8, 1201, 600, None)]))
     assert result.curve[0].docs == pytest.approx(40)
     assert result.curve[-1].docs == pytest.approx(1600)
+
+
+def test_the_curve_is_dashed_where_it_is_a_forecast() -> None:
+    result = forecast_curve(curve_of(400, 1200))
+
+    (axes,) = draw_forecast(result).axes
+    fitted, dashed, measured = axes.lines
+    assert measured.get_ydata() == pytest.approx([42, 48, 54, 60])
+    assert fitted.get_xydata()[-1].tolist() == dashed.get_xydata()[0].tolist()
+    assert fitted.get_linestyle() == "-" and dashed.get_linestyle() == "--"
+    assert fitted.get_xdata()[-2] < 320 <= dashed.get_xdata()[0]
+    assert dashed.get_xdata()[-1] == pytest.approx(1600)
 
 
 def test_one_label_is_the_same_as_all() -> None:
