@@ -35,7 +35,7 @@ from thinc.types import Floats1d
 
 from experiments import corpora
 from spacy_costner.annotation.equal_texts import number_texts
-from spacy_costner.cli.tables import text_table
+from spacy_costner.cli.tables import markdown_table
 from spacy_costner.metrics import f_score
 from spacy_costner.metrics.learning_curves import ScoreCounts
 from spacy_costner.workflows import init
@@ -309,39 +309,53 @@ def compare(results: dict[Setting, Result], of_label: bool = False) -> Iterator[
                 )
 
 
+def mean_error(cells: Sequence[Cell], method: str) -> str:
+    """The mean error of a method: "forecast", or the name of a peer. "-" without cells."""
+    errors: list[float] = []
+    for cell in cells:
+        value = cell.value if method == "forecast" else cell.peers[method]
+        errors.append(abs(value - cell.truth))
+    return f"{numpy.mean(errors):.1f}" if errors else "-"
+
+
 def row_of_cells(cells: Sequence[Cell]) -> list[str]:
-    """The number of cells, coverage, mean width, mean error with its sign and without, and the mean
-    errors of the peers."""
-    errors = numpy.asarray([cell.value - cell.truth for cell in cells])
-    covered = [cell.low <= cell.truth <= cell.high for cell in cells]
-    row = [
-        str(len(cells)),
-        f"{100 * numpy.mean(covered):.0f} %",
-        f"{numpy.mean([cell.high - cell.low for cell in cells]):.1f}",
-        f"{errors.mean():+.1f}",
-        f"{abs(errors).mean():.1f}",
-    ]
-    for name in PEERS:
-        row.append(f"{numpy.mean([abs(cell.peers[name] - cell.truth) for cell in cells]):.1f}")
+    """The number of curves; for 2 and 4 times as many texts the mean error, the width of the
+    interval and its coverage."""
+    row = [str(len({(cell.corpus, cell.n_sentences, cell.draw) for cell in cells}))]
+    for times in (2, 4):
+        chosen = [cell for cell in cells if cell.times == times]
+        width = numpy.mean([cell.high - cell.low for cell in chosen])
+        covered = sum(cell.low <= cell.truth <= cell.high for cell in chosen)
+        row += [mean_error(chosen, "forecast"), f"{width:.1f}", f"{covered} of {len(chosen)}"]
     return row
 
 
-def print_table(cells: Sequence[Cell]) -> None:
-    """Print a row for each corpus and size, and for all corpora together."""
+def print_tables(cells: Sequence[Cell]) -> None:
+    """Print a table of the forecasts, with a row for each corpus and size, and one of the mean
+    errors of all methods, by size. Only curves with both truths count."""
+    measures = ["error", "width", "covered"]
+    columns = [f"{name} at {times}" for times in (2, 4) for name in measures]
+    rows: list[list[str]] = []
     names = list(dict.fromkeys(cell.corpus for cell in cells))
-    for times in TIMES:
-        rows = [["corpus", "sentences", "cells", "coverage", "width", "bias", "error", *PEERS]]
-        for name, size in product([*names, "all"], [*SIZES, 0]):
-            chosen = [
-                cell
-                for cell in cells
-                if cell.times == times
-                and name in (cell.corpus, "all")
-                and size in (cell.n_sentences // N_UNIT, 0)
-            ]
-            if chosen:
-                rows.append([name, str(size * N_UNIT or "all"), *row_of_cells(chosen)])
-        print(f"{times} times as many\n\n{text_table(rows)}\n")
+    for name, size in product([*names, "all"], [*SIZES, 0]):
+        chosen = [
+            cell
+            for cell in cells
+            if name in (cell.corpus, "all") and size in (cell.n_sentences // N_UNIT, 0)
+        ]
+        if {2, 4} <= {cell.times for cell in chosen}:
+            rows.append([name, str(size * N_UNIT or "all"), *row_of_cells(chosen)])
+    print(markdown_table(["corpus", "sentences", "curves", *columns], rows, align=True), "\n")
+
+    methods = ["forecast", *PEERS]
+    rows = []
+    for size, times in product(SIZES, (2, 4)):
+        chosen = [
+            cell for cell in cells if cell.n_sentences == size * N_UNIT and cell.times == times
+        ]
+        errors = [mean_error(chosen, method) for method in methods]
+        rows.append([str(size * N_UNIT), str(times), *errors])
+    print(markdown_table(["sentences", "times as many", *methods], rows, align=True), "\n")
 
 
 def main() -> None:
@@ -359,7 +373,7 @@ def main() -> None:
         draws = range(*options.draws)
         for of_label in (False, True):
             print("F of each label\n" if of_label else "F of all labels\n")
-            print_table([cell for cell in compare(results, of_label) if cell.draw in draws])
+            print_tables([cell for cell in compare(results, of_label) if cell.draw in draws])
         return
     warnings.simplefilter("ignore")
     measure_all(

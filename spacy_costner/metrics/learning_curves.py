@@ -54,7 +54,7 @@ class CurvePrior(NamedTuple):
     noise: float
 
 
-PRIOR = CurvePrior(slope=0.23, slope_sd=0.08, roughness=0.025, noise=1.5)
+PRIOR = CurvePrior(slope=0.23, slope_sd=0.1, roughness=0.03, noise=2.0)
 """The prior of named entities, from the trials of benchmarks/forecast.py."""
 
 
