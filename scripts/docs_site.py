@@ -49,6 +49,7 @@ GROUPS = {
 ROOMS = {
     "config": "Configs",
     "fitting": "Training",
+    "forecasting": "Forecasts",
     "reports": "Reports",
     "calibration": "Calibration and guarantees",
     "sampling": "Sampling",

@@ -23,6 +23,7 @@ from .distill import distill_cli
 from .estimate import estimate_cli
 from .explain import explain_cli
 from .fit import fit_cli
+from .forecast import forecast_cli
 from .guarantee import guarantee_cli
 from .init import init_cli
 from .page import page_cli
@@ -33,7 +34,7 @@ from .tune import tune_cli
 from .vectors import vectors_cli
 from .watch import watch_cli
 
-WITH_OVERRIDES = ("check", "fit", "compare", "audit", "distill")
+WITH_OVERRIDES = ("check", "fit", "forecast", "compare", "audit", "distill")
 """The commands that can override settings of the config, such as --paths.train."""
 
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -81,6 +82,7 @@ COMMANDS: list[tuple[str, Callable[..., None], str, str]] = [
     ("report", report_cli, LOOK, "Write an HTML report of a pipeline on a test corpus."),
     ("explain", explain_cli, LOOK, "Show the features and weights of a linear model."),
     ("compare", compare_cli, LOOK, "Train with several losses or settings, and compare."),
+    ("forecast", forecast_cli, LOOK, "Forecast F with more training docs."),
     ("estimate", estimate_cli, LOOK, "Estimate counts and scores on texts, with intervals."),
     ("watch", watch_cli, LOOK, "Test whether texts are like the calibration docs."),
     ("audit", audit_cli, DATA, "Find probable mistakes in the annotation of a corpus."),

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 from spacy.cli._util import import_code, show_validation_error
-from tqdm import tqdm
 from typer import Argument, Option
 
-from ..readers import CorpusSummary, ReadOptions
+from ..readers import ReadOptions
 from ..workflows.fitting.fit_corpora import ignore_corpus
 from ..workflows.fitting.fitted import Fitted
 from ..workflows.fitting.fitting import fit
@@ -23,6 +22,7 @@ from .output import (
     LANGUAGE_OPTION,
     JsonOption,
     errors_shown,
+    print_corpus,
     print_result,
 )
 
@@ -94,10 +94,3 @@ def fit_cli(
             on_corpus=ignore_corpus if print_json else print_corpus,
         )
     print_result(fitted.as_dict(), fitted.as_text(), print_json, new_config_path, fitted.path)
-
-
-def print_corpus(name: str, corpus: CorpusSummary) -> None:
-    """Print how a corpus, "train" or "dev", was read, before the model is trained on it. Its
-    problems are warnings."""
-    with tqdm.external_write_mode():
-        typer.echo(corpus.as_text(name))

@@ -18,6 +18,7 @@ from typer import Option
 
 from ..files.saving import as_json
 from ..progress import phases_shown
+from ..readers import CorpusSummary
 from ..readers.alignment import LanguageError
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON")]
@@ -141,6 +142,13 @@ def ray_messages_to_stderr(address: str | None) -> Iterator[None]:
         return
     with redirect_stdout(sys.stderr):
         yield
+
+
+def print_corpus(name: str, corpus: CorpusSummary) -> None:
+    """Print how a corpus, "train" or "dev", was read, before the model is trained on it. Its
+    problems are warnings."""
+    with tqdm.external_write_mode():
+        typer.echo(corpus.as_text(name))
 
 
 def print_result(result: Any, text: str, print_json: bool, *written: Path | None) -> None:

@@ -16,6 +16,7 @@ from thinc.types import Floats2d
 from ..metrics import f_beta
 from ..metrics.calibration import wilson_interval
 from ..validation import require
+from ..workflows.forecasting.curve_forecast import Forecast
 from ..workflows.reports.explanation import TransitionWeights
 from ..workflows.sampling.estimation import Estimate, MeasureEstimate
 
@@ -547,3 +548,36 @@ def _draw_measure(axes: Any, y: int, measure: MeasureEstimate, factor: float) ->
     ends_alone = factor * numpy.asarray([annotated_alone.low, annotated_alone.high])
     axes.plot(ends_alone, [y_below, y_below], color=MUTED, linewidth=1.2, label=names[1])
     axes.plot([factor * measure.model_alone], [y], "x", color=ALERT, label=names[2])
+
+
+def draw_forecast(result: Forecast) -> Any:
+    """Plot the learning curve of F: the measured points, and the fitted curve with its interval,
+    which is dashed where it is a forecast. Without a forecast there are only points."""
+    measured = result.overall.measured
+    curve = numpy.asarray(result.curve).reshape(-1, 4)
+    with drawing() as figure_class:
+        figure = figure_class(figsize=(6, 3.6))
+        axes = figure.add_subplot(xlabel="training docs", ylabel="F, %", xscale="log")
+        axes.grid(axis="y")
+        docs, f, low, high = curve.T
+        n_fitted = int(numpy.searchsorted(docs, measured[-1].docs))
+        axes.fill_between(docs, 100 * low, 100 * high, color=ACCENT, alpha=0.18, linewidth=0)
+        # Both lines have the point where the forecast begins.
+        axes.plot(docs[: n_fitted + 1], 100 * f[: n_fitted + 1], color=ACCENT, linewidth=1.3)
+        axes.plot(
+            docs[n_fitted:],
+            100 * f[n_fitted:],
+            color=ACCENT,
+            linewidth=1.3,
+            linestyle=(0, (4, 3)),
+            label=f"forecast, with {100 * result.confidence:g} % interval",
+        )
+        measured_docs = [point.docs for point in measured]
+        measured_f = [100 * point.f for point in measured]
+        axes.plot(measured_docs, measured_f, "o", color=INK, markersize=4, label="measured")
+        # The ticks are numbers of docs, without powers of ten.
+        ticks = [*measured_docs, *(expected.docs for expected in result.overall.expected[1:])]
+        axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+        axes.minorticks_off()
+        axes.legend(loc="lower right", frameon=False, fontsize=8)
+        return figure

@@ -1,4 +1,4 @@
-"""Write a figure as the <svg> element of a page.
+"""Write a figure as the <svg> element of a page, or as a file.
 
 The colours of the figure are replaced by variables of the style sheet of the page, so that they fit
 light and dark mode. The script and the style sheet of the page find parts of a figure by their ids
@@ -7,9 +7,12 @@ and classes, which the functions of `plots` set.
 
 import re
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from ..files.saving import save_text
+from ..pages.rendering import colour_variables
 from .plots import CELL_PREFIX, CHOSEN, COLOURS, FRAME, drawing
 
 # The codes of characters that XML can't have: control characters except tab, line feed and carriage
@@ -59,6 +62,13 @@ def as_svg(figure: Any, name: str) -> str:
         for key, value in attributes.items():
             _set_attribute(element, _local_name(key), value, name)
     return ElementTree.tostring(svg, encoding="unicode").strip()
+
+
+def save_svg(figure: Any, path: Path) -> None:
+    """Save a figure as an SVG file whose colours fit light and dark mode."""
+    element, rest = as_svg(figure, "figure").split(">", 1)
+    namespace = 'xmlns="http://www.w3.org/2000/svg"'
+    save_text(path, f"{element} {namespace}><style>{colour_variables()}</style>{rest}\n")
 
 
 def _local_name(name: str) -> str:

@@ -55,6 +55,13 @@ def render(template: str, **values: Any) -> str:
     return f"{html.strip()}\n"
 
 
+def colour_variables() -> str:
+    """The rule of the style sheet of pages that sets the variables of colours, for light and for
+    dark mode."""
+    rule, brace, _ = get_template("page.css").render().partition("}")
+    return rule + brace
+
+
 def source_hash(text: str) -> str:
     """The hash of a style sheet or a script. In the Content-Security-Policy of a page, it prevents
     browsers from using any other style sheet or script."""

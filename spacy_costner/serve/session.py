@@ -49,6 +49,7 @@ from .session_training import (
     HistoryPoint,
     TrainedPipeline,
     expect_f,
+    expect_next,
     f_on_answers,
     fit_answers,
     load_session_model,
@@ -531,6 +532,7 @@ class AnnotationSession:
                 "measuring": len(self._evaluation_keys),
                 "measuring_left_out": sum(answer.is_measuring for answer in left_out),
                 "points": self.store.history,
+                "next": expect_next(self.store.history),
                 "is_training": self.is_training,
                 "problem": self.problem,
                 # Answers of another tool that can't be saved: their number, and the last reasons

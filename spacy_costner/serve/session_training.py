@@ -1,6 +1,6 @@
 """Train and evaluate the pipelines of an annotation session on its answers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ import spacy
 from spacy.language import Language
 from thinc.api import Config
 
+from ..metrics.learning_curves import expect_with_more
 from ..metrics.shift import expected_prf
 from ..readers import examples_to_measure, make_reader, write_tasks
 from ..workflows.config.initial_config import init
@@ -26,6 +27,9 @@ LEAST_TEXTS = 10
 ENOUGH_MEASURING = 30
 """From this number of annotated evaluation texts on, the page shows F on them, and advises to
 calibrate on them."""
+
+N_NEXT = 100
+"""The number of additional texts for which the page shows the expected F."""
 
 MODEL = "model"
 """The folder of the last pipeline, in the folder of the session."""
@@ -131,6 +135,21 @@ def expect_f(nlp: Language, texts: Iterable[str]) -> float | None:
         n_predicted += float(counts.predicted.sum())
         n_annotated += float(counts.annotated.sum())
     return expected_prf([n_correct, n_predicted, n_annotated])["f"]
+
+
+def expect_next(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Expect F of the model after `N_NEXT` more texts, from F of the last model.
+
+    history (Sequence[Mapping[str, Any]]): The fields of the `HistoryPoint` of each training.
+    RETURNS (dict[str, Any] | None): The number of texts and F. None if F of the last model wasn't
+        measured.
+    """
+    last = history[-1] if history else {}
+    f, n_texts = last.get("f"), last.get("n_texts")
+    # Lines of a file that somebody has changed may have anything here.
+    if not isinstance(f, float) or not isinstance(n_texts, int) or n_texts < 1:
+        return None
+    return {"n_texts": n_texts + N_NEXT, "f": expect_with_more(f, n_texts, N_NEXT)}
 
 
 def load_session_model(path: Path) -> Language:

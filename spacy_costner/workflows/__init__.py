@@ -15,6 +15,7 @@ from .config.initial_config import init
 from .executors import local_processes
 from .fitting.comparison import compare
 from .fitting.fitting import fit
+from .forecasting.forecasting import forecast
 from .noisy_labels.auditing import audit
 from .noisy_labels.corrections import apply_answers, suspect_to_task
 from .noisy_labels.distillation import distill
@@ -39,6 +40,7 @@ __all__ = [
     "estimate",
     "explain",
     "fit",
+    "forecast",
     "guarantee",
     "init",
     "learn_vectors",

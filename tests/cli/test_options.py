@@ -21,6 +21,7 @@ FUNCTIONS = {
     "init": ["init"],
     "check": ["check"],
     "fit": ["fit"],
+    "forecast": ["forecast"],
     "calibrate": ["calibrate"],
     "tune": ["tune"],
     "guarantee": ["guarantee"],

@@ -132,8 +132,8 @@ def test_fit_refuses_wrong_options_before_it_writes(
 def test_fit_needs_a_training_corpus(folder: Path, tmp_path: Path) -> None:
     result = run("fit", "--dev", folder / "dev.spacy", "--output", tmp_path / "out")
     assert result.exit_code == 1
-    assert "fit: --train: expected a corpus" in result.output
-    with pytest.raises(ValueError, match=r"^fit: `train_path`: expected a corpus"):
+    assert "--train: expected a corpus" in result.output
+    with pytest.raises(ValueError, match=r"^`train_path`: expected a corpus"):
         fit(None, tmp_path / "out")
 
 

@@ -180,6 +180,23 @@ def test_f_is_shown_from_30_texts_on(page: Browser) -> None:
         assert page.run("byId('curve').hidden") is is_hidden
 
 
+def test_f_of_the_next_texts_is_a_dashed_line(page: Browser) -> None:
+    """If it is known. The points have the numbers of texts and F."""
+    for n_measured, following, end_of_caption, line in (
+        (40, "{n_texts: 200, f: 0.8}", "; 100 more texts: about +5.0", "150,35 280,30"),
+        (41, "null", "to 75.0", ""),
+    ):
+        page.run(
+            "ask('status').then((status) => showStatus({...status,"
+            f" measured: {n_measured}, next: {following},"
+            " points: [{n_texts: 50, f: 0.5, seconds: 1}, {n_texts: 100, f: 0.75, seconds: 1}]}))"
+        )
+        page.wait(f"byId('measured').textContent.startsWith('{n_measured} of')")
+        assert page.run("byId('caption').textContent").endswith(end_of_caption)
+        assert page.run("byId('next').getAttribute('points')") == line
+        assert page.run("byId('line').getAttribute('points')").startswith("85,60 " if line else "")
+
+
 def test_answers_that_cannot_be_saved_are_shown(page: Browser) -> None:
     page.run(
         "ask('status').then((status) => showStatus("

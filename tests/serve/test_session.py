@@ -11,6 +11,7 @@ import spacy
 from spacy.tokens import Doc
 
 from spacy_costner.decoding import make_viterbi
+from spacy_costner.metrics.learning_curves import expect_with_more
 from spacy_costner.readers import Task, TaskSpan
 from spacy_costner.serve import session as annotation_session
 from spacy_costner.serve.proposals import ProposedSpan
@@ -75,6 +76,8 @@ def test_a_model_learns_from_the_answers_and_proposes(
     assert trained is not None and trained.point.n_texts == 24 and trained.point.n_measured == 6
     assert trained.point.f is not None and trained.point.f > 0.9
     assert trained.point.expected_f is not None and trained.point.expected_f > 0.5
+    expected = expect_with_more(trained.point.f, 24, 100)
+    assert session.status()["next"] == {"n_texts": 124, "f": expected}
     person, town = session.propose("Today Ana left Oslo with bag 7 .")
     assert person[:3] == (1, 2, "PER") and town[:3] == (3, 4, "LOC")
     assert person.prob is not None and 0.5 < person.prob <= 1
@@ -91,7 +94,9 @@ def test_few_evaluation_texts_give_no_f(tmp_path: Path) -> None:
     trained = session.train()
     assert trained is not None and trained.point.n_measured == 6
     assert trained.point.f is None and trained.point.expected_f is not None
-    assert [point["f"] for point in session.status()["points"]] == [None]
+    status = session.status()
+    assert [point["f"] for point in status["points"]] == [None]
+    assert status["next"] is None
 
 
 @pytest.mark.parametrize("chooses", [True, False])

@@ -16,7 +16,7 @@ from ..config.trainable import LINEAR_MODEL
 from ..vectors import LearnedVectors, learn_with_corpus
 from .fit_corpora import warn_of_problems
 
-NO_CORPUS = "fit: `train_path`: expected a corpus if there is no config, got none"
+NO_CORPUS = "`train_path`: expected a corpus if there is no config, got none"
 """The message of an error."""
 
 
@@ -127,6 +127,6 @@ def with_static_vectors(config: Config, vectors: str) -> Config:
             n_models += 1
     if not n_models:
         raise ValueError(
-            f"fit: `vectors`: expected a component with {LINEAR_MODEL} in the config, got none"
+            f"`vectors`: expected a component with {LINEAR_MODEL} in the config, got none"
         )
     return changed_config

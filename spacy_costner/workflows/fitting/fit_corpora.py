@@ -59,17 +59,11 @@ def read_corpora(
     RAISES (ValueError): If a corpus can't be read, or doesn't fit the pipeline.
     """
     nlp, ner, _ = linear
-    train_corpus, dev_corpus = find_corpora(nlp)
+    examples, train_info = read_training_corpus(linear, kept, in_memory=in_memory)
+    _, dev_corpus = find_corpora(nlp)
     paths = nlp.config.interpolate().get("paths", {})
     summaries: dict[str, CorpusSummary] = {}
     notes: list[str] = []
-
-    train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key, kept)
-    try:
-        examples = prepare(linear, train_corpus, in_memory=in_memory)
-    except ValueError:
-        warn_of_problems(train_info)  # they may be the cause
-        raise
     if in_memory:
         summaries["train"] = report_corpus("train", train_info, on_corpus)
 
@@ -94,6 +88,28 @@ def read_corpora(
         notes=notes,
         summaries=summaries,
     )
+
+
+def read_training_corpus(
+    linear: LinearPipeline, kept: KeptDocs, *, in_memory: bool = True
+) -> tuple[Iterable[Example], CorpusInfo]:
+    """Initialize a pipeline, and read its training corpus: see `prepare`.
+
+    linear (LinearPipeline): The pipeline, which isn't initialized yet.
+    kept (KeptDocs): The docs of the corpus, if they were read before.
+    in_memory (bool): Whether the docs are kept in memory.
+    RETURNS (tuple[Iterable[Example], CorpusInfo]): The examples, and what the reader reports.
+    RAISES (ValueError): If the corpus can't be read, or doesn't fit the pipeline.
+    """
+    nlp, ner, _ = linear
+    train_corpus, _ = find_corpora(nlp)
+    train_corpus, train_info = with_info(train_corpus, ner.annotation.spans_key, kept)
+    try:
+        examples = prepare(linear, train_corpus, in_memory=in_memory)
+    except ValueError:
+        warn_of_problems(train_info)  # they may be the cause
+        raise
+    return examples, train_info
 
 
 def ignore_corpus(name: str, corpus: CorpusSummary) -> None:

@@ -97,11 +97,13 @@ class FoldTraining:
         RAISES (KeyboardInterrupt): If training is interrupted: a part of a fold is of no use.
         """
         linear = self.train(compress(examples, ~is_held_out))
-        nlp, ner, _ = linear
-        held_out_examples = self.copies(nlp, compress(examples, is_held_out))
-        # The held-out docs are predicted as development docs are.
-        predictions = predict_dev(nlp, ner, held_out_examples)
+        predictions = self.predict(linear, compress(examples, is_held_out))
         return Fold(docs=numpy.flatnonzero(is_held_out), dev=predictions)
+
+    def predict(self, linear: LinearPipeline, examples: Iterable[Example]) -> DevPredictions:
+        """Predict held-out docs by a model of `train`, as development docs are predicted."""
+        nlp, ner, _ = linear
+        return predict_dev(nlp, ner, self.copies(nlp, examples))
 
     def copies(self, nlp: Language, examples: Iterable[Example]) -> Iterator[Example]:
         """Make examples with the same annotation and with new predicted docs, which have the vocab

@@ -153,7 +153,7 @@ def test_vectors_that_are_not_there_are_named(folder: Path) -> None:
 def test_fit_names_a_config_that_takes_no_vectors(folder: Path) -> None:
     config_path = folder / "config.cfg"
     config_path.write_text(init(model="cnn", lang="xx"), encoding="utf8")
-    with pytest.raises(ValueError, match=r"fit: `vectors`: expected a component with .*SparseCRF"):
+    with pytest.raises(ValueError, match=r"^`vectors`: expected a component with .*SparseCRF"):
         fit(config_path, folder / "output", vectors=str(folder / "vectors"))
 
 

@@ -1,0 +1,1 @@
+"""How good a model is by the number of its training docs, and how good more docs would make it."""

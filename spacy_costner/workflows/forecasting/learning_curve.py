@@ -1,0 +1,171 @@
+"""Measure a learning curve: train models on growing parts of a corpus, and count what is right in
+docs that they were not trained on.
+
+The texts are put into a random order and divided into K folds, blocks of this order. The models
+that predict a fold are trained on the texts that follow it, and after the last text comes the first
+again: half a fold, a fold, ..., all K - 1 other folds. So each part has all of a smaller part, each
+text is in equally many parts of a size, and all docs are predicted by a model of each size. Equal
+texts count as one text, in the number of texts and in their order.
+"""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import NamedTuple
+
+import numpy
+from spacy.training import Example
+from thinc.types import Array1d, Floats1d, Floats3d, Floats4d, Ints1d
+
+from ...annotation.equal_texts import assign_folds, number_texts
+from ...progress import progress
+from ...tags import Entities
+from ..evaluation.predictions import DevPredictions
+from ..fitting.folds import FoldTraining
+
+N_FOLDS = 5
+"""The number of folds."""
+
+SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
+"""The sizes of the parts, as shares of the texts of all other folds."""
+
+
+class LearningCurve(NamedTuple):
+    """What models of several sizes got right in texts that they were not trained on. P is the
+    number of parts, U the number of different texts, L the number of labels.
+
+    n_texts (Floats1d): The number of different texts that the models of a part were trained on, the
+        mean over folds. Ascending. Shape: (P,)
+    labels (Sequence[str]): The labels.
+    counts (Floats4d): For each text and label the number of entities that are correct, wrong and
+        missed (tp, fp, fn), the mean over docs with this text. The last column of labels is for all
+        other labels, such as inner nodes of a label tree. Shape: (P, U, L + 1, 3)
+    """
+
+    n_texts: Floats1d
+    labels: Sequence[str]
+    counts: Floats4d
+
+    @property
+    def n_docs(self) -> int:
+        """The number of docs with different texts, U."""
+        return self.counts.shape[1]
+
+    def of_all_labels(self) -> Floats3d:
+        """The counts of all labels together. Shape: (P, U, 3)"""
+        return self.counts.sum(axis=2)
+
+    def of_label(self, label: str) -> Floats3d:
+        """The counts of a label. Shape: (P, U, 3)"""
+        return self.counts[:, :, self.labels.index(label)]
+
+
+class Fold(NamedTuple):
+    """The docs of a fold, and the docs that the model of each part is trained on.
+
+    is_held_out (Array1d): Whether a doc is in the fold. Shape: (docs,)
+    parts (list[Array1d]): For each part, whether a doc is in it. Shapes: (docs,)
+    """
+
+    is_held_out: Array1d
+    parts: list[Array1d]
+
+
+def divide(text_of_doc: Ints1d, *, n_folds: int, seed: int) -> tuple[list[Fold], Floats1d]:
+    """Divide docs into folds, and the docs outside of each fold into growing parts.
+
+    text_of_doc (Ints1d): The number of the text of each doc: see `number_texts`. Shape: (docs,)
+    n_folds (int): The number of folds.
+    seed (int): The seed of the order of the texts.
+    RETURNS (tuple[list[Fold], Floats1d]): The folds, and the number of texts in each part, the mean
+        over folds. Shape: (P,)
+    RAISES (ValueError): If there are fewer folds than 2, or fewer different texts than folds.
+    """
+    n_texts = int(text_of_doc.max(initial=-1)) + 1
+    place_of_text = numpy.random.default_rng(seed).permutation(n_texts)
+    # Without a seed, folds are blocks of these places.
+    fold_of_text = assign_folds(place_of_text, n_folds)
+    folds: list[Fold] = []
+    sizes_of_folds: list[list[int]] = []
+    for i in range(n_folds):
+        is_held_out = fold_of_text == i
+        n_others = n_texts - int(is_held_out.sum())
+        # The place of each text in the order that begins after the fold, which is then at its end
+        first_place = place_of_text[is_held_out].max() + 1
+        place_after_fold = (place_of_text - first_place) % n_texts
+        # Rounding may make two parts of few texts equal. Then there is only one of them.
+        sizes = sorted({max(1, round(share * n_others)) for share in SHARES})
+        parts = [(place_after_fold < size)[text_of_doc] for size in sizes]
+        folds.append(Fold(is_held_out[text_of_doc], parts))
+        sizes_of_folds.append(sizes)
+    # Folds may differ by one text, and so in the number of their different parts.
+    n_parts = min(len(sizes) for sizes in sizes_of_folds)
+    folds = [fold._replace(parts=fold.parts[-n_parts:]) for fold in folds]
+    n_texts_of_parts = numpy.mean([sizes[-n_parts:] for sizes in sizes_of_folds], axis=0)
+    return folds, n_texts_of_parts
+
+
+def measure_curve(
+    training: FoldTraining, examples: Sequence[Example], *, n_folds: int = N_FOLDS, seed: int = 0
+) -> LearningCurve:
+    """Measure a learning curve: see the head of this file.
+
+    training (FoldTraining): How the models are trained, with all labels of the component.
+    examples (Sequence[Example]): The docs, none of them empty.
+    n_folds (int): The number of folds.
+    seed (int): The seed of the order of the texts.
+    RETURNS (LearningCurve): The counts.
+    RAISES (ValueError): If there are fewer folds than 2, fewer different texts than folds, or no
+        token of a fold is annotated.
+    RAISES (KeyboardInterrupt): If training is interrupted.
+    """
+    text_of_doc = number_texts(eg.reference for eg in examples)
+    folds, n_texts = divide(text_of_doc, n_folds=n_folds, seed=seed)
+    labels = sorted(training.labels)
+    n_docs = int(text_of_doc.max()) + 1
+    counts = numpy.zeros((len(n_texts), n_docs, len(labels) + 1, 3), dtype="float32")
+    with progress(desc="learning curve", unit="model", total=n_folds * len(n_texts)) as bar:
+        for fold in folds:
+            held_out = list(compress(examples, fold.is_held_out))
+            texts = text_of_doc[fold.is_held_out]
+            for i, is_trained in enumerate(fold.parts):
+                linear = training.train(compress(examples, is_trained))
+                dev = training.predict(linear, held_out)
+                predicted = dev.decode(linear.ner.decoding)
+                counts[i] += count_entities(dev, predicted, texts, counts[i].shape, labels)
+                bar.update()
+    counts /= numpy.bincount(text_of_doc)[:, None, None]  # copies count once
+    return LearningCurve(n_texts, labels, counts)
+
+
+def count_entities(
+    dev: DevPredictions,
+    predicted: Entities,
+    text_of_doc: Ints1d,
+    shape: tuple[int, ...],
+    labels: Sequence[str],
+) -> Floats3d:
+    """Count the correct, wrong and missed entities of each text and label.
+
+    dev (DevPredictions): The held-out docs.
+    predicted (Entities): The predicted entities that count.
+    text_of_doc (Ints1d): The number of the text of each held-out doc. Shape: (docs,)
+    shape (tuple[int, ...]): The shape of the result.
+    labels (Sequence[str]): The labels, in the order of the result.
+    RETURNS (Floats3d): tp, fp and fn. Shape: (U, L + 1, 3)
+    """
+    # The column of each label of the model. Inner nodes of a label tree have larger numbers, and a
+    # label that the model lacks has -1: both are in the last column.
+    columns = [labels.index(label) for label in dev.posterior.tags.labels]
+    column_of_label = numpy.asarray([*columns, len(labels)])
+    gold_is_predicted = numpy.isin(dev.entity_keys(dev.gold), dev.entity_keys(predicted))
+    is_correct = dev.is_correct(predicted)
+    correct = predicted.select(is_correct)
+    wrong = predicted.select(~is_correct)
+    missed = dev.gold.select(~gold_is_predicted)
+    counts = numpy.zeros(shape, dtype="float32")
+    for i, entities in enumerate((correct, wrong, missed)):
+        texts = text_of_doc[dev.doc_of_entity(entities)]
+        label_columns = column_of_label[numpy.minimum(entities.label, len(columns))]
+        # `add.at` counts all entities, even if several have the same text and label.
+        numpy.add.at(counts, (texts, label_columns, i), 1)
+    return counts
