@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.vocab import Vocab
 from thinc.api import Config
 
-from spacy_costner.cli.distill import noise_lines
+from spacy_costner.cli.distill import noise_lines, noise_page
 from spacy_costner.metrics import Difference
 from spacy_costner.training.soft_targets import SOFT_TARGETS_KEY
 from spacy_costner.workflows import distill, fit, init
@@ -22,6 +23,7 @@ from spacy_costner.workflows.noisy_labels.channel_distillation import (
     LearnedNoise,
     note_annotators,
 )
+from spacy_costner.workflows.noisy_labels.distillation import Distilled
 from spacy_costner.workflows.noisy_labels.noise_channel import (
     ANSWERS,
     CHANNEL,
@@ -100,13 +102,14 @@ def distilled(folder: Path) -> Any:
     """What the command prints as JSON. The student is in the folder "distilled"."""
     arguments = ["distill", folder / "a.spacy", folder / "student.cfg"]
     arguments += ["--teacher", folder / "b.spacy", "--gold", folder / "gold.spacy"]
-    result = run(*arguments, "--noise", "channel", "--output", folder / "distilled", "--json")
+    arguments += ["--noise", "channel", "--html", folder / "noise.html"]
+    result = run(*arguments, "--output", folder / "distilled", "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
-    distilled: Any,
+    distilled: Any, folder: Path
 ) -> None:
     """What annotators miss and confuse is in the tables, and the student finds it."""
     first, second = distilled["noise"]["annotators"]
@@ -122,6 +125,7 @@ def test_errors_of_annotators_are_learned_from_checked_texts_and_from_others(
     assert distilled["n_entities"] == pytest.approx(160, abs=16)
     assert distilled["rows"][-1]["f_score"] > 0.95
     assert distilled["notes"] == []
+    assert f"Kept: {CHANNEL}." in (folder / "noise.html").read_text(encoding="utf8")
 
 
 def test_a_student_learns_from_the_saved_corpus_alone(
@@ -139,10 +143,10 @@ def test_a_student_learns_from_the_saved_corpus_alone(
     assert fitted.scores["ents_f"] > 0.9
 
 
-def test_the_tables_of_errors_are_printed() -> None:
-    """The scores of annotators, what they say of each label, corrections, and the ways."""
+def make_noise(name: str) -> LearnedNoise:
+    """What was learned of an annotator with this name."""
     errors = AnnotatorErrors(
-        name="llm.jsonl",
+        name=name,
         n_texts=362,
         n_checked=50,
         n_repeated=0,
@@ -154,7 +158,12 @@ def test_the_tables_of_errors_are_printed() -> None:
         false_alarms=3.14,
     )
     way = Way(CHANNEL, 0.8, 0.7, 0.7467, Difference(0.0, 0.0, 0.0, 1.0))
-    noise = LearnedNoise([errors], 50, [way], CHANNEL, Corrections(12, 3, 4))
+    return LearnedNoise([errors], 50, [way], CHANNEL, Corrections(12, 3, 4))
+
+
+def test_the_tables_of_errors_are_printed() -> None:
+    """The scores of annotators, what they say of each label, corrections, and the ways."""
+    noise = make_noise("llm.jsonl")
 
     lines = [line.split() for line in noise_lines(noise)[0].splitlines()]
     assert lines[1] == ["llm.jsonl", "362", "50", "60.00", "50.00", "54.54", "3.1"]
@@ -162,6 +171,25 @@ def test_the_tables_of_errors_are_printed() -> None:
     assert ["LOC", "70.0", "10.0", "20.0"] in [line.split() for line in text.splitlines()]
     assert "12 entities added to the answers, 3 dropped, 4 changed" in text
     assert text.endswith(f"kept: {CHANNEL}")
+
+
+def test_the_page_has_the_tables_of_errors() -> None:
+    """The same numbers as in the text. The name of a file may be markup."""
+    noise = make_noise("<i>llm</i>.jsonl")
+    distilled = Distilled(
+        Path("student"), n_docs=1, n_entities=1, n_missing=0, n_unknown=0, rows=[], noise=noise
+    )
+
+    page = noise_page(distilled)
+
+    assert "<h3>&lt;i&gt;llm&lt;/i&gt;.jsonl</h3>" in page
+    assert "<i>" not in page
+    cell = r"<t[dh](?: [^>]*)?>(?:<b>)?([^<]*)"
+    _, ways, annotators, labels = [re.findall(cell, part) for part in page.split("<table>")]
+    assert ways[4:] == [CHANNEL, "80.00", "70.00", "74.67"]
+    assert annotators[8:] == ["362", "50", "60.00", "50.00", "54.54", "3.1"]
+    assert labels[4:8] == ["LOC", "70.0", "10.0", "20.0"]
+    assert f"Kept: {CHANNEL}." in page
 
 
 def make_way(name: str, lead: float, p: float) -> Way:
