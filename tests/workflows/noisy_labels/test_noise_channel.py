@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import spacy
 import srsly
 from numpy.testing import assert_allclose
 from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Config
 
@@ -374,6 +376,17 @@ def test_models_that_make_soft_targets_have_half_of_the_training(folder: Path) -
     assert training.config["training"]["max_steps"] == 0  # no limit
     assert training.max_iterations == MOST_ITERATIONS // 2
     assert config == before
+
+
+def test_models_take_the_given_number_of_iterations(folder: Path) -> None:
+    """The start is evaluated, too."""
+    config = Config().from_disk(folder / "student.cfg", interpolate=False)
+    docs = make_docs(4, 1, blank_vocab())
+    training = replace(short_training(config, ["LOC", "PER"]), max_iterations=2)
+
+    trained = training.train(Example(doc, doc) for doc in docs)
+
+    assert trained.ner.progress.steps == 3
 
 
 def test_what_is_changed_is_counted_by_overlap() -> None:
